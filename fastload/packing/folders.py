@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fastload.errors import PackError
@@ -18,34 +19,52 @@ def walk(top: str) -> list[tuple[str, list[str]]]:
     """Lists every folder from `top` downwards, in the order of ``sorted(os.walk(top, followlinks=True))``, which is ImageFolder's.
 
     Returns:
-        For each folder (path, sorted names of the entries in it that are not folders).
+        For each folder (path, sorted names of the entries in it that are not folders). Raises as `files_below` does.
+    """
+    found: dict[str, list[str]] = {}
+    for folder, name in files_below(top, folders=True):
+        names = found.setdefault(folder, [])
+        if name:
+            names.append(name)
+    return [(folder, sorted(found[folder])) for folder in sorted(found)]
+
+
+def files_below(top: str, *, folders: bool = False) -> Iterator[tuple[str, str]]:
+    """Yields (path of its folder, name) of each entry below `top` that is no folder, folder by folder, in no order. It holds no list of
+    files.
+
+    Args:
+        top: the folder.
+        folders: yield each folder itself as well, with the name "".
 
     Raises:
         PackError: a folder cannot be listed, lies within itself by a link, or is reached by more than `VISITS` paths.
     """
-    found: list[tuple[str, list[str]]] = []
     visits: Counter[_Identity] = Counter()
     waiting = [_Folder(top, os.path.realpath(top), os.path.islink(top), os.path.realpath(os.path.dirname(top)), frozenset())]
     while waiting:
         folder = waiting.pop()
         try:
             identity = folder.identity()
+            visits[identity] += 1
+            if visits[identity] > VISITS:
+                raise PackError(
+                    f"{folder.path}: more than {VISITS:,} paths lead to this folder, by links to folders with links; remove some"
+                )
+            if folders:
+                yield folder.path, ""
+            inside = folder.above | {identity}
             with os.scandir(folder.path) as entries:
-                listed = [(entry.name, entry.is_symlink(), is_folder(entry)) for entry in entries]
+                for entry in entries:
+                    if not is_folder(entry):
+                        yield folder.path, entry.name
+                        continue
+                    real = os.path.join(folder.real, entry.name)
+                    link = entry.is_symlink()
+                    real = os.path.realpath(real) if link else real
+                    waiting.append(_Folder(os.path.join(folder.path, entry.name), real, link, folder.real, inside))
         except OSError as error:
             raise PackError(f"{error.filename or folder.path}: cannot be listed: {error.strerror}") from error
-        visits[identity] += 1
-        if visits[identity] > VISITS:
-            raise PackError(f"{folder.path}: more than {VISITS:,} paths lead to this folder, by links to folders with links; remove some")
-        found.append((folder.path, sorted(name for name, _, below in listed if not below)))
-        inside = folder.above | {identity}
-        for name, link, below in listed:
-            if below:
-                real = os.path.join(folder.real, name)
-                real = os.path.realpath(real) if link else real
-                waiting.append(_Folder(os.path.join(folder.path, name), real, link, folder.real, inside))
-    found.sort()
-    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,15 @@ import errno
 import hashlib
 import os
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from fastload.common.files import expanded
 from fastload.common.urls import is_url, local_path
@@ -37,7 +38,7 @@ from fastload.packing.progress import Progress
 from fastload.packing.sources import Item
 from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, IMAGE_FIELD, Source, attribute_of, schema_of
 from fastload.packing.summary import COUNTS, DEEP, ORIENTATION, PackSummary, Tally
-from fastload.packing.trace import ENTRY, Tracer, name_digests, shuffled
+from fastload.packing.trace import ENTRY, Order, Tracer, name_digests, shuffled
 from fastload.store import DatasetWriter, Manifest, Prepared, RowError
 from fastload.store.manifest import new_path
 
@@ -62,7 +63,7 @@ def place_of(out: str | os.PathLike[str], run: RunOptions) -> str | Path:
         out = path
     if is_url(out):
         return os.fspath(out)
-    for name in ("staging", "storage_options"):
+    for name in ("staging", "storage_options", "timeout"):
         if getattr(run, name) is not None:
             raise ArgumentError(f"{name} is for a pack to a URL, and {os.fspath(out)} is a folder")
     return new_path(out)
@@ -75,7 +76,7 @@ def _at_url(url: str, run: RunOptions) -> tuple[Path, Callable[..., DatasetWrite
     staging = default_staging(url) if run.staging is None else Path(expanded(run.staging))
 
     def open_writer(*args: Any, **settings: Any) -> DatasetWriter:
-        objects = open_objects(url, run.storage_options)
+        objects = open_objects(url, run.storage_options, 60.0 if run.timeout is None else run.timeout)
         try:
             return RemoteWriter(objects, staging, *args, **settings)
         except BaseException:
@@ -86,6 +87,7 @@ def _at_url(url: str, run: RunOptions) -> tuple[Path, Callable[..., DatasetWrite
 
 
 SAMPLES = 4096
+CANDIDATES = 1 << 18
 BYTES = 256 << 20
 """Limits on what a survey reads, so that its cost is small beside the pack's for any source."""
 
@@ -109,17 +111,20 @@ class Survey:
     reason: str
 
 
-def survey(source: Source, positions: Iterable[int], *, by_name: bool) -> Survey:
-    """Looks at the headers of at most `SAMPLES` images and `BYTES` bytes, evenly spread over the positions.
+def survey(source: Source, order: Order, begin: int, *, by_name: bool) -> Survey:
+    """Looks at the headers of at most `SAMPLES` images and `BYTES` bytes, evenly spread over the order from a place on.
 
     Args:
         source: the source; one that only one thread may use is not surveyed.
-        positions: the samples to choose from.
+        order: the samples to choose from: of more than `CANDIDATES` as many, evenly spread.
+        begin: the place in the order from which on they are chosen.
         by_name: choose only samples that are pictures of another format than JPEG, by their file names.
     """
     if not source.concurrent:
         return Survey(0, 0, "", "")
-    chosen = [p for p in map(int, positions) if not by_name or os.path.splitext(source.name(p))[1].lower() in _OTHERS]
+    step = max(1, -(-(len(order) - begin) // CANDIDATES))
+    positions = (order[place] for place in range(begin, len(order), step))
+    chosen = [p for p in positions if not by_name or os.path.splitext(source.name(p))[1].lower() in _OTHERS]
     looked = size = 0
     deep: dict[int, str] = {}
     # in random order, so that the samples are spread evenly wherever the limit on bytes ends the survey
@@ -220,15 +225,16 @@ class PackJob:
         base: the folder of attached files, as the manifest names it; None: the dataset holds its images.
     """
 
-    def __init__(self, source: Source, options: PackOptions) -> None:
+    def __init__(self, source: Source, options: PackOptions, *, ordered: bool = False) -> None:
+        """`ordered`: the source is a part of the samples, in the order in which they are to be written."""
         self.source = source
         self.options = options
         if not len(source):
             raise PackError(f"{source.title}: the source has no samples")
         self._names = name_digests(source)
         self.tracer = Tracer(source, self._names)
-        order = shuffled(self._names, options.seed) if options.shuffle else np.arange(len(source))
-        self.order = order[: options.limit]
+        count = len(source) if options.limit is None or ordered else min(options.limit, len(source))
+        self.order = Order(count, shuffled(self._names, options.seed) if options.shuffle and not ordered else None)
         self.base: str | None = None
         self._fields = FieldEncoder(source, options)
 
@@ -238,8 +244,19 @@ class PackJob:
 
     def identity(self) -> dict[str, Any]:
         """The options that the manifest stores. A resumed pack must have the same, but for `VARYING`."""
-        digest = hashlib.blake2b(self._names.tobytes(), digest_size=16).hexdigest()
-        return {**self.options.as_dict(), "source_samples": len(self.source), "source_digest": digest}
+        return {**self.options.as_dict(), "source_samples": len(self.source), "source_digest": self.digest}
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the names of all samples."""
+        digest = hashlib.blake2b(digest_size=16)
+        for block in self._names.blocks():
+            digest.update(block.tobytes())
+        return digest.hexdigest()
+
+    def digest_of(self, positions: npt.NDArray[np.int64]) -> str:
+        """Digest of the names of some samples, in this order."""
+        return hashlib.blake2b(self._names.take(positions).tobytes(), digest_size=16).hexdigest()
 
     def run(self, writer: DatasetWriter, run: RunOptions, bar: Progress, started: float) -> PackSummary:
         if writer.finished is not None:
@@ -308,7 +325,7 @@ class PackJob:
         """
         if not self._fields.image.is_rgb:
             return
-        found = survey(self.source, self.order[begin or 0 :], by_name=begin is None)
+        found = survey(self.source, self.order, begin or 0, by_name=begin is None)
         if found.deep:
             images = f"{found.looked:,} images looked at{' (those that are not named as JPEGs)' if begin is None else ''}"
             raise PackStoppedError(f"{found.first}: {found.reason}. {found.deep:,} of the {images} are such")
@@ -340,7 +357,7 @@ class PackJob:
 
     def _read(self, place: int) -> _Read:
         """Reads one sample in the thread that writes, for sources that only one thread may use."""
-        position = int(self.order[place])
+        position = self.order[place]
         stamp = self.tracer.stamp(position)
         try:
             return _Read(stamp, self.source.read(position))
@@ -349,7 +366,7 @@ class PackJob:
 
     def _outcome(self, prepare: Callable[..., Prepared], place: int, read: _Read | None) -> Outcome:
         """Reads and encodes one sample and builds its record. A failure of the sample itself is returned as an outcome."""
-        position = int(self.order[place])
+        position = self.order[place]
         item: Item | None = None
         try:
             if read is not None and read.error is not None:

@@ -561,6 +561,14 @@ class RunOptions:
             repeated=True,
         ),
     )
+    timeout: float | str | None = field(
+        default=None,
+        metadata=option(
+            "for a URL, seconds after which a request that fails again and again is given up, or text such as ``6h``; 60 by default.",
+            "Of a URL: how long a request that fails is tried again, as 90s, 30min or 6h; 60 seconds by default.",
+            metavar="TIME",
+        ),
+    )
     ray: bool | str | None = field(
         default=None,
         metadata=option(
@@ -691,6 +699,7 @@ class PackKeywords(TypedDict, total=False):
     resume: bool
     staging: str | os.PathLike[str] | None
     storage_options: Mapping[str, object] | None
+    timeout: float | str | None
     ray: bool | str | None
     progress: bool
 

@@ -17,9 +17,10 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -27,13 +28,16 @@ import numpy.typing as npt
 from fastload._native import core
 from fastload.errors import FastloadError, PackError
 from fastload.packing.sources.protocol import UNKNOWN, Item, Source, Traced, Value
+from fastload.packing.spill import Keyed, Numbers
 
 ENTRY = np.dtype([("name", "<u8"), ("fields", "<u8"), ("size", "<i8"), ("time", "<i8"), ("crc", "<u4"), ("written", "<u4")])
 
 _PACKED = struct.Struct("<QQqqII")
-Order = npt.NDArray[np.int64]
 
 _BLOCK = 256
+_SPAN = 256 * _BLOCK
+"""Entries that a resume holds at once."""
+_NAMES_AT_ONCE = 4096
 _AGAIN = "--overwrite starts again"
 
 
@@ -48,26 +52,62 @@ class _Entry(NamedTuple):
     written: int
 
 
-def name_digests(source: Source) -> npt.NDArray[np.uint64]:
+class Log(Protocol):
+    """Entries of a pack that was begun, one after the other; they are bytes of dtype `ENTRY`."""
+
+    def __len__(self) -> int: ...
+    def read(self, offset: int, size: int) -> bytes: ...
+
+
+class Order:
+    """Positions in the order in which they are written: of `positions`, or 0, 1, ...; the first `count` of them."""
+
+    def __init__(self, count: int, positions: Numbers | None = None) -> None:
+        self._count = count
+        self._positions = positions
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, place: int) -> int:
+        return place if self._positions is None else self._positions[place]
+
+    def read(self, start: int, stop: int) -> npt.NDArray[np.int64]:
+        """The positions at the places ``start`` .. ``stop - 1``, without those beyond the end."""
+        stop = min(stop, self._count)
+        return np.arange(start, stop) if self._positions is None else self._positions.read(start, stop)
+
+
+def name_digests(source: Source) -> Numbers:
     """A digest of each sample's name, which does not depend on the path of the source."""
     title = source.title
     key: Callable[[int], str] = source.key if isinstance(source, Traced) else lambda position: source.name(position).removeprefix(title)
-    texts = (key(position).encode("utf-8", "surrogateescape") for position in range(len(source)))
-    return np.fromiter((_digest(text) for text in texts), np.uint64, len(source))
+    digests = (_digest(key(position).encode("utf-8", "surrogateescape")) for position in range(len(source)))
+    found = Numbers("<u8")
+    while block := list(islice(digests, _NAMES_AT_ONCE)):
+        found.extend(np.array(block, np.uint64))
+    found.seal()
+    return found
 
 
-def shuffled(names: npt.NDArray[np.uint64], seed: int) -> Order:
+def shuffled(names: Numbers, seed: int) -> Numbers:
     """Positions in a random order. Whether one sample comes before another depends only on the seed and their two names.
 
     So adding or removing a file does not change the order of the others. Equal names are told apart by their order.
     """
-    by_name = np.argsort(names, kind="stable")
-    ordered = names[by_name]
-    places = np.arange(len(names))
-    first = np.maximum.accumulate(np.where(np.concatenate(([True], ordered[1:] != ordered[:-1])), places, 0))
-    repeats = np.empty(len(names), np.uint64)
-    repeats[by_name] = places - first
-    return np.argsort(_mixed(_mixed(names + _mixed(repeats)) ^ _mixed(np.full(1, seed, np.uint64))), kind="stable")
+    by_name, mixed, order, start = Keyed(), Keyed(), Numbers("<i8"), 0
+    for block in names.blocks():
+        by_name.extend(block, np.arange(start, start + len(block)))
+        start += len(block)
+    for ordered, positions in by_name.parts():  # equal names are in one part, by their positions
+        places = np.arange(len(ordered))
+        first = np.maximum.accumulate(np.where(np.concatenate(([True], ordered[1:] != ordered[:-1])), places, 0))
+        repeats = (places - first).astype(np.uint64)
+        mixed.extend(_mixed(_mixed(ordered + _mixed(repeats)) ^ _mixed(np.full(1, seed, np.uint64))), positions)
+    for _, positions in mixed.parts():
+        order.extend(positions)
+    order.seal()
+    return order
 
 
 def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
@@ -82,7 +122,7 @@ def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 class Tracer:
     """Makes and checks entries for the samples of one source. Any thread may call it."""
 
-    def __init__(self, source: Source, names: npt.NDArray[np.uint64]) -> None:
+    def __init__(self, source: Source, names: Numbers) -> None:
         self._source = source
         self._traced: Traced | None = source if isinstance(source, Traced) else None
         self._names = names
@@ -101,13 +141,13 @@ class Tracer:
 
     def written(self, position: int, stamp: tuple[int, int], item: Item) -> bytes:
         """The entry of a sample that is about to be written."""
-        return _PACKED.pack(int(self._names[position]), self._fields(item.values), *stamp, _image_crc(item), 1)
+        return _PACKED.pack(self._names[position], self._fields(item.values), *stamp, _image_crc(item), 1)
 
     def left_out(self, position: int) -> bytes:
         """The entry of a sample that is left out."""
-        return _PACKED.pack(int(self._names[position]), 0, *UNKNOWN, 0, 0)
+        return _PACKED.pack(self._names[position], 0, *UNKNOWN, 0, 0)
 
-    def resume_at(self, noted: bytes, order: Order, workers: int) -> int:
+    def resume_at(self, noted: Log, order: Order, workers: int) -> int:
         """The place in the order at which a pack goes on after the samples of `noted`.
 
         Raises:
@@ -115,47 +155,66 @@ class Tracer:
         """
         if len(noted) % ENTRY.itemsize:
             raise PackError(f"its notes on samples are of another version of fastload: {_AGAIN}")
-        entries = np.frombuffer(noted, ENTRY)
-        places, place = self._places(entries, order)
-        written = np.flatnonzero(entries["written"])
-        blocks = [written[start : start + _BLOCK] for start in range(0, len(written), _BLOCK)]
+        place, begins = 0, []
+        for first, entries in _spans(noted):  # all names before the first sample is looked at, which may have to be read
+            begins.append(place)
+            place = self._places(noted, first, entries, order, place)[1]
 
-        def check(block: npt.NDArray[np.int64]) -> None:
-            for position, entry in zip(order[places[block]].tolist(), entries[block].tolist(), strict=True):
+        def check(block: tuple[npt.NDArray[np.int64], npt.NDArray[Any]]) -> None:
+            for position, entry in zip(*(each.tolist() for each in block), strict=True):
                 self._check(position, _Entry(*entry))
 
         if self._source.concurrent:
             with ThreadPoolExecutor(workers, "fastload-resume") as pool:
-                _run_all(pool.map(check, blocks))
+                for blocks in self._blocks(noted, order, begins):
+                    _run_all(pool.map(check, blocks))
         else:
-            _run_all(map(check, blocks))
+            for blocks in self._blocks(noted, order, begins):
+                _run_all(map(check, blocks))
         return place
 
-    def _places(self, entries: npt.NDArray[Any], order: Order) -> tuple[npt.NDArray[np.int64], int]:
-        """The place of each entry in the order, -1 for one that was left out and is gone; and the place after the last."""
+    def _blocks(self, noted: Log, order: Order, begins: list[int]) -> Iterator[list[tuple[npt.NDArray[np.int64], npt.NDArray[Any]]]]:
+        """Positions and entries of the samples that were written, in blocks, for each span of the log; the span's first place is known."""
+        for (first, entries), begin in zip(_spans(noted), begins, strict=True):
+            places, end = self._places(noted, first, entries, order, begin)
+            written = np.flatnonzero(entries["written"])
+            positions = order.read(begin, end)[places[written] - begin]
+            yield [(positions[at : at + _BLOCK], entries[written[at : at + _BLOCK]]) for at in range(0, len(written), _BLOCK)]
+
+    def _places(self, noted: Log, first: int, entries: npt.NDArray[Any], order: Order, place: int) -> tuple[npt.NDArray[np.int64], int]:
+        """The place of each entry of a span in the order, -1 for one that was left out and is gone; and the place after the last.
+
+        Args:
+            noted: the whole log, for a message.
+            first: number of the span's first entry in it.
+            entries: the span.
+            order: the order of the source's samples now.
+            place: the place at which the span begins.
+        """
         count = len(entries)
-        if len(order) >= count and bool((self._names[order[:count]] == entries["name"]).all()):
-            return np.arange(count), count
+        names = self._names.take(order.read(place, place + count))
+        if len(names) == count and bool((names == entries["name"]).all()):
+            return np.arange(place, place + count), place + count
         places = np.full(count, -1)
-        place = 0
-        for number, entry in enumerate(entries):
-            if place < len(order) and self._names[order[place]] == entry["name"]:
+        for number, (name, written) in enumerate(zip(entries["name"].tolist(), entries["written"].tolist(), strict=True)):
+            if place < len(order) and self._names[order[place]] == name:
                 places[number] = place
                 place += 1
-            elif entry["written"]:
-                raise PackError(self._moved(entries[number:], order, place))
+            elif written:
+                raise PackError(self._moved(noted, first + number, order, place))
         return places, place
 
-    def _moved(self, entries: npt.NDArray[Any], order: Order, place: int) -> str:
-        """The message that the sample at a place of the order is not that of the first entry."""
-        before = f"after {self._source.name(int(order[place - 1]))}" if place else "at the beginning"
+    def _moved(self, noted: Log, number: int, order: Order, place: int) -> str:
+        """The message that the sample at a place of the order is not that of the entry of this number."""
+        before = f"after {self._source.name(order[place - 1])}" if place else "at the beginning"
         if place == len(order):
+            more = sum(int(entries["written"].sum()) for _, entries in _spans(noted, number))
             return (
-                f"{before} there are no more samples, but {int(entries['written'].sum()):,} more are written already: "
+                f"{before} there are no more samples, but {more:,} more are written already: "
                 f"put them back (or raise the limit), or {_AGAIN}"
             )
-        name = self._source.name(int(order[place]))
-        if self._names[order[place]] in entries["name"]:
+        name, digest = self._source.name(order[place]), self._names[order[place]]
+        if any(bool((entries["name"] == digest).any()) for _, entries in _spans(noted, number)):
             return f"a sample that is written already is no longer {before}, where {name} is now: put it back, or {_AGAIN}"
         return f"{name} was not there when the pack was begun, and comes before samples that are written already: take it out, or {_AGAIN}"
 
@@ -200,6 +259,14 @@ class Tracer:
         if alone is not None:
             self._labels[alone] = digest
         return digest
+
+
+def _spans(noted: Log, first: int = 0) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+    """The entries of a log from one on, some at a time, each time with the number of the first."""
+    size = ENTRY.itemsize
+    for number in range(first, len(noted) // size, _SPAN):
+        count = min(_SPAN, len(noted) // size - number)
+        yield number, np.frombuffer(noted.read(number * size, count * size), ENTRY)
 
 
 def _image_crc(item: Item) -> int:

@@ -23,6 +23,7 @@ from fastload.packing.stopping_pool import StoppingPool
 from fastload.remote.client import open_objects
 from fastload.remote.manifest import REQUESTS, DataFile, checked_ranges, data_files, download, load_manifest
 from fastload.remote.objects import Objects, request_threads
+from fastload.remote.replaced import ReplacedCheck
 from fastload.store import DatasetReader, Manifest, Schema, Segment, ShardEntry, file_crc32c, file_path
 from fastload.store.kinds.codecs import BY_ENTRY
 from fastload.store.reader import parse_value, stored_size
@@ -86,7 +87,7 @@ def verify_url(
     local: Local | None,
     version: int | None = None,
     storage_options: Mapping[str, object] | None = None,
-    timeout: float = 60.0,
+    timeout: float | str = 60.0,
     progress: bool = False,
 ) -> VerifyReport:
     """Checks the objects of a dataset at a URL: their sizes and checksums.
@@ -97,7 +98,7 @@ def verify_url(
             time, and checked there; without it, nothing is written to the disk.
         version: refused unless it is the one at the URL.
         storage_options: options of the store.
-        timeout: seconds after which a request that fails again and again is given up.
+        timeout: seconds after which a request that fails again and again is given up, or text such as ``6h``.
         progress: show a bar on the terminal.
 
     Raises:
@@ -110,6 +111,7 @@ def verify_url(
             bar.start(0, 0)
             check = _Check(objects, manifest, bar)
             check.sizes()
+            objects.opened = ReplacedCheck(objects, manifest)
             if local is None:
                 check.objects_hold()
             else:
@@ -210,7 +212,7 @@ class _Check:
         self._problems.append(f"{self._objects.url}/{file.name}: {what}; {_AGAIN}")
 
     def _count(self, size: int) -> None:
-        self._read += size
+        self._read = min(self._read + size, self._total)  # a file may be read again
         self._bar.update(self._manifest.count * self._read // max(self._total, 1), self._read)
 
     def report(self, *, decoded: bool) -> VerifyReport:
@@ -240,6 +242,7 @@ def verify(
     workers: int | None = None,
     progress: bool = False,
     storage_options: Mapping[str, object] | None = None,
+    timeout: float | str = 60.0,
 ) -> VerifyReport:
     """Checks a packed dataset against its manifest.
 
@@ -257,6 +260,7 @@ def verify(
         workers: threads; the CPUs this process may use by default.
         progress: show a bar on the terminal.
         storage_options: for a URL, options of the store: ``endpoint``, ``region``, ...; the environment by default.
+        timeout: for a URL, seconds after which a request that fails again and again is given up, or text such as ``6h``.
 
     Raises:
         DatasetError: there is no finished dataset, its manifest is invalid, or errors were found and the dataset was changed meanwhile.
@@ -264,7 +268,9 @@ def verify(
     """
     if is_url(path):
         local = partial(verify, decode=True, workers=workers) if decode else None
-        return verify_url(os.fspath(path), local=local, version=version, storage_options=storage_options, progress=progress)
+        return verify_url(
+            os.fspath(path), local=local, version=version, storage_options=storage_options, timeout=timeout, progress=progress
+        )
     folder = Path(expanded(path))
     manifest = Manifest.load(folder, version)
     threads = available_cpus() if workers is None else workers

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import resource
 import signal
 import time
 from pathlib import Path
@@ -39,6 +41,31 @@ class KillsAlways(FolderSource):
         if position == self.position and os.getpid() != self.driver:
             (self.killed / str(os.getpid())).touch()
             os.kill(os.getpid(), signal.SIGKILL)
+        return super().read(position)
+
+
+DEATHS = {
+    "segfault": lambda: ctypes.string_at(0),
+    "exit": lambda: os._exit(3),
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+}
+"""Ends of a process in a foreign decoder; SIGKILL is the kernel's for want of memory."""
+
+
+class Deadly(FolderSource):
+    """A folder of which some samples end every process but the driver that reads them, each in its own way of `DEATHS`."""
+
+    def __init__(self, folder: Path, deaths: dict[int, str], killed: Path) -> None:
+        super().__init__(str(folder))
+        self.driver = os.getpid()
+        self.deaths = deaths
+        self.killed = killed
+
+    def read(self, position: int) -> Item:
+        if position in self.deaths and os.getpid() != self.driver:
+            (self.killed / f"{position}-{os.getpid()}").touch()
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no core file in the working directory
+            DEATHS[self.deaths[position]]()
         return super().read(position)
 
 

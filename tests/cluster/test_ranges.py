@@ -3,27 +3,52 @@
 from __future__ import annotations
 
 import os
+import pickle
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cluster_helpers import EACH, files_of, folder, path_of
+from cluster_helpers import COUNT, EACH, files_of, folder, path_of
 from packing_helpers import encoded, picture
 
 import fastload
 from fastload.errors import DatasetError, PackError
-from fastload.packing.cluster.cluster_plan import ClusterPlan, SourceSpec, probe, schema_of
+from fastload.packing.cluster.cluster_plan import ClusterPlan, SourceSpec, listed, probe, schema_of
 from fastload.packing.cluster.out import open_out
+from fastload.packing.cluster.parts import Part, part_of
 from fastload.packing.cluster.records import ClusterJournal, job_identity
 from fastload.packing.cluster.task import RangeDone, RangeFailed, RangePacker
 from fastload.packing.job import VARYING, PackJob
 from fastload.packing.options import PackOptions, RunOptions, SourceOptions
-from fastload.packing.sources import open_source
-from fastload.store import Manifest
+from fastload.packing.sources import Item, open_source
+from fastload.store import Field, Manifest
 
 
-def plan_of(source: Path, out: Path, token: str = "t", **options: object) -> ClusterPlan:
+class Named:
+    """A Source of pictures without rows, which processes open themselves."""
+
+    title = "pictures"
+    fields = (Field("label", "int"),)
+    classes = None
+    concurrent = True
+
+    def __init__(self, count: int, kind: str = "sample") -> None:
+        self._count = count
+        self._kind = kind
+
+    def __len__(self) -> int:
+        return self._count
+
+    def name(self, position: int) -> str:
+        return f"{self._kind} {position}"
+
+    def read(self, position: int) -> Item:
+        return Item(self.name(position), encoded(picture(position, 20, 30)), {"label": position})
+
+
+def plan_of(source: object, out: Path, token: str = "t", **options: object) -> ClusterPlan:
     """The plan of a pack that a driver has begun."""
     given = PackOptions(**options)  # type: ignore[arg-type]
     job = PackJob(open_source(source), given)
@@ -31,18 +56,25 @@ def plan_of(source: Path, out: Path, token: str = "t", **options: object) -> Clu
     schema = schema_of(job)
     with open_out(out, RunOptions(resume=True)) as place:
         place.begin(ClusterJournal(token, schema.to_json(), identity, 0))
+    found = probe(job)
     return ClusterPlan(
         spec=SourceSpec.of(source, SourceOptions()), options=given, samples=EACH, threads=1, out=str(out), staging=None,
         offset=0, token=token,
-        identity=job_identity(schema, identity, VARYING), digest=identity["source_digest"], probe=probe(job),
+        identity=job_identity(schema, identity, VARYING), probe=found,
+        listed=listed(job, found),
     )  # fmt: skip
+
+
+def part(plan: ClusterPlan, number: int) -> Part:
+    """The part of a range, from the samples that the driver sees now."""
+    return part_of(PackJob(plan.spec.open(), plan.options), number, EACH)
 
 
 def made(plan: ClusterPlan, number: int) -> int:
     """Samples that a new process packs for a range."""
-    packer = RangePacker(plan)
+    packer = RangePacker(pickle.loads(pickle.dumps(plan)))
     try:
-        result = packer(number)
+        result = packer(pickle.loads(pickle.dumps(part(plan, number))))
     finally:
         packer.close()
     assert isinstance(result, RangeDone), result
@@ -98,7 +130,7 @@ def test_a_damaged_section(tmp_path: Path, source: Path) -> None:
     out = tmp_path / "out"
     plan = plan_of(source, out)
     packer = RangePacker(plan)
-    results = [packer(number) for number in range(7)]
+    results = [packer(part(plan, number)) for number in range(7)]
     packer.close()
     section = out / "shard-00002.section"
     data = bytearray(section.read_bytes())
@@ -137,23 +169,49 @@ def test_records_of_another_job(tmp_path: Path, source: Path) -> None:
 def test_another_driver(tmp_path: Path, source: Path) -> None:
     """Tasks of a driver stop once another one has begun, before they publish anything."""
     out = tmp_path / "out"
-    packer = RangePacker(plan_of(source, out, "first"))
+    plan = plan_of(source, out, "first")
+    packer = RangePacker(plan)
     plan_of(source, out, "second")
-    result = packer(0)
+    result = packer(part(plan, 0))
     assert isinstance(result, RangeFailed)
     assert "another pack on a cluster was begun" in str(result.error)
     assert not list(out.glob("shard-*"))
 
 
 def test_another_source(tmp_path: Path, source: Path) -> None:
-    """A node whose folder of that name has other samples is refused."""
+    """A node whose folder of that name has other samples is refused: also under on_error="skip", it leaves none of them out."""
     out = tmp_path / "out"
-    plan = plan_of(source, out)
+    plan = plan_of(source, out, on_error="skip")
+    first = part(plan, 0)
     path_of(source, 3).unlink()
-    with pytest.raises(PackError, match="has other samples on node"):
-        RangePacker(plan)
+    packer = RangePacker(plan)
+    result = packer(first)
+    packer.close()
+    assert isinstance(result, RangeFailed)
+    assert re.search(r"0003\.jpg is not there, has other samples on node", str(result.error))
+    assert not list(out.glob("shard-*"))
+    source.rename(tmp_path / "elsewhere")
     with pytest.raises(PackError, match="cannot read the source"):
-        RangePacker(replace(plan, spec=SourceSpec.of(tmp_path / "nowhere", SourceOptions())))
+        RangePacker(plan)
+
+
+def test_another_dataset(tmp_path: Path) -> None:
+    """A source that a process opens itself, and that has other samples there, or fewer, is refused; it gives each range the same bytes."""
+    outs = []
+    for order in ("straight", "shuffled"):
+        outs.append(tmp_path / order)
+        plan = plan_of(Named(COUNT), outs[-1], shuffle=order == "shuffled", seed=3)
+        for number in range(7):
+            made(plan, number)
+        for other, text in ((Named(COUNT, "other"), "has other samples"), (Named(3), "has other samples|cannot read the source")):
+            packer = RangePacker(replace(plan, spec=SourceSpec.of(other, SourceOptions())))
+            result = packer(part(plan, 2))
+            packer.close()
+            assert isinstance(result, RangeFailed)
+            assert re.search(text, str(result.error))
+        fastload.pack(Named(COUNT), tmp_path / f"{order}.fl", shard_samples=EACH, shuffle=order == "shuffled", seed=3)
+        shards = {name: data for name, data in files_of(outs[-1]).items() if name.endswith(".lmdb")}
+        assert shards == {name: data for name, data in files_of(tmp_path / f"{order}.fl").items() if name.endswith(".lmdb")}
 
 
 def test_a_driver_killed_after_the_commit(tmp_path: Path, source: Path) -> None:

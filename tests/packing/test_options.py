@@ -150,7 +150,7 @@ PROGRAM = """
 import inspect, json, pickle, sys
 import fastload
 from fastload.cli.main import COMMANDS, app
-from fastload.packing.cluster import cluster_plan
+from fastload.packing.cluster import cluster_plan, parts
 from fastload.packing.options import PackOptions, SourceOptions
 from fastload.store import DatasetReader
 
@@ -169,9 +169,9 @@ fastload.append("a.fl", "photos")
 app(["pack", "photos", "c.fl", "--dummy", "9", "-q"], standalone_mode=False)
 spec = cluster_plan.SourceSpec.of("photos", SourceOptions())
 job = cluster_plan.PackJob(spec.open(), PackOptions(dummy=6))
-digest = job.identity()["source_digest"]
-plan = cluster_plan.ClusterPlan(spec, job.options, 2, 1, "out", None, 0, "t", "", digest, cluster_plan.probe(job))
-task = cluster_plan.open_job(pickle.loads(pickle.dumps(plan)), "node")
+plan = cluster_plan.ClusterPlan(spec, job.options, 2, 1, "out", None, 0, "t", "", cluster_plan.probe(job))
+plan = pickle.loads(pickle.dumps(plan))
+task = cluster_plan.open_job(plan, "node", parts.part_of(job, 0, 2), cluster_plan.open_whole(plan, "node"))
 told = {name: told(name) for name in ("pack", "attach", "append")}
 print(json.dumps([told, [stored(path) for path in ("a.fl", "b.fl", "c.fl")], task.identity()["dummy"]]))
 """

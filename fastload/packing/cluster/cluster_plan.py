@@ -9,11 +9,14 @@ from pathlib import Path
 
 from fastload.common.files import expanded
 from fastload.errors import FastloadError, PackError
+from fastload.packing.cluster.parts import Part, source_of
 from fastload.packing.job import PackJob
 from fastload.packing.options import PackOptions, SourceOptions
 from fastload.packing.sources import Source, open_source, protocol
+from fastload.packing.sources.protocol import Listed
 from fastload.store import Schema
 
+_AGAIN = "every node has to see the source under the same path: put it on a file system that all nodes share"
 PROBES = 100
 """Samples that the driver tries for one that it can read, and that every process of the cluster has to read too."""
 
@@ -43,10 +46,14 @@ class SourceSpec:
 
     def open(self) -> Source:
         """Opens the source, in a process that packs nothing else. Raises as `open_source` does, or OSError."""
+        self.enter()
+        return open_source(self.source, self.options)
+
+    def enter(self) -> None:
+        """Makes the driver's working directory that of this process, if the source has relative paths. Raises OSError."""
         paths = self.source if isinstance(self.source, list) else [self.source]
         if any(isinstance(path, str) and not os.path.isabs(path) for path in paths) and os.getcwd() != self.folder:
             os.chdir(self.folder)  # not absolute paths instead: messages and the summary name samples as the user named the source
-        return open_source(self.source, self.options)
 
 
 @dataclass(frozen=True)
@@ -63,9 +70,10 @@ class ClusterPlan:
         offset: number in the name of the first shard.
         token: token of the driver's run.
         identity: digest of options and fields, which done-records name.
-        digest: digest of the names of the source's samples.
         probe: position of a sample that the driver could read; -1: there was none.
+        listed: the source, of a kind that lists its samples, with the row of that sample alone; None: each process opens the source.
         storage_options: options of the URL's store. They may be secret, and go to the tasks only.
+        timeout: seconds within which a request to it is tried again; None: 60.
     """
 
     spec: SourceSpec
@@ -77,9 +85,10 @@ class ClusterPlan:
     offset: int
     token: str
     identity: str
-    digest: str
     probe: int
+    listed: Source | None = None
     storage_options: Mapping[str, object] | None = field(default=None, repr=False)
+    timeout: float | str | None = None
 
 
 def schema_of(job: PackJob) -> Schema:
@@ -98,22 +107,47 @@ def probe(job: PackJob) -> int:
     return -1
 
 
-def open_job(plan: ClusterPlan, node: str) -> PackJob:
-    """The job of a plan, in a process of the node `node`.
+def listed(job: PackJob, probe: int) -> Source | None:
+    """The source of a job with no row but that of the sample at `probe`; None if it is not `Listed`."""
+    if not isinstance(job.source, Listed):
+        return None
+    positions = [probe] if probe >= 0 else []
+    return job.source.with_rows(positions, job.source.rows(positions))
+
+
+def open_whole(plan: ClusterPlan, node: str) -> Source:
+    """The source of a plan, in a process of the node `node`: a `Listed` one without its samples, which come with each range.
 
     Raises:
-        PackError: the node does not see the source that the driver sees.
+        PackError: the node cannot read the source, which the driver can.
     """
-    again = "every node has to see the source under the same path: put it on a file system that all nodes share"
     try:
-        job = PackJob(plan.spec.open(), plan.options)
-        if plan.probe >= 0 and plan.probe < len(job.source):
-            job.source.read(plan.probe)
+        source = plan.listed if plan.listed is not None else plan.spec.open()
+        plan.spec.enter()
+        if 0 <= plan.probe < len(source):
+            source.read(plan.probe)
     except (FastloadError, OSError) as error:
-        raise PackError(f"node {node} cannot read the source, which the driver can ({error}): {again}") from error
-    if job.identity()["source_digest"] != plan.digest:
-        raise PackError(f"{job.source.title} has other samples on node {node} than where the driver runs: {again}")
+        raise PackError(f"node {node} cannot read the source, which the driver can ({error}): {_AGAIN}") from error
+    return source
+
+
+def open_job(plan: ClusterPlan, node: str, part: Part, whole: Source) -> PackJob:
+    """The job of a part of a plan, of the source that `open_whole` has opened.
+
+    Raises:
+        PackError: the node sees other samples in the source than the driver.
+    """
+    if part.most >= len(whole):
+        raise other_samples(whole.title, node)
+    job = PackJob(source_of(part, whole), plan.options, ordered=True)
+    if job.digest != part.digest:
+        raise other_samples(whole.title, node)
     return job
+
+
+def other_samples(title: str, node: str) -> PackError:
+    """The error of a node that sees other samples in the source than the driver."""
+    return PackError(f"{title} has other samples on node {node} than where the driver runs: {_AGAIN}")
 
 
 def absolute(out: str | os.PathLike[str]) -> Path:

@@ -50,6 +50,10 @@ class Depot(ABC):
         """Gives a file made at a path of `making` its name; returns its ETag. Raises OSError."""
 
     @abstractmethod
+    def discard(self, name: str) -> None:
+        """Removes what a killed process left of the file of this name. Raises OSError."""
+
+    @abstractmethod
     def close(self) -> None:
         """Ends connections; idempotent."""
 
@@ -95,6 +99,10 @@ class FolderDepot(Depot):
         sync_folder(self.folder)
         return None
 
+    def discard(self, name: str) -> None:
+        for path in self.folder.glob(f"{name}.*{PART_END}"):
+            path.unlink(missing_ok=True)
+
     def close(self) -> None:
         pass
 
@@ -130,16 +138,19 @@ class BucketDepot(Depot):
 
     def publish(self, path: Path, name: str) -> str | None:
         self.objects.put_file(name, path)
-        return self.objects.head(name).etag
+        return self.objects.head(name, known=True).etag
+
+    def discard(self, name: str) -> None:
+        pass  # it lies on the node that made it, where the next task removes it (scratch_folder)
 
     def close(self) -> None:
         self.objects.close()
 
 
-def open_depot(out: str, storage_options: Mapping[str, object] | None, staging: str | None) -> Depot:
+def open_depot(out: str, storage_options: Mapping[str, object] | None, staging: str | None, timeout: float | str | None) -> Depot:
     """The depot of an OUT, for the calling process. Raises ArgumentError."""
     if not is_url(out):
         return FolderDepot(Path(out))
     from fastload.remote.client import open_objects
 
-    return BucketDepot(open_objects(out, storage_options), staging)
+    return BucketDepot(open_objects(out, storage_options, 60.0 if timeout is None else timeout), staging)

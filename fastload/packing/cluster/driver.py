@@ -9,18 +9,21 @@ import os
 import secrets
 import socket
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-from fastload.errors import ArgumentError, FastloadError, PackError, ResourceError, advised
-from fastload.packing.cluster.cluster_plan import ClusterPlan, SourceSpec, probe, schema_of
+from fastload.errors import ArgumentError, FastloadError, PackError, PackStoppedError, ResourceError, advised
+from fastload.packing.cluster.cluster_plan import ClusterPlan, SourceSpec, listed, probe, schema_of
+from fastload.packing.cluster.losses import AtHand, Cause, Killer, SampleNotes, TaskLosses, Watch
 from fastload.packing.cluster.out import ClusterOut, open_out
+from fastload.packing.cluster.parts import Part, part_of
 from fastload.packing.cluster.records import ClusterJournal, job_identity
-from fastload.packing.cluster.task import RangeDone, RangeFailed, pack_range
+from fastload.packing.cluster.task import RangeDone, RangeFailed, Watched, pack_range
 from fastload.packing.job import VARYING, PackJob, finished_summary, write_failure
 from fastload.packing.options import RunOptions
 from fastload.packing.progress import Progress
@@ -37,13 +40,17 @@ AHEAD = 2
 NO_NODE_LIMIT = 300.0
 """Seconds for which the cluster may be without any node that can run a task."""
 CONNECT_LIMIT = 10.0
+NOTES_LIMIT = 30.0
+"""Seconds for which the driver waits for the actor that knows at which sample a process was lost."""
 CANCEL_LIMIT = 30.0
 """Seconds in which tasks that were cancelled should end; after that they are left to themselves, and publish nothing."""
 _WAIT = 5.0
 
 
-def _run(reference: list[Any], token: str, number: int) -> RangeDone | RangeFailed:
-    """The remote function. `reference` holds the plan's, so that each process fetches the plan once, and not for each task."""
+def _run(reference: list[Any], token: str, part: Part, watch: Watch | None, notes: Any) -> RangeDone | RangeFailed:
+    """The remote function. `reference` holds the plan's, so that each process fetches the plan once, and not for each task. `notes` is the
+    actor that knows the samples at hand of watched processes.
+    """
 
     def plan() -> ClusterPlan:
         import ray
@@ -52,7 +59,18 @@ def _run(reference: list[Any], token: str, number: int) -> RangeDone | RangeFail
         assert isinstance(found, ClusterPlan)
         return found
 
-    return pack_range(plan, token, number)
+    if watch is None:
+        return pack_range(plan, token, part)
+
+    def note(sample: AtHand) -> None:
+        import ray
+
+        try:
+            ray.get(notes.note.remote(part.number, watch.attempt, sample))
+        except (ray.exceptions.RayActorError, *_lost_errors()):  # the actor is lost: this process goes on without notes
+            return
+
+    return pack_range(plan, token, part, Watched(watch.left_out, note))
 
 
 @contextmanager
@@ -113,37 +131,37 @@ def _check_listens(address: str) -> None:
 class RayEngine:
     """The tasks of a pack on the cluster that this process is connected to."""
 
-    def run(self, plan: ClusterPlan, numbers: range, *, first_wins: bool) -> Iterator[RangeDone | RangeFailed]:
+    def run(
+        self, plan: ClusterPlan, numbers: range, part: Callable[[int], Part], *, first_wins: bool, discard: Callable[[int], None]
+    ) -> Iterator[RangeDone | RangeFailed]:
         """Results of the tasks of these ranges, as they come. A bounded number of tasks is submitted ahead.
 
         Args:
             plan: sent to each process that runs one.
             numbers: numbers of the ranges.
+            part: makes the part of a range, when its task is submitted.
             first_wins: after a task failed at a sample, tasks of earlier ranges are still waited for, and no others: the last result that
                 comes is not always the earliest failure, which is for the caller to choose. Other failures end the iteration at once.
+                Without it a sample that ends its processes is left out.
+            discard: called after a process was lost, with its range: removes the files that it was writing.
 
         Raises:
             PackError: the plan cannot be sent, a task was lost more than `RETRIES` times, or the cluster has no node for a task for too
                 long.
             ResourceError: a task was lost as often, at last for want of memory.
         """
-        import ray
-
-        reference = self._sent(plan)
-        remote = ray.remote(num_cpus=plan.threads, max_retries=0, retry_exceptions=False)(_run)
-        pending: dict[Any, int] = {}
-        losses: Counter[int] = Counter()
+        tasks = _Tasks(plan, self._sent(plan), part)
         waiting = iter(numbers)
         last = numbers.stop
         alone = time.monotonic()
         try:
             while True:
                 slots = self._slots(plan.threads)
-                while len(pending) < AHEAD * max(1, slots) and (number := next(waiting, last)) < last:
-                    pending[remote.remote([reference], plan.token, number)] = number
-                if not pending:
+                while len(tasks.pending) < AHEAD * max(1, slots) and (number := next(waiting, last)) < last:
+                    tasks.submit(number)
+                if not tasks.pending:
                     return
-                ready, _ = ray.wait(list(pending), num_returns=1, timeout=_WAIT)
+                ready = tasks.wait()
                 if ready or slots:
                     alone = time.monotonic()
                 elif time.monotonic() - alone > NO_NODE_LIMIT:
@@ -152,24 +170,24 @@ class RayEngine:
                         "workers, and go on with resume=True (--resume)"
                     )
                 for each in ready:
-                    number = pending.pop(each)
+                    number = tasks.pending.pop(each)
                     try:
                         result = self._result(each, number)
                     except _lost_errors() as error:
-                        losses[number] += 1
-                        if losses[number] > RETRIES:
-                            raise _lost(plan, number, losses[number], error) from error
-                        pending[remote.remote([reference], plan.token, number)] = number
-                        continue
+                        killer = tasks.lost(number, error, leave_out=not first_wins)
+                        discard(number)
+                        if killer is None:
+                            tasks.submit(number)
+                            continue
+                        result = RangeFailed(number, PackStoppedError(f"{killer.name}: {killer.reason}"), killer.place)
                     if isinstance(result, RangeFailed):
                         last = min(last, result.number) if first_wins and result.place >= 0 else -1
-                        self._cancel([task for task, number in pending.items() if number > last])
-                        pending = {task: number for task, number in pending.items() if number <= last}
+                        tasks.cancel(lambda number, last=last: number > last)  # type: ignore[misc]
                     yield result
                     if last < 0:
                         return
         finally:
-            self._cancel(list(pending))
+            tasks.close()
 
     def _sent(self, plan: ClusterPlan) -> Any:
         import ray
@@ -201,15 +219,97 @@ class RayEngine:
         alive = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
         return sum(int(cpus // threads) for cpus in alive)
 
-    def _cancel(self, tasks: list[Any]) -> None:
-        """Cancels tasks, and waits for their ends: what they were writing is removed."""
+
+class _Tasks:
+    """Submitted tasks of one plan, and the processes that they lost.
+
+    Attributes:
+        pending: numbers of the ranges by their submitted tasks.
+    """
+
+    def __init__(self, plan: ClusterPlan, reference: Any, part: Callable[[int], Part]) -> None:
         import ray
 
+        self._plan = plan
+        self._part = part
+        self._reference = [reference]
+        self._remote = ray.remote(num_cpus=plan.threads, max_retries=0, retry_exceptions=False)(_run)
+        self._losses: defaultdict[int, TaskLosses] = defaultdict(TaskLosses)
+        self._notes: Any = None
+        self.pending: dict[Any, int] = {}
+
+    def submit(self, number: int) -> None:
+        """Submits the task of a range, watched if it has lost a process before."""
+        watch = None
+        if number in self._losses:
+            watch = Watch(self._losses[number].attempt, self._losses[number].left_out)
+        notes = None if watch is None else self._actor()
+        task = self._remote.remote(self._reference, self._plan.token, self._part(number), watch, notes)
+        self.pending[task] = number
+
+    def wait(self) -> list[Any]:
+        """Tasks that have ended; none after `_WAIT` seconds without any."""
+        import ray
+
+        ready: list[Any] = ray.wait(list(self.pending), num_returns=1, timeout=_WAIT)[0]
+        return ready
+
+    def lost(self, number: int, error: Exception, *, leave_out: bool) -> Killer | None:
+        """Counts a lost process of a range. Returns the sample that ended it where that is the task's failure; None: it is to be run again.
+
+        Raises:
+            PackError, ResourceError: the task was lost more than `RETRIES` times.
+        """
+        losses, cause = self._losses[number], _cause(error)
+        killer = losses.add(cause, self._at_hand(number, losses.attempt))
+        if killer is not None and leave_out:
+            losses.leave_out(killer, cause)
+        elif killer is not None and cause is Cause.CRASH:
+            return killer
+        if losses.count > RETRIES:
+            raise _lost(self._plan, number, losses, error) from error
+        return None
+
+    def cancel(self, which: Callable[[int], bool]) -> None:
+        """Cancels the tasks of some ranges, and waits for their ends: what they were writing is removed."""
+        import ray
+
+        tasks = [task for task, number in self.pending.items() if which(number)]
+        self.pending = {task: number for task, number in self.pending.items() if not which(number)}
         if not tasks or not ray.is_initialized():
             return
         for task in tasks:
             ray.cancel(task)
         ray.wait(tasks, num_returns=len(tasks), timeout=CANCEL_LIMIT)
+
+    def close(self) -> None:
+        """Cancels all tasks, and ends the actor."""
+        import ray
+
+        self.cancel(lambda number: True)
+        if self._notes is not None and ray.is_initialized():
+            ray.kill(self._notes)
+
+    def _actor(self) -> Any:
+        import ray
+
+        if self._notes is None:
+            self._notes = ray.remote(num_cpus=0)(SampleNotes).remote()
+        return self._notes
+
+    def _at_hand(self, number: int, attempt: int) -> AtHand | None:
+        """The sample at which the process of an attempt was lost; None: unknown."""
+        import ray
+
+        if self._notes is None:
+            return None
+        try:
+            found = ray.get(self._notes.last.remote(number, attempt), timeout=NOTES_LIMIT)
+        except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError, *_lost_errors()):
+            self._notes = None  # lost with its node, or ended for want of memory
+            return None
+        assert found is None or isinstance(found, AtHand)
+        return found
 
 
 def _lost_errors() -> tuple[type[Exception], ...]:
@@ -219,19 +319,28 @@ def _lost_errors() -> tuple[type[Exception], ...]:
     return exceptions.WorkerCrashedError, exceptions.OutOfMemoryError, exceptions.NodeDiedError, exceptions.LocalRayletDiedError
 
 
-def _lost(plan: ClusterPlan, number: int, times: int, error: BaseException) -> FastloadError:
-    """The error of a task that was lost too often."""
+def _cause(error: Exception) -> Cause:
+    """The cause of a loss."""
     from ray import exceptions
 
-    shard = f"{shard_name(number + plan.offset)} (from place {number * plan.samples} of the order on)"
     if isinstance(error, exceptions.OutOfMemoryError):
+        return Cause.MEMORY
+    return Cause.CRASH if isinstance(error, exceptions.WorkerCrashedError) else Cause.NODE
+
+
+def _lost(plan: ClusterPlan, number: int, losses: TaskLosses, error: Exception) -> FastloadError:
+    """The error of a task that was lost too often."""
+    shard = f"{shard_name(number + plan.offset)} (from place {number * plan.samples} of the order on)"
+    times, at = losses.count, losses.at_hand
+    last = f", at last at {at.name}" if at is not None and at.name else ""
+    if _cause(error) is Cause.MEMORY:
         return ResourceError(
-            f"the nodes have no memory for the task of {shard}, which Ray ended {times} times: use fewer workers, or a lower "
+            f"the nodes have no memory for the task of {shard}, which Ray ended {times} times{last}: use fewer workers, or a lower "
             "max_pixels, and go on with resume=True (--resume)"
         )
     return PackError(
-        f"the process of the task of {shard} was lost {times} times ({_first_line(error).rstrip('.')}): the kernel kills processes where "
-        "memory is short, so look at the node's memory and Ray's logs, leave out or mend a sample that is too large, and go on with "
+        f"the process of the task of {shard} was lost {times} times{last} ({_first_line(error).rstrip('.')}): the kernel kills processes "
+        "where memory is short, so look at the node's memory and Ray's logs, leave out or mend a sample that is too large, and go on with "
         "resume=True (--resume)"
     )
 
@@ -295,7 +404,7 @@ class _Driver:
             check_same(self._out.title, (before.schema, before.options, SHARD_SIZE_LIMIT), self._now(options), VARYING)
         elif self._job.options.on_error == "raise":
             self._job.refuse_deep()
-        token = secrets.token_hex(16)
+        token, probed = secrets.token_hex(16), probe(self._job)
         self._out.begin(ClusterJournal(token, self._schema.to_json(), options, self._out.offset))
         plan = ClusterPlan(
             spec=self._spec,
@@ -307,9 +416,10 @@ class _Driver:
             offset=self._out.offset,
             token=token,
             identity=job_identity(self._schema, options, VARYING),
-            digest=options["source_digest"],
-            probe=probe(self._job),
+            probe=probed,
+            listed=listed(self._job, probed),
             storage_options=self._run.storage_options,
+            timeout=self._run.timeout,
         )
         done = self._results(engine, plan)
         self._out.check_token(token)
@@ -336,7 +446,13 @@ class _Driver:
         with Progress(count, self._job.source.title, shown=self._run.progress) as bar:
             bar.start(0, 0)
             places = size = 0
-            for result in engine.run(plan, ranges, first_wins=self._job.options.on_error == "raise"):
+            for result in engine.run(
+                plan,
+                ranges,
+                partial(part_of, self._job, samples=plan.samples),
+                first_wins=self._job.options.on_error == "raise",
+                discard=self._out.discard,
+            ):
                 if isinstance(result, RangeFailed):
                     failures.append(result)
                     continue

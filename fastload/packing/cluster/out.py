@@ -14,7 +14,7 @@ from fastload.common.files import scratch_folder
 from fastload.errors import DatasetError, PackError
 from fastload.packing.cluster.cluster_plan import absolute
 from fastload.packing.cluster.depot import BucketDepot, Depot, FolderDepot
-from fastload.packing.cluster.records import SECTION_MOST, ClusterJournal, section_name
+from fastload.packing.cluster.records import SECTION_MOST, ClusterJournal, names_of, section_name
 from fastload.packing.job import place_of
 from fastload.packing.options import RunOptions
 from fastload.remote.client import open_objects
@@ -60,6 +60,11 @@ class ClusterOut(ABC):
         data = self.depot.read(JOURNAL_NAME, MANIFEST_BYTES)
         if data is None or ClusterJournal.from_bytes(data, self.title).token != token:
             raise PackError(f"another pack on a cluster was begun into {self.title}: this one stops")
+
+    def discard(self, number: int) -> None:
+        """Removes what a killed process left of the files of a range. Raises OSError."""
+        for name in names_of(number + self.offset):
+            self.depot.discard(name)
 
     @abstractmethod
     def commit(self, manifest: Manifest, sections: Mapping[str, tuple[int, int]], etags: Mapping[str, str | None]) -> Manifest:
@@ -216,7 +221,7 @@ def _made_by(journal: ClusterJournal, manifest: Manifest | None) -> bool:
 @contextmanager
 def open_bucket(url: str, run: RunOptions) -> Iterator[BucketOut]:
     """OUT at a URL; connections end with the block. Raises as `open_out` does."""
-    objects = open_objects(url, run.storage_options)
+    objects = open_objects(url, run.storage_options, 60.0 if run.timeout is None else run.timeout)
     try:
         yield BucketOut(objects, url, run)
     finally:

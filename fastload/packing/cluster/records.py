@@ -13,7 +13,7 @@ from typing import Any
 from fastload.errors import DatasetError, PackError
 from fastload.store import Schema, ShardEntry
 from fastload.store.checked import Bad, get_int, get_object, get_str, parse, seal, unseal
-from fastload.store.entries import parse_shards
+from fastload.store.entries import parse_shards, shard_name
 from fastload.store.manifest import CLUSTER_FORMAT, JOURNAL_NAME, MANIFEST_BYTES, check_version
 from fastload.store.progress import is_cluster
 
@@ -32,6 +32,11 @@ def done_name(number: int) -> str:
 def section_name(number: int) -> str:
     """The name of its section of the sidecar."""
     return f"shard-{number:05d}.section"
+
+
+def names_of(number: int) -> tuple[str, str, str]:
+    """The names of the shard of this number, of its section, and of its done-record."""
+    return shard_name(number), section_name(number), done_name(number)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,15 +12,18 @@ from typing import Any
 
 from fastload._native import core
 from fastload.errors import DatasetError, FastloadError, PackError, PackStoppedError
-from fastload.packing.cluster.cluster_plan import ClusterPlan, open_job, schema_of
+from fastload.packing.cluster.cluster_plan import ClusterPlan, open_job, open_whole, other_samples
 from fastload.packing.cluster.depot import open_depot
-from fastload.packing.cluster.records import ClusterJournal, DoneRecord, done_name, section_name
+from fastload.packing.cluster.losses import AtHand
+from fastload.packing.cluster.parts import Part
+from fastload.packing.cluster.records import ClusterJournal, DoneRecord, names_of
 from fastload.packing.images import DeepImageError
-from fastload.packing.job import write_failure
+from fastload.packing.job import Outcome, PackJob, write_failure
+from fastload.packing.sources.protocol import Listed, schema_of
+from fastload.packing.spill import SpilledBytes
 from fastload.packing.summary import Tally
 from fastload.store import JOURNAL_NAME, Prepared, Schema, ShardEntry
 from fastload.store.checked import Bad
-from fastload.store.entries import shard_name
 from fastload.store.manifest import MANIFEST_BYTES
 from fastload.store.progress import SHARD_SIZE_LIMIT
 from fastload.store.shard import ShardFile, durable_entry, map_bytes, prepare_sample
@@ -57,6 +60,19 @@ class RangeFailed:
     error: FastloadError
     place: int = -1
     deep: bool = False
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Settings of a task that has lost a process: it packs one sample at a time (NOTE [ cluster: which sample killed a process ]).
+
+    Attributes:
+        left_out: reasons by the places of the samples that it leaves out.
+        note: called with each sample before it is packed, and after the last one.
+    """
+
+    left_out: Mapping[int, str]
+    note: Callable[[AtHand], None]
 
 
 class _Bad(Exception):
@@ -103,7 +119,7 @@ class ShardWriter:
 
 
 class RangePacker:
-    """Makes shards of one plan, in one process. It opens the source once.
+    """Makes shards of one plan, in one process. It opens the source once, and holds the samples of one range at a time.
 
     Raises:
         PackError: the node does not see the source, or OUT, as the driver does.
@@ -111,25 +127,27 @@ class RangePacker:
 
     def __init__(self, plan: ClusterPlan) -> None:
         self._plan = plan
-        self._depot = open_depot(plan.out, plan.storage_options, plan.staging)
+        self._depot = open_depot(plan.out, plan.storage_options, plan.staging, plan.timeout)
         try:
             self._check_token()
-            self._job = open_job(plan, socket.gethostname())
+            self._whole = open_whole(plan, socket.gethostname())
         except BaseException:
             self._depot.close()
             raise
-        self._schema = schema_of(self._job)
+        self._schema = schema_of(self._whole)
 
     def close(self) -> None:
         """Ends connections."""
         self._depot.close()
 
-    def __call__(self, number: int) -> RangeDone | RangeFailed:
+    def __call__(self, part: Part, watched: Watched | None = None) -> RangeDone | RangeFailed:
         """Makes the shard of a range, if it is not there."""
+        number = part.number
         try:
             self._check_token()
-            done = self._published(number)
-            return RangeDone(number, done, 0) if done is not None else self._make(number)
+            job = open_job(self._plan, socket.gethostname(), part, self._whole)
+            done = self._published(number, job)
+            return RangeDone(number, done, 0) if done is not None else self._make(number, job, watched)
         except _Bad as bad:
             return RangeFailed(number, bad.error, bad.place, bad.deep)
         except FastloadError as error:
@@ -149,24 +167,21 @@ class RangePacker:
         if ClusterJournal.from_bytes(data, out).token != self._plan.token:
             raise PackError(f"another pack on a cluster was begun into {out}: this one stops")
 
-    def _places(self, number: int) -> range:
-        start = number * self._plan.samples
-        return range(start, min(start + self._plan.samples, len(self._job.order)))
-
     def _names(self, number: int) -> tuple[str, str, str]:
-        number += self._plan.offset
-        return shard_name(number), section_name(number), done_name(number)
+        return names_of(number + self._plan.offset)
 
-    def _published(self, number: int) -> DoneRecord | None:
+    def _published(self, number: int, job: PackJob) -> DoneRecord | None:
         """The done-record of a range whose shard is there, made of the samples that the source has now; None: it is to be made."""
         shard_file, section_file, done_file = self._names(number)
         data = self._depot.read(done_file, MANIFEST_BYTES)
         if data is None:
             return None
-        places = self._places(number)
         try:
-            record, log = DoneRecord.from_bytes(data, self._plan.identity, self._schema, places.start, shard_file)
-            if self._job.tracer.resume_at(log, self._job.order[places.start : places.stop], self._plan.threads) != len(places):
+            record, log = DoneRecord.from_bytes(data, self._plan.identity, self._schema, number * self._plan.samples, shard_file)
+            entries = SpilledBytes()
+            entries.append(log)
+            entries.seal()
+            if job.tracer.resume_at(entries, job.order, self._plan.threads) != len(job.order):
                 return None
         except (Bad, DatasetError, PackError):  # damaged, or of samples that have changed
             return None
@@ -176,12 +191,12 @@ class RangePacker:
         same = found == (record.shard.bytes, record.etag) and parts is not None and parts[0] == record.section[0]
         return record if same else None
 
-    def _make(self, number: int) -> RangeDone:
+    def _make(self, number: int, job: PackJob, watched: Watched | None) -> RangeDone:
         shard_file, section_file, done_file = self._names(number)
         with self._depot.making(shard_file) as path:
-            writer = ShardWriter(path, self._places(number).start, self._schema)
+            writer = ShardWriter(path, number * self._plan.samples, self._schema)
             try:
-                tally = self._pack(writer, self._places(number))
+                tally = self._pack(writer, job, number * self._plan.samples, watched)
                 shard = writer.finish()
             finally:
                 writer.abort()
@@ -197,25 +212,42 @@ class RangePacker:
         self._depot.write(done_file, record.to_bytes(self._plan.identity, bytes(writer.log)))
         return RangeDone(number, record, 0 if shard is None else shard.count)
 
-    def _pack(self, writer: ShardWriter, places: range) -> Tally:
-        job, tally = self._job, Tally()
+    def _pack(self, writer: ShardWriter, job: PackJob, start: int, watched: Watched | None) -> Tally:
+        tally, lists = Tally(), isinstance(self._whole, Listed) and self._whole.lists_files
         tally.max_pixels = job.options.max_pixels
         prepare = partial(prepare_sample, self._schema)
         workers = 0 if self._plan.threads == 1 else self._plan.threads  # a task of one CPU has no use for a second thread
-        with closing(job.outcomes(prepare, places.start, places.stop, workers)) as outcomes:
+        made = job.outcomes(prepare, 0, len(job.order), workers) if watched is None else _watched(job, prepare, start, watched)
+        with closing(made) as outcomes:
             for outcome in outcomes:
+                if lists and isinstance(outcome.error, FileNotFoundError):
+                    raise other_samples(f"{job.source.title}, in which {outcome.name} is not there,", socket.gethostname())
                 if outcome.prepared is None and job.options.on_error == "raise":
                     deep = isinstance(outcome.error, DeepImageError)
-                    raise _Bad(PackStoppedError(f"{outcome.name}: {outcome.reason}"), places.start + tally.position, deep)
+                    raise _Bad(PackStoppedError(f"{outcome.name}: {outcome.reason}"), start + tally.position, deep)
                 job.write(writer, outcome, tally)
         return tally
+
+
+def _watched(job: PackJob, prepare: Callable[..., Prepared], start: int, watched: Watched) -> Generator[Outcome]:
+    """Outcomes of a range, whose first place is `start`, one sample at a time, each of which is noted before it is read, or left out."""
+    for at in range(len(job.order)):
+        position = int(job.order[at])
+        name = job.source.name(position)
+        if (reason := watched.left_out.get(start + at)) is not None:
+            yield Outcome(name, None, job.tracer.left_out(position), reason=reason)
+            continue
+        watched.note(AtHand(start + at, name))
+        with closing(job.outcomes(prepare, at, at + 1, 0)) as outcomes:
+            yield from outcomes
+    watched.note(AtHand(-1, ""))
 
 
 _packers: dict[str, RangePacker] = {}
 """The packer of the plan that this process works for, by the plan's token."""
 
 
-def pack_range(plan: Callable[[], ClusterPlan], token: str, number: int) -> RangeDone | RangeFailed:
+def pack_range(plan: Callable[[], ClusterPlan], token: str, part: Part, watched: Watched | None = None) -> RangeDone | RangeFailed:
     """Makes the shard of a range in this process, which keeps the source open for the next one. `plan` returns the plan of the token."""
     packer = _packers.get(token)
     if packer is None:
@@ -224,7 +256,7 @@ def pack_range(plan: Callable[[], ClusterPlan], token: str, number: int) -> Rang
         try:
             packer = _packers[token] = RangePacker(plan())
         except FastloadError as error:
-            return RangeFailed(number, error)
+            return RangeFailed(part.number, error)
         except OSError as error:
-            return RangeFailed(number, PackError(f"node {socket.gethostname()} cannot pack: {error}"))
-    return packer(number)
+            return RangeFailed(part.number, PackError(f"node {socket.gethostname()} cannot pack: {error}"))
+    return packer(part, watched)

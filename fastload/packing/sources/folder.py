@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import os
+import struct
 
 from fastload.common.files import read_regular
 from fastload.errors import PackError
-from fastload.packing.folders import is_folder, walk
-from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, OTHER_PICTURES, READABLE_EXTENSIONS, Item, Place, Value, file_stamp
+from fastload.packing.folders import files_below, is_folder
+from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, OTHER_PICTURES, READABLE_EXTENSIONS, Item, Listed, Place, Value, file_stamp
+from fastload.packing.spill import Texts, TextSorter
 from fastload.packing.summary import BESIDE, FILES, LINKS, Notice, Notices
 from fastload.store import Field
 
+_LABEL = struct.Struct("<I")
 
-class FolderSource:
+
+class FolderSource(Listed):
     """``root/class/.../image``: classes sorted by name, files sorted within each folder, links followed.
+
+    A row has the label, the folder's path below that of its class, a NUL and the file's name. Texts are encoded so that their bytes are in
+    the order of code points, as `sorted` has them, and of names that are no UTF-8 too.
 
     Raises:
         PackError: no class folder, a class folder without one image, or a link that leads into itself.
     """
 
     concurrent = True
+    lists_files = True
 
     def __init__(self, root: str) -> None:
         self.title = root
@@ -36,18 +44,20 @@ class FolderSource:
             )
         self.classes: tuple[str, ...] | None = tuple(names)
         self.fields = (Field("label", "int"),)
-        self._folders: list[str] = []
-        self._samples: list[tuple[int, str, int]] = []  # (folder's place in _folders, file name, label)
+        self._tops = [os.path.join(root, name) for name in names]
+        rows = Texts()
         self._left_out = Notices()
         for name, below in listed:
             if not below:
                 self._leave_out(root, name, beside=True)
         empty = []
         for label, name in enumerate(names):
-            before = len(self._samples)
-            self._add_class(os.path.join(root, name), label)
-            if len(self._samples) == before:
+            before = len(rows)
+            self._add_class(rows, label)
+            if len(rows) == before:
                 empty.append(name)
+        rows.seal()
+        self._rows = rows
         if empty:
             others = [notice.kind for notice in self.notices if notice.kind.startswith(".")]
             raise PackError(
@@ -74,25 +84,25 @@ class FolderSource:
         else:
             self._left_out.add(FILES, path)
 
-    def _add_class(self, top: str, label: int) -> None:
-        for folder, files in walk(top):
-            wanted = []
-            for name in files:
-                if name.lower().endswith(IMAGE_EXTENSIONS):
-                    wanted.append(name)
-                else:
-                    self._leave_out(folder, name)
-            if wanted:
-                place = len(self._folders)
-                self._folders.append(folder)
-                self._samples.extend((place, name, label) for name in wanted)
-
-    def __len__(self) -> int:
-        return len(self._samples)
+    def _add_class(self, rows: Texts, label: int) -> None:
+        """Adds the rows of a class, sorted by folders and then names."""
+        top, number, sorter = self._tops[label], _LABEL.pack(label), TextSorter()
+        last, begin = "", b"\0"
+        for folder, name in files_below(top):
+            if folder != last:
+                last, begin = folder, _encoded(folder[len(top) + 1 :]) + b"\0"
+            sorter.add(begin + _encoded(name))
+        for text in sorter.drain():
+            if _decoded(text).lower().endswith(IMAGE_EXTENSIONS):
+                rows.append(number + text)
+            else:
+                below, _, name = _decoded(text).partition("\0")
+                self._leave_out(os.path.join(top, below) if below else top, name)
 
     def name(self, position: int) -> str:
-        place, name, _ = self._samples[position]
-        return os.path.join(self._folders[place], name)
+        row = self._rows[position]
+        below, _, name = _decoded(row[_LABEL.size :]).partition("\0")
+        return os.path.join(self._tops[_LABEL.unpack_from(row)[0]], below, name)
 
     def key(self, position: int) -> str:
         return self.name(position).removeprefix(self.title).lstrip(os.sep)
@@ -101,13 +111,24 @@ class FolderSource:
         return file_stamp(self.name(position))
 
     def fields_of(self, position: int) -> dict[str, Value]:
-        return {"label": self._samples[position][2]}
+        return {"label": self._label(position)}
+
+    def _label(self, position: int) -> int:
+        label: int = _LABEL.unpack_from(self._rows[position])[0]
+        return label
 
     def place(self, position: int) -> Place:
         path = self.name(position)
         return Place(path, 0, file_stamp(path)[0])
 
     def read(self, position: int) -> Item:
-        place, name, label = self._samples[position]
-        path = os.path.join(self._folders[place], name)
-        return Item(path, read_regular(path), {"label": label})
+        path = self.name(position)
+        return Item(path, read_regular(path), {"label": self._label(position)})
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")

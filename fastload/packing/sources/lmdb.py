@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from fastload.errors import ArgumentError, PackError
 from fastload.packing.options import LmdbOptions, split_pattern
 from fastload.packing.sources.names import HEAD, is_picture
-from fastload.packing.sources.protocol import Choice, FileRanges, Given, Item, Place, Source, Value, file_stamp
+from fastload.packing.sources.protocol import Choice, FileRanges, Given, Item, Listed, Place, Source, Value, file_stamp
+from fastload.packing.spill import Texts, TextSorter
 from fastload.packing.summary import Notice, Notices
 from fastload.store import Field
 from fastload.store.field import Kind
@@ -155,11 +155,11 @@ _SURVEYED = 100
 _TEXT_MOST = 1 << 20
 """Bytes of a label."""
 
-Table = npt.NDArray[np.int64]
-"""A row for each sample: its number, offset and size of its value."""
+_ROW = struct.Struct("<qqqqq")  # number, offset and size of the picture, offset and size of the label; -1 without a label
+_NO_LABEL = (-1, -1)
 
 
-class LmdbSource:
+class LmdbSource(Listed):
     """One LMDB file: a sample for each number of `key_pattern`, or else for each key.
 
     With a pattern such as ``image-%09d`` the samples are its keys in the order of their numbers, from the lowest one that is there up to
@@ -174,19 +174,15 @@ class LmdbSource:
 
     classes: tuple[str, ...] | None = None
     concurrent = True
+    lists_files = True
 
     def __init__(self, path: str, options: LmdbOptions) -> None:
         self.title = path
         self._ranges = FileRanges([path])
         self._notices = Notices()
-        self._keys: list[bytes] | None = None
         self._pattern = options.key_pattern
-        self._labels = np.zeros((0, 3), np.int64)
         self.fields: tuple[Field, ...] = ()
-        if options.key_pattern is None:
-            self._images, self._keys = self._all_keys()
-        else:
-            self._images, self._labels = self._counted(options.key_pattern, options.label_pattern)
+        self._rows = self._all_keys() if options.key_pattern is None else self._counted(options.key_pattern, options.label_pattern)
         if options.label_pattern is not None:
             self._label_pattern = options.label_pattern
             self._kind = self._label_kind()
@@ -197,18 +193,18 @@ class LmdbSource:
         """Keys after the first number that is missing."""
         return self._notices.all()
 
-    def _all_keys(self) -> tuple[Table, list[bytes]]:
-        rows: list[tuple[int, int, int]] = []
-        keys: list[bytes] = []
+    def _all_keys(self) -> Texts:
+        """The rows of all keys: a row's key is beyond its numbers."""
+        rows = Texts()
         for entry in walk(self._ranges):
             head = self._ranges.read(0, entry.offset, min(entry.size, HEAD))
             if not is_picture(head):
                 raise PackError(self._no_picture(entry, head))
-            rows.append((len(rows), entry.offset, entry.size))
-            keys.append(entry.key)
-        if not rows:
+            rows.append(_ROW.pack(len(rows), entry.offset, entry.size, *_NO_LABEL) + entry.key)
+        rows.seal()
+        if not len(rows):
             raise PackError(f"{self.title}: no key in it")
-        return np.array(rows, np.int64), keys
+        return rows
 
     def _no_picture(self, entry: Entry, head: bytes) -> str:
         what = (
@@ -219,22 +215,29 @@ class LmdbSource:
             "in Python), such as image-%09d, or pack a Dataset that reads the file"
         )
 
-    def _counted(self, key_pattern: str, label_pattern: str | None) -> tuple[Table, Table]:
-        """Tables of the images and of the labels, in the order of their numbers."""
+    def _counted(self, key_pattern: str, label_pattern: str | None) -> Texts:
+        """The rows of the keys of a pattern, in the order of their numbers, with their labels."""
         images, labels = _Numbered(key_pattern), None if label_pattern is None else _Numbered(label_pattern)
         for entry in walk(self._ranges):
             images.add(entry)
             if labels is not None:
                 labels.add(entry)
-        table = images.table()
-        if not len(table):
+        places = iter(()) if labels is None else labels.drain()
+        rows, end, label = Texts(), -1, next(places, None)
+        for number, offset, size in images.drain():
+            if end >= 0 and number != end:
+                self._notices.add(AFTER_GAP, key_pattern % number, f"keys after the missing {key_pattern % end} left out")
+                continue
+            while label is not None and label[0] < number:
+                label = next(places, None)
+            rows.append(_ROW.pack(number, offset, size, *(label[1:] if label is not None and label[0] == number else _NO_LABEL)))
+            end = number + 1
+        rows.seal()
+        if not len(rows):
             first = next(iter(walk(self._ranges)), None)
             there = f"its first key is {first.key[:60]!r}" if first else "it has no key"
             raise PackError(f"{self.title}: no key is of the pattern {key_pattern!r}; {there}")
-        count = int(np.argmin(np.append(np.diff(table[:, 0]) == 1, False))) + 1
-        for number in table[count:, 0].tolist():
-            self._notices.add(AFTER_GAP, key_pattern % number, f"keys after the missing {key_pattern % (table[count - 1, 0] + 1)} left out")
-        return table[:count], np.zeros((0, 3), np.int64) if labels is None else labels.table()
+        return rows
 
     def _label_kind(self) -> Kind:
         values = []
@@ -247,40 +250,39 @@ class LmdbSource:
         return next(narrow, "bytes")
 
     def _label(self, position: int) -> bytes:
-        number = int(self._images[position, 0])
-        at = int(np.searchsorted(self._labels[:, 0], number))
-        if at == len(self._labels) or self._labels[at, 0] != number:
+        number, _, _, offset, size = _ROW.unpack_from(self._rows[position])
+        if (offset, size) == _NO_LABEL:
             raise PackError(f"{self.name(position)}: there is no key {self._label_pattern % number!r} for its label")
-        _, offset, size = self._labels[at].tolist()
         if size > _TEXT_MOST:
             raise PackError(f"{self.name(position)}: its label has {size:,} bytes, more than the limit of {_TEXT_MOST:,}")
         return self._ranges.read(0, offset, size)
 
-    def __len__(self) -> int:
-        return len(self._images)
-
     def key(self, position: int) -> str:
-        if self._keys is not None:
-            return self._keys[position].decode("utf-8", "backslashreplace")
-        assert self._pattern is not None
-        return self._pattern % int(self._images[position, 0])
+        row = self._rows[position]
+        if self._pattern is None:
+            return row[_ROW.size :].decode("utf-8", "backslashreplace")
+        return self._pattern % int(_ROW.unpack_from(row)[0])
+
+    def _image(self, position: int) -> tuple[int, int]:
+        """(offset, size) of a sample's picture."""
+        _, offset, size, _, _ = _ROW.unpack_from(self._rows[position])
+        return offset, size
 
     def name(self, position: int) -> str:
         return f"{self.title}: {self.key(position)}"
 
     def stamp(self, position: int) -> tuple[int, int]:
-        return int(self._images[position, 2]), file_stamp(self.title)[1]
+        return self._image(position)[1], file_stamp(self.title)[1]
 
     def fields_of(self, position: int) -> dict[str, Value] | None:
         """Returns None with labels: they are known only when they are read."""
         return None if self.fields else {}
 
     def place(self, position: int) -> Place:
-        _, offset, size = self._images[position].tolist()
-        return Place(self.title, offset, size)
+        return Place(self.title, *self._image(position))
 
     def read(self, position: int) -> Item:
-        _, offset, size = self._images[position].tolist()
+        offset, size = self._image(position)
         values: dict[str, Value] = {}
         if self.fields:
             label = self._label(position)
@@ -312,8 +314,11 @@ def _parses(parse: Callable[[bytes], Value], value: bytes) -> bool:
     return True
 
 
+_NUMBERED = struct.Struct(">QQQ")  # number, offset, size: texts in the order of the numbers, and then of places
+
+
 class _Numbered:
-    """The keys of one pattern, with their numbers."""
+    """The keys of one pattern, with their numbers. No two have the same number."""
 
     def __init__(self, pattern: str) -> None:
         parts = split_pattern(pattern)
@@ -321,17 +326,16 @@ class _Numbered:
         before, after = parts
         self._pattern = pattern.encode()
         self._match = re.compile(re.escape(before.encode()) + rb"([0-9]{1,18})" + re.escape(after.encode()), re.DOTALL).fullmatch
-        self._rows: list[tuple[int, int, int]] = []
+        self._sorter = TextSorter()
 
     def add(self, entry: Entry) -> None:
         """Adds a key, if it is of the pattern."""
         if (found := self._match(entry.key)) and self._pattern % int(found[1]) == entry.key:
-            self._rows.append((int(found[1]), entry.offset, entry.size))
+            self._sorter.add(_NUMBERED.pack(int(found[1]), entry.offset, entry.size))
 
-    def table(self) -> Table:
-        """The keys in the order of their numbers."""
-        table = np.array(self._rows, np.int64).reshape(-1, 3)
-        return table[np.argsort(table[:, 0], kind="stable")]
+    def drain(self) -> Iterator[tuple[int, int, int]]:
+        """(number, offset, size) of each key, in the order of their numbers."""
+        return map(_NUMBERED.unpack, self._sorter.drain())
 
 
 def _file(given: Given) -> str:

@@ -15,7 +15,8 @@
    changed without reading it. Where `stamp` returns UNKNOWN, and for a source without these methods, the resume reads each sample that is
    written already, and compares image and fields. No sample is taken for unchanged on its name alone. (NOTE [ pack: what a resume checks ])
 8. **Optional attributes.** `attribute_of` reads them; `ABSENT` has what it means that one is not there.
-9. **Processes.** A cluster opens the source again on each node, from its path and options; an object that the user passed is pickled.
+9. **Processes.** A cluster opens the source again on each node, from its path and options; an object that the user passed is pickled. Of a
+   `Listed` source the driver alone makes the list, and a task gets the rows of its samples.
 10. **Choice.** `fastload.packing.sources.CHOICES` is an ordered list of `Choice`: the first whose `recognise` is true opens the source.
     Each module of a source has its own; an object that satisfies `Source` needs none. An entry may recognise what cannot be packed: its
     `open` then raises the PackError that says why, and what to do.
@@ -25,10 +26,11 @@ docs/guide/sources.md has a whole source as an example.
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -36,6 +38,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy.typing as npt
+from typing_extensions import Self
 
 from fastload.common.files import FILE_BYTES, open_regular, read_regular
 from fastload.errors import PackError
@@ -285,6 +288,45 @@ class Files(NamedTuple):
 # ---- what several sources share -----------------------------------------------------------------------------------------------------
 
 
+class PartOfRows:
+    """The rows of some samples of a source, by position; its length is that of the whole list."""
+
+    def __init__(self, count: int, positions: Sequence[int], rows: Sequence[bytes]) -> None:
+        self._count = count
+        self._rows = dict(zip(positions, rows, strict=True))
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, position: int) -> bytes:
+        return self._rows[position]
+
+
+class Listed:
+    """Base of sources that note a row of bytes for each sample, from which they know its name and where it lies. Besides the rows a source
+    holds what does not grow with the number of samples, and can be pickled without them.
+
+    Attributes:
+        lists_files: True if each sample's file was there when the source was listed, so that a node without it sees another source.
+    """
+
+    lists_files = False
+    _rows: Sequence[bytes] | PartOfRows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def rows(self, positions: Iterable[int]) -> list[bytes]:
+        """The rows of some samples."""
+        return [self._rows[position] for position in positions]
+
+    def with_rows(self, positions: Sequence[int], rows: Sequence[bytes]) -> Self:
+        """The same source, which can be asked for the samples at these positions only, whose rows are given."""
+        part = copy.copy(self)
+        part._rows = PartOfRows(len(self), positions, rows)
+        return part
+
+
 class NumberedInFiles:
     """Titles, names and keys of a source whose samples are numbered in its files, each from 0. Fields are known when a sample is read.
 
@@ -344,6 +386,14 @@ class FileRanges:
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = paths
         self._open: OrderedDict[int, _Descriptor] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> Sequence[str]:
+        return self.paths
+
+    def __setstate__(self, paths: Sequence[str]) -> None:
+        self.paths = paths
+        self._open = OrderedDict()
         self._lock = threading.Lock()
 
     def size(self, number: int) -> int:

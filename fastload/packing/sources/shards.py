@@ -134,6 +134,7 @@ def below(folder: str, name: object) -> str:
     return os.path.join(folder, relative)
 
 
+_OFFSETS = struct.Struct("<II")
 ROWS_MOST = 1 << 24
 """Limit on the rows of one file: their offsets are read at once."""
 
@@ -171,9 +172,9 @@ class RowSource(NumberedInFiles):
         self._image = next(place for place, column in enumerate(columns) if column.name == image)
         self._names = [field_name(column.name, label) for column in columns]
         self._head = struct.Struct(f"<{sum(column.size is None for column in columns)}I")
-        tables = [self._table(number, file.rows) for number, file in enumerate(files)]
-        self._firsts = np.cumsum([0, *(len(table) - 1 for table in tables)])
-        self._tables = tables
+        for number, file in enumerate(files):
+            self._check_table(number, file.rows)
+        self._firsts = np.cumsum([0, *(file.rows for file in files)])
         if not self._firsts[-1]:
             raise PackError(f"{title}: no sample in it")
         try:
@@ -181,8 +182,8 @@ class RowSource(NumberedInFiles):
         except ArgumentError as error:
             raise PackError(f"{title}: a column that cannot be stored: {error}") from error
 
-    def _table(self, number: int, rows: int) -> npt.NDArray[np.uint32]:
-        """The offsets of a file's rows, and of the end of the last one; checked."""
+    def _check_table(self, number: int, rows: int) -> None:
+        """Checks the offsets of a file's rows, and of the end of the last one; they are read again with each row."""
         path, size = self.paths[number], self._ranges.size(number)
         header = 4 * (rows + 2)
         if rows > ROWS_MOST or size < header:
@@ -193,7 +194,6 @@ class RowSource(NumberedInFiles):
         offsets = table[1:]
         if offsets[0] < header or offsets[-1] > size or not bool((offsets[1:] >= offsets[:-1]).all()):
             raise PackError(f"{path}: its offsets of samples lie outside its {size:,} bytes, or run backwards; copy it again")
-        return offsets
 
     def _field(self, place: int) -> Field:
         column, name = self._columns[place], self._names[place]
@@ -208,13 +208,15 @@ class RowSource(NumberedInFiles):
 
     def _row(self, position: int) -> tuple[int, int, int, int]:
         """(file, row in the file, offset, size) of a sample."""
-        number = int(np.searchsorted(self._firsts, position, side="right")) - 1
-        row = position - int(self._firsts[number])
-        begin, end = self._tables[number][row : row + 2].tolist()
+        number, row = self.numbered(position)
+        begin, end = _OFFSETS.unpack(self._ranges.read(number, 4 * (row + 1), _OFFSETS.size))
+        if end < begin:
+            raise PackError(f"{self.paths[number]}: its offsets of samples have changed since it was opened; copy it again")
         return number, row, begin, end - begin
 
     def numbered(self, position: int) -> tuple[int, int]:
-        return self._row(position)[:2]
+        number = int(np.searchsorted(self._firsts, position, side="right")) - 1
+        return number, position - int(self._firsts[number])
 
     def stamp(self, position: int) -> tuple[int, int]:
         number, _, _, size = self._row(position)

@@ -10,22 +10,41 @@ none, for a reason; where there is no reason either way, the user is asked.
 
 from __future__ import annotations
 
+import codecs
+import copy
 import csv
-import io
 import itertools
+import marshal
 import math
 import os
 import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TextIO, cast
 
 import numpy as np
+from typing_extensions import Self
 
-from fastload.common.files import read_regular
+from fastload.common.files import open_regular, read_regular
 from fastload.errors import ArgumentError, PackError
 from fastload.packing.options import TableOptions
 from fastload.packing.sources.annotated import box_rows, label_map_of, numbers, some_are_deep, whole_numbers
-from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, OTHER_PICTURES, Choice, Given, Item, Place, Source, Value, file_stamp
+from fastload.packing.sources.protocol import (
+    FIRST_TRIES,
+    IMAGE_EXTENSIONS,
+    OTHER_PICTURES,
+    Choice,
+    Given,
+    Item,
+    Listed,
+    PartOfRows,
+    Place,
+    Source,
+    Value,
+    file_stamp,
+)
+from fastload.packing.spill import Texts
 from fastload.packing.summary import INDEX, NO_LABEL, SPACES, Notice, Notices
 from fastload.store import BOX_SIDES, Field
 from fastload.store.checked import parse_json
@@ -41,12 +60,27 @@ def is_number(cell: str) -> bool:
         return False
 
 
-def guess_kind(cells: list[str]) -> str:
+class KindGuess:
+    """The narrowest kind that every cell of a column satisfies."""
+
+    def __init__(self) -> None:
+        self._left = [("int", _is_int), ("float", _is_float), ("json", _is_json)]
+
+    def see(self, cell: str) -> None:
+        """Drops the kinds that a cell is not of."""
+        self._left = [(kind, test) for kind, test in self._left if test(cell)]
+
+    @property
+    def kind(self) -> str:
+        return self._left[0][0] if self._left else "text"
+
+
+def guess_kind(cells: Iterable[str]) -> str:
     """The narrowest kind that every cell satisfies."""
-    for kind, test in (("int", _is_int), ("float", _is_float), ("json", _is_json)):
-        if all(test(cell) for cell in cells):
-            return kind
-    return "text"
+    guess = KindGuess()
+    for cell in cells:
+        guess.see(cell)
+    return guess.kind
 
 
 def _is_int(cell: str) -> bool:
@@ -89,12 +123,12 @@ class TypedColumn:
         field: the field as which it is stored.
     """
 
-    def __init__(self, name: str, kind: str, cells: list[str], folder: str, boxes: str) -> None:
-        """`folder`: that paths are relative to; `boxes`: the table's column of boxes, to which labels belong; "": there is none."""
-        self._cells = cells
+    def __init__(self, name: str, kind: str, cells: Sequence[str], folder: str, boxes: str) -> None:
+        """`cells`: some of its cells, spread over the table; `folder`: that paths are relative to; `boxes`: the table's column of boxes, to
+        which labels belong; "": there is none."""
         self._folder = folder
         if kind in FILE_KINDS:
-            deep = some_are_deep([self.path(row) for row in range(len(cells))])
+            deep = some_are_deep([self.path(cell) for cell in cells])
             shape = () if KINDS[kind].holds_labels else (1,) if deep else (3,)
             self.field = Field(name, cast(Kind, kind), "uint16" if deep else "uint8", shape)
         elif kind in BOX_KINDS:
@@ -102,28 +136,28 @@ class TypedColumn:
         else:
             self.field = Field(name, "array", "float32" if kind == "floats" else "int64", (None,), of=boxes if kind == "labels" else "")
 
-    def path(self, position: int) -> str:
+    def path(self, cell: str) -> str:
         """The file that a cell names."""
-        return os.path.join(self._folder, self._cells[position])
+        return os.path.join(self._folder, cell)
 
     @property
     def is_file(self) -> bool:
         """True if its cells name files."""
         return self.field.handler.is_picture
 
-    def value(self, position: int, what: str) -> Value:
+    def value(self, cell: str, what: str) -> Value:
         """The value of a cell; `what` is what to call it in messages. Raises PackError, or MissingLibrary."""
         if self.is_file:
-            if not self._cells[position].strip():
+            if not cell.strip():
                 raise PackError(f"{what}: no path")
             if self.field.handler.holds_labels:
-                return label_map_of(self.path(position), what, self.field.dtype)
+                return label_map_of(self.path(cell), what, self.field.dtype)
             try:
-                return read_regular(self.path(position))
+                return read_regular(self.path(cell))
             except OSError as error:
-                raise PackError(f"{what}: {self.path(position)} cannot be read: {error.strerror or error}") from error
+                raise PackError(f"{what}: {self.path(cell)} cannot be read: {error.strerror or error}") from error
         try:
-            found = parse_json(self._cells[position].strip() or "[]")
+            found = parse_json(cell.strip() or "[]")
         except ValueError as error:
             raise PackError(f"{what}: no JSON list: {error}") from None
         if self.field.dtype == "float32" and self.field.handler.is_array:
@@ -150,6 +184,7 @@ LABEL_NAMES = frozenset(
 _PICTURE = (*IMAGE_EXTENSIONS, *OTHER_PICTURES)
 _INDEX_NAME = re.compile(r"(unnamed: ?\d+)?", re.IGNORECASE)
 _DELIMITERS = {".tsv": "\t,;|", ".csv": ",;\t|"}
+_BLOCK = 1 << 20
 _LOOKED_AT = 20
 """Lines by which delimiters are compared."""
 
@@ -169,30 +204,45 @@ class TableLayout:
     kinds: tuple[str | None, ...]
 
 
-def read_rows(path: str) -> tuple[list[int], list[list[str]]]:
-    """The numbers and the cells of a table's lines, each cell with its spaces, as RFC 4180 has it; blank lines are passed over.
+def read_rows(path: str) -> Iterator[tuple[int, list[str]]]:
+    """Yields the number and the cells of each line of a table, each cell with its spaces, as RFC 4180 has it; blank lines are passed over.
 
     Raises:
         PackError: the file cannot be read, is not UTF-8, has a broken quotation, or is empty.
     """
-    lines: list[int] = []
-    rows: list[list[str]] = []
+    last = 0
     try:
-        text = read_regular(path).decode("utf-8-sig")
-        reader = _reader(text, _delimiter(text, path))
-        for row in reader:
-            if row:
-                lines.append(reader.line_num)
-                rows.append(row)
+        with open(open_regular(path)[0], encoding="utf-8-sig", newline="") as file:
+            delimiter = _delimiter(file, path)
+            file.seek(0)
+            reader = _reader(file, delimiter)
+            for row in reader:
+                if row:
+                    last = reader.line_num
+                    yield last, row
     except OSError as error:
         raise PackError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise PackError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}); convert it first") from error
+        raise PackError(f"{path}: not UTF-8 text ({error.reason}{_place_of_damage(path)}); convert it first") from error
     except csv.Error as error:
-        raise PackError(f"{path}, line {lines[-1] + 1 if lines else 1}: {error}") from error
-    if not rows:
+        raise PackError(f"{path}, line {last + 1}: {error}") from error
+    if not last:
         raise PackError(f"{path}: empty; it needs lines of path,label")
-    return lines, rows
+
+
+def _place_of_damage(path: str) -> str:
+    """The place of a file's first byte that is not UTF-8, for a message; the error of a text that is read in blocks has only that in its
+    block."""
+    decoder, begin = codecs.getincrementaldecoder("utf-8")(), 0
+    with suppress(OSError), open(path, "rb") as file:
+        while data := file.read(_BLOCK):
+            held = len(decoder.getstate()[0])
+            try:
+                decoder.decode(data)
+            except UnicodeDecodeError as error:
+                return f" at byte {begin - held + error.start}"
+            begin += len(data)
+    return ""
 
 
 def find_layout(path: str, rows: list[list[str]], options: TableOptions) -> TableLayout:
@@ -330,17 +380,18 @@ class _Table:
         )
 
 
-def _reader(text: str, delimiter: str) -> csv._reader:  # type: ignore[name-defined]
-    return csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+def _reader(lines: Iterable[str], delimiter: str) -> csv._reader:  # type: ignore[name-defined]
+    return csv.reader(lines, delimiter=delimiter, strict=True)
 
 
-def _delimiter(text: str, path: str) -> str:
+def _delimiter(file: TextIO, path: str) -> str:
     """The delimiter that cuts the first lines into the same number of cells, with paths among them where that does not decide."""
     candidates = _DELIMITERS.get(os.path.splitext(path)[1].lower(), ",;\t|")
 
     def fitness(delimiter: str) -> tuple[bool, int]:
+        file.seek(0)
         try:
-            rows = [row for row in itertools.islice(_reader(text, delimiter), _LOOKED_AT) if row]
+            rows = [row for row in itertools.islice(_reader(file, delimiter), _LOOKED_AT) if row]
         except csv.Error:
             return False, 0
         pictures = sum(any(map(_is_picture, row)) for row in rows)
@@ -369,7 +420,36 @@ def _shown(row: list[str]) -> str:
     return text if len(text) <= 100 else text[:97] + "..."
 
 
-class TableSource:
+class _Column:
+    """Properties of a column's cells, from a walk over them."""
+
+    def __init__(self) -> None:
+        self.guess = KindGuess()
+        self.numbers = self.count = 0
+        self.first: dict[bool, tuple[int, str]] = {}  # (line, cell) of the first number, and of the first that is none
+        self.blank: int | None = None  # line of the first blank cell
+        self.decimal = True  # all are whole numbers
+        self.names: set[str] = set()  # all cells, while none is a number
+
+    def see(self, line: int, cell: str, *, label: bool) -> None:
+        """Takes the cell of a line; `label`: it may be a class."""
+        self.count += 1
+        if not label:
+            self.guess.see(cell)
+            return
+        number = is_number(cell)
+        self.numbers += number
+        self.first.setdefault(number, (line, cell))
+        if self.blank is None and not cell.strip():
+            self.blank = line
+        self.decimal = self.decimal and cell.strip().lstrip("+-").isdecimal()
+        if self.numbers:
+            self.names.clear()
+        else:
+            self.names.add(cell)
+
+
+class TableSource(Listed):
     """One sample a line.
 
     The first line names the columns when it has a name for the paths among its cells (path, filename, image_path, ...; see
@@ -393,55 +473,30 @@ class TableSource:
     def __init__(self, path: str, options: TableOptions) -> None:
         self.title = path
         self._folder = os.path.dirname(path)
-        lines, rows = read_rows(path)
-        layout = find_layout(path, rows, options)
-        if layout.header:
-            lines, rows = lines[1:], rows[1:]
-            if not rows:
-                raise PackError(f"{path}: only a header line; add lines of path,label")
-        for line, row in zip(lines, rows, strict=True):
-            if len(row) != len(layout.names):
-                raise PackError(f"{path}, line {line}: {len(row)} cells where the first line has {len(layout.names)}")
-        columns = [list(column) for column in zip(*rows, strict=True)]
-        self._paths: list[str] = columns[layout.names.index("path")]
-        for line, cell in zip(lines, self._paths, strict=True):
-            if not cell.strip():
-                raise PackError(f"{path}, line {line}: no path")
+        rows = Texts()
+        begin: list[list[str]] = []  # the first two lines
+        for line, row in read_rows(path):
+            begin += [row] if len(begin) < 2 else []
+            rows.append(marshal.dumps((line, row)))
+        rows.seal()
+        layout = find_layout(path, begin, options)
+        self._rows = rows
+        self._header = int(layout.header)
+        if not len(self):
+            raise PackError(f"{path}: only a header line; add lines of path,label")
+        self._path = layout.names.index("path")
         self.classes: tuple[str, ...] | None = None
+        self._numbers: dict[str, int] = {}
         self._notices = Notices()
-        fields = []
-        self._values: dict[str, list[Any]] = {}
-        self._lines = lines
-        self._typed: dict[str, TypedColumn] = {}
-        boxes = next((name for name, kind in zip(layout.names, layout.kinds, strict=True) if kind in BOX_KINDS), "")
-        for name, kind, cells in zip(layout.names, layout.kinds, columns, strict=True):
-            if name in ("path", ""):
-                continue
-            if kind in TYPED_KINDS:
-                self._typed[name] = TypedColumn(name, kind, cells, self._folder, boxes)
-                fields.append(self._typed[name].field)
-                continue
-            if name == "label" and kind is None:
-                kind = self._label_kind(cells, lines)
-                if kind == "class":
-                    names = sorted(set(cells))
-                    for text in names:
-                        if text != text.strip():
-                            self._notices.add(SPACES, repr(text))
-                    self.classes = tuple(names)
-                    number = {text: i for i, text in enumerate(names)}
-                    self._values[name] = [number[text] for text in cells]
-                    fields.append(Field(name, "int"))
-                    continue
-            kind = kind or guess_kind(cells)
-            self._values[name] = [self._parse(cell, kind, name, line) for cell, line in zip(cells, lines, strict=True)]
-            fields.append(Field(name, cast(Kind, kind)))
-        self.fields = tuple(fields)
+        self._values: list[tuple[int, str, str]] = []  # (place in a line, name, kind or "class") of columns without a kind of `TYPED_KINDS`
+        self._typed: list[tuple[int, str, TypedColumn]] = []
+        self.fields = self._settle(layout, self._walk(layout))
         if "" in layout.names:
             self._notices.add(INDEX, path)
         if "label" not in layout.names:
+            typed = {name for _, name, _ in self._typed}
             for name in layout.names:
-                if name not in ("path", "") and name not in self._typed:
+                if name not in ("path", "") and name not in typed:
                     self._notices.add(NO_LABEL, name)
 
     @property
@@ -449,25 +504,88 @@ class TableSource:
         """Columns that were not taken for what they may be."""
         return self._notices.all()
 
-    def _label_kind(self, cells: list[str], lines: list[int]) -> str:
+    def _walk(self, layout: TableLayout) -> list[_Column]:
+        """The properties of all columns. Raises PackError for a line of another number of cells, or one without a path."""
+        columns = [_Column() for _ in layout.names]
+        wanted = [
+            (place, columns[place], name == "label")
+            for place, (name, kind) in enumerate(zip(layout.names, layout.kinds, strict=True))
+            if name not in ("path", "") and kind is None
+        ]
+        blank = 0
+        for line, row in self._lines():
+            if len(row) != len(layout.names):
+                raise PackError(f"{self.title}, line {line}: {len(row)} cells where the first line has {len(layout.names)}")
+            if not blank and not row[self._path].strip():
+                blank = line
+            for place, column, label in wanted:
+                column.see(line, row[place], label=label)
+        if blank:
+            raise PackError(f"{self.title}, line {blank}: no path")
+        return columns
+
+    def _settle(self, layout: TableLayout, columns: list[_Column]) -> tuple[Field, ...]:
+        """Settles the kind of each column, and checks all cells; returns the fields."""
+        fields = []
+        boxes = next((name for name, kind in zip(layout.names, layout.kinds, strict=True) if kind in BOX_KINDS), "")
+        for place, (name, kind, column) in enumerate(zip(layout.names, layout.kinds, columns, strict=True)):
+            if name in ("path", ""):
+                continue
+            if kind in TYPED_KINDS:
+                some = [self._line(row)[1][place] for row in range(0, len(self), max(1, len(self) // FIRST_TRIES))]
+                typed = TypedColumn(name, kind, some if kind in FILE_KINDS else (), self._folder, boxes)
+                self._typed.append((place, name, typed))
+                fields.append(typed.field)
+                continue
+            kind = kind or (self._label_kind(column) if name == "label" else column.guess.kind)
+            if kind == "class":
+                self.classes = tuple(sorted(column.names))
+                for text in self.classes:
+                    if text != text.strip():
+                        self._notices.add(SPACES, repr(text))
+                self._numbers = {text: number for number, text in enumerate(self.classes)}
+            else:
+                for line, row in self._lines():
+                    self._parse(row[place], kind, name, line)
+            self._values.append((place, name, kind))
+            fields.append(Field(name, "int" if kind == "class" else cast(Kind, kind)))
+        return tuple(fields)
+
+    def _label_kind(self, column: _Column) -> str:
         """int or float when labels are numbers, "class" when none is; a mixture names the line of the odd one out."""
-        numbers = [is_number(cell) for cell in cells]
-        count = sum(numbers)
-        if count == 0:
-            blank = next((line for line, cell in zip(lines, cells, strict=True) if not cell.strip()), None)
-            if blank is not None:
-                raise PackError(f"{self.title}, line {blank}: no label")
+        if column.numbers == 0:
+            if column.blank is not None:
+                raise PackError(f"{self.title}, line {column.blank}: no label")
             return "class"
-        if count < len(cells):
-            most = count * 2 >= len(cells)
-            at = numbers.index(not most)
+        if column.numbers < column.count:
+            most = column.numbers * 2 >= column.count
+            line, cell = column.first[not most]
             odd = "is no number, though the others are" if most else "is a number, though the others are names"
             raise PackError(
-                f"{self.title}, line {lines[at]}: the label {cells[at]!r} {odd}; correct that line, or name the column "
+                f"{self.title}, line {line}: the label {cell!r} {odd}; correct that line, or name the column "
                 "label:text in a header line to keep labels as text"
             )
         # Zero-padded labels (007) are still numbers; elsewhere such a cell is text.
-        return "int" if all(cell.strip().lstrip("+-").isdecimal() for cell in cells) else "float"
+        return "int" if column.decimal else "float"
+
+    def __len__(self) -> int:
+        return len(self._rows) - self._header
+
+    def rows(self, positions: Iterable[int]) -> list[bytes]:
+        return super().rows(position + self._header for position in positions)
+
+    def with_rows(self, positions: Sequence[int], rows: Sequence[bytes]) -> Self:
+        part = copy.copy(self)
+        part._rows = PartOfRows(len(self._rows), [position + self._header for position in positions], rows)
+        return part
+
+    def _line(self, position: int) -> tuple[int, list[str]]:
+        """The number and the cells of a sample's line."""
+        found: tuple[int, list[str]] = marshal.loads(self._rows[position + self._header])
+        return found
+
+    def _lines(self) -> Iterator[tuple[int, list[str]]]:
+        return map(self._line, range(len(self)))
 
     def _parse(self, cell: str, kind: str, name: str, line: int) -> Value:
         try:
@@ -476,17 +594,15 @@ class TableSource:
         except ValueError as error:
             raise PackError(f"{self.title}, line {line}: column {name!r}: {cell!r} is not {kind}: {error}") from error
 
-    def __len__(self) -> int:
-        return len(self._paths)
-
     def name(self, position: int) -> str:
-        return os.path.join(self._folder, self._paths[position])
+        return os.path.join(self._folder, self.key(position))
 
     def key(self, position: int) -> str:
-        return self._paths[position]
+        return self._line(position)[1][self._path]
 
     def stamp(self, position: int) -> tuple[int, int]:
-        files = [column.path(position) for column in self._typed.values() if column.is_file]
+        _, row = self._line(position)
+        files = [column.path(row[place]) for place, _, column in self._typed if column.is_file]
         stamps = [file_stamp(path) for path in (self.name(position), *files)]
         return sum(size for size, _ in stamps), max(time for _, time in stamps)
 
@@ -495,9 +611,13 @@ class TableSource:
         return None if self._typed else self._fields(position)
 
     def _fields(self, position: int) -> dict[str, Value]:
-        where = f"{self.title}, line {self._lines[position]}, column"
-        typed = {name: column.value(position, f"{where} {name!r}") for name, column in self._typed.items()}
-        return {name: values[position] for name, values in self._values.items()} | typed
+        line, row = self._line(position)
+        values: dict[str, Value] = {
+            name: self._numbers[row[place]] if kind == "class" else self._parse(row[place], kind, name, line)
+            for place, name, kind in self._values
+        }
+        where = f"{self.title}, line {line}, column"
+        return values | {name: column.value(row[place], f"{where} {name!r}") for place, name, column in self._typed}
 
     def place(self, position: int) -> Place:
         path = self.name(position)
@@ -508,11 +628,12 @@ class TableSource:
         try:
             return Item(path, read_regular(path), self._fields(position))
         except FileNotFoundError:
-            cell = self._paths[position]
+            line, row = self._line(position)
+            cell = row[self._path]
             if cell == cell.strip() or not os.path.exists(os.path.join(self._folder, cell.strip())):
                 raise
             raise PackError(
-                f"line {self._lines[position]} of {self.title} has the path {cell!r}, and the file is called {cell.strip()!r}: take the "
+                f"line {line} of {self.title} has the path {cell!r}, and the file is called {cell.strip()!r}: take the "
                 "spaces out of the table, where they belong to the cell"
             ) from None
 

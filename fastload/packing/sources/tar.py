@@ -5,6 +5,7 @@ A tar that `fastload export` wrote names its fields, and the member of each.
 from __future__ import annotations
 
 import glob
+import marshal
 import os
 import re
 import tarfile
@@ -27,6 +28,7 @@ from fastload.packing.sources.protocol import (
     Files,
     Given,
     Item,
+    Listed,
     Place,
     Source,
     Value,
@@ -34,6 +36,7 @@ from fastload.packing.sources.protocol import (
     first_readable,
     title_of,
 )
+from fastload.packing.spill import Texts
 from fastload.packing.summary import MEMBERS, Notice, Notices
 from fastload.store import Field, Schema
 from fastload.store.checked import Bad, get_object, parse_json
@@ -56,7 +59,7 @@ class Tars:
     Attributes:
         title: name of the source as the user gave it.
         paths: the files.
-        samples: (number of the file, key, members) of each.
+        rows: of each sample, (number of the file, key, members) as `marshal` writes them.
         comments: comment of each file's global pax header; "" if it has none.
         left_out: members that belong to no sample.
 
@@ -68,23 +71,23 @@ class Tars:
         self.title = title_of(patterns)
         self.paths = expand_all(patterns, "tar file")
         self.left_out = Notices()
-        self.samples: list[tuple[int, str, tuple[Member, ...]]] = []
+        self.rows = Texts()
         self.comments: set[str] = set()
         for number, path in enumerate(self.paths):
-            found, comment = _index(path, self.left_out)
-            self.samples.extend((number, key, parts) for key, parts in found)
-            self.comments.add(comment)
-        if not self.samples:
+            self.comments.add(_index(path, number, self.left_out, self.rows))
+        self.rows.seal()
+        if not len(self.rows):
             raise PackError(f"{self.title}: no sample in it; a sample is an image and files of the same base name")
 
 
-class TarSamples:
+class TarSamples(Listed):
     """Base of the sources of tars: they read the samples of `tars`."""
 
     concurrent = True
+    lists_files = True
 
     def __init__(self, tars: Tars) -> None:
-        self.title, self.paths, self.samples = tars.title, tars.paths, tars.samples
+        self.title, self.paths, self._rows = tars.title, tars.paths, tars.rows
         self._left_out = tars.left_out
         self._ranges = FileRanges(self.paths)
 
@@ -93,12 +96,17 @@ class TarSamples:
         """Members that belong to no sample."""
         return self._left_out.all()
 
+    def _sample(self, position: int) -> tuple[int, str, tuple[Member, ...]]:
+        """(number of the file, key, members) of a sample."""
+        found: tuple[int, str, tuple[Member, ...]] = marshal.loads(self._rows[position])
+        return found
+
     def _extensions(self, position: int) -> list[str]:
-        return [extension for extension, _, _ in self.samples[position][2]]
+        return [extension for extension, _, _ in self._sample(position)[2]]
 
     def _member(self, position: int, extension: str) -> bytes:
         """The bytes of a sample's member."""
-        number, _, parts = self.samples[position]
+        number, _, parts = self._sample(position)
         _, offset, size = next(part for part in parts if part[0] == extension)
         return self._part(position, number, extension, offset, size)
 
@@ -107,19 +115,16 @@ class TarSamples:
             raise PackError(f"{self.name(position)}: its .{extension} has {size:,} bytes, more than the limit of {FILE_BYTES:,}")
         return self._ranges.read(number, offset, size)
 
-    def __len__(self) -> int:
-        return len(self.samples)
-
     def name(self, position: int) -> str:
-        number, key, _ = self.samples[position]
+        number, key, _ = self._sample(position)
         return f"{self.paths[number]}:{key}"
 
     def key(self, position: int) -> str:
-        number, key, _ = self.samples[position]
+        number, key, _ = self._sample(position)
         return f"{number}:{key}"
 
     def stamp(self, position: int) -> tuple[int, int]:
-        number, _, parts = self.samples[position]
+        number, _, parts = self._sample(position)
         return sum(size for _, _, size in parts), file_stamp(self.paths[number])[1]
 
     def fields_of(self, position: int) -> None:
@@ -189,8 +194,8 @@ class _Headers:
         return self._file.read(size)
 
 
-def _index(path: str, left_out: Notices) -> tuple[list[tuple[str, tuple[Member, ...]]], str]:
-    """The samples of one tar, without reading their data: neighbouring members of one base name; and its comment.
+def _index(path: str, number: int, left_out: Notices, rows: Texts) -> str:
+    """The comment of one tar; adds the rows of its samples, neighbouring members of one base name, without reading their data.
 
     Raises:
         PackError: no regular file, no plain tar, or a damaged one.
@@ -198,7 +203,7 @@ def _index(path: str, left_out: Notices) -> tuple[list[tuple[str, tuple[Member, 
     try:
         descriptor, size = open_regular(path)
         with open(descriptor, "rb") as file:
-            return _members(path, file, size, left_out)
+            return _members(path, number, file, size, left_out, rows)
     except PackError:
         raise
     except OSError as error:
@@ -208,8 +213,7 @@ def _index(path: str, left_out: Notices) -> tuple[list[tuple[str, tuple[Member, 
         raise PackError(f"{path}: not a whole plain tar: {text}; a compressed one must be unpacked first") from error
 
 
-def _members(path: str, file: BinaryIO, size: int, left_out: Notices) -> tuple[list[tuple[str, tuple[Member, ...]]], str]:
-    samples: list[tuple[str, tuple[Member, ...]]] = []
+def _members(path: str, number: int, file: BinaryIO, size: int, left_out: Notices, rows: Texts) -> str:
     key, parts = "", list[Member]()
     last = -1
     with tarfile.open(fileobj=_Headers(file), mode="r:") as tar:  # type: ignore[call-overload]
@@ -232,15 +236,15 @@ def _members(path: str, file: BinaryIO, size: int, left_out: Notices) -> tuple[l
             this = os.path.join(folder, stem)
             if this != key:
                 if parts:
-                    samples.append((key, tuple(parts)))
+                    rows.append(marshal.dumps((number, key, tuple(parts))))
                 key, parts = this, []
             if any(extension.lower() == known for known, _, _ in parts):
                 raise PackError(f"{path}: {member.name} is there twice in one sample")
             parts.append((extension.lower(), member.offset_data, member.size))
         comment = str(tar.pax_headers.get("comment", ""))
     if parts:
-        samples.append((key, tuple(parts)))
-    return samples, comment
+        rows.append(marshal.dumps((number, key, tuple(parts))))
+    return comment
 
 
 COMMENT_MOST = HEADER_BYTES // 2
@@ -287,19 +291,19 @@ class ExportedTar(TarSamples):
     def _found(self, position: int, name: str, endings: tuple[str, ...]) -> Member:
         """The member whose extension is `name` and one of the endings; raises PackError if there is none."""
         wanted = [f"{name}.{ending}" if name else ending for ending in endings]
-        for part in self.samples[position][2]:
+        for part in self._sample(position)[2]:
             if part[0] in wanted:
                 return part
         raise PackError(f"it has no member .{' or .'.join(wanted)}; it has {', '.join(self._extensions(position))}")
 
     def place(self, position: int) -> Place:
         _, offset, size = self._found(position, "", _PICTURES)
-        return Place(self.paths[self.samples[position][0]], offset, size)
+        return Place(self.paths[self._sample(position)[0]], offset, size)
 
     def _data(self, position: int, name: str, endings: tuple[str, ...]) -> tuple[str, bytes]:
         """(extension, bytes) of a member."""
         extension, offset, size = self._found(position, name, endings)
-        return extension, self._part(position, self.samples[position][0], extension, offset, size)
+        return extension, self._part(position, self._sample(position)[0], extension, offset, size)
 
     def read(self, position: int) -> Item:
         _, image = self._data(position, "", _PICTURES)
@@ -375,7 +379,7 @@ class TarSource(TarSamples):
     def __init__(self, tars: Tars) -> None:
         super().__init__(tars)
         self._image, self._others = self._layout(0)
-        for position in range(1, len(self.samples)):
+        for position in range(1, len(self)):
             if self._layout(position) != (self._image, self._others):
                 have, need = set(self._extensions(position)), set(self._extensions(0))
                 if self._image_of(have) == "" or have - {self._image_of(have)} != need - {self._image}:
@@ -457,13 +461,13 @@ class TarSource(TarSamples):
         return value
 
     def place(self, position: int) -> Place:
-        number, _, parts = self.samples[position]
+        number, _, parts = self._sample(position)
         image = self._image_of({extension for extension, _, _ in parts})
         offset, size = next((offset, size) for extension, offset, size in parts if extension == image)
         return Place(self.paths[number], offset, size)
 
     def read(self, position: int) -> Item:
-        number, _, parts = self.samples[position]
+        number, _, parts = self._sample(position)
         name = self.name(position)
         image_extension = self._image_of({extension for extension, _, _ in parts})
         image = b""

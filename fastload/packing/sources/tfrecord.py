@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 import struct
-from array import array
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,8 +23,21 @@ from fastload.common.files import read_regular
 from fastload.errors import ArgumentError, PackError
 from fastload.packing.sources.declaration import is_label
 from fastload.packing.sources.names import HEAD, field_name, image_name, is_picture, label_name
-from fastload.packing.sources.protocol import Choice, FileRanges, Files, Given, Item, NumberedInFiles, Place, Source, Value, file_stamp
+from fastload.packing.sources.protocol import (
+    Choice,
+    FileRanges,
+    Files,
+    Given,
+    Item,
+    Listed,
+    NumberedInFiles,
+    Place,
+    Source,
+    Value,
+    file_stamp,
+)
 from fastload.packing.sources.tar import COMPRESSIONS, expand_all
+from fastload.packing.spill import Texts
 from fastload.store import Field
 
 BYTES, FLOATS, INTS = 1, 2, 3
@@ -222,7 +234,10 @@ def one_split(folder: str, names: Sequence[str]) -> None:
         )
 
 
-class TFRecordSource(NumberedInFiles):
+_ROW = struct.Struct("<IQQQ")  # file, record in the file, offset of its data, size
+
+
+class TFRecordSource(Listed, NumberedInFiles):
     """One or many uncompressed TFRecord files, read in the order given, by offset.
 
     The image is the feature ``image/encoded``, or one of a usual name (image, jpeg, ...), or the only one that holds pictures. The label is
@@ -238,17 +253,18 @@ class TFRecordSource(NumberedInFiles):
     """
 
     concurrent = True
+    lists_files = True
 
     def __init__(self, paths: list[str]) -> None:
         super().__init__(paths, "record")
         self._ranges = FileRanges(paths)
-        offsets, sizes, firsts = array("q"), array("q"), [0]
+        rows = Texts()
         for number in range(len(paths)):
-            _index(self._ranges, number, offsets, sizes)
-            firsts.append(len(offsets))
-        if not offsets:
+            _index(self._ranges, number, rows)
+        rows.seal()
+        if not len(rows):
             raise PackError(f"{self.title}: no record in it")
-        self._offsets, self._sizes, self._firsts = np.array(offsets), np.array(sizes), np.array(firsts)
+        self._rows = rows
         survey = _Survey(self)
         self._image = survey.image
         self._names = survey.names
@@ -257,13 +273,10 @@ class TFRecordSource(NumberedInFiles):
         counted = any(map(is_label, self.fields))
         self.classes: tuple[str, ...] | None = _class_names(os.path.dirname(paths[0])) if counted and "label" in self._names else None
 
-    def __len__(self) -> int:
-        return len(self._offsets)
-
     def _record(self, position: int) -> tuple[int, int, int, int]:
         """(file, record in the file, offset of its data, size) of a sample."""
-        number = int(np.searchsorted(self._firsts, position, side="right")) - 1
-        return number, position - int(self._firsts[number]), int(self._offsets[position]), int(self._sizes[position])
+        found: tuple[int, int, int, int] = _ROW.unpack(self._rows[position])
+        return found
 
     def numbered(self, position: int) -> tuple[int, int]:
         return self._record(position)[:2]
@@ -432,13 +445,13 @@ def _masked(data: bytes) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def _index(ranges: FileRanges, number: int, offsets: array[int], sizes: array[int]) -> None:
-    """Adds the offset and size of the data of each record of a file, whose data are not read."""
+def _index(ranges: FileRanges, number: int, rows: Texts) -> None:
+    """Adds the row of each record of a file, whose data are not read."""
     path, end = ranges.paths[number], ranges.size(number)
-    at = 0
+    at = record = 0
     while at < end:
         if end - at < _HEADER.size + _CRC.size:
-            raise PackError(f"{path}: it ends inside record {len(offsets)}; copy it again")
+            raise PackError(f"{path}: it ends inside record {record}; copy it again")
         header = ranges.read(number, at, _HEADER.size)
         size, crc = _HEADER.unpack(header)
         if _masked(header[:8]) != crc:
@@ -448,8 +461,8 @@ def _index(ranges: FileRanges, number: int, offsets: array[int], sizes: array[in
             raise PackError(f"{path}: {what} (the checksum of a record's length does not match)")
         if size > end - at - _HEADER.size - _CRC.size:
             raise PackError(f"{path}: it ends inside a record of {size:,} bytes; copy it again")
-        offsets.append(at + _HEADER.size)
-        sizes.append(size)
+        rows.append(_ROW.pack(number, record, at + _HEADER.size, size))
+        record += 1
         at += _HEADER.size + size + _CRC.size
 
 
