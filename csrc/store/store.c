@@ -35,6 +35,7 @@ typedef struct shard {
     const char *name; /* the file's last name, for messages: a part of path */
     int fd; /* -1: there is none, or it is the table's. See NOTE [ store: open files ] */
     bool absent; /* it has no file here */
+    bool guarded; /* its file is taken only if nobody can have planted it */
     atomic_bool replaced; /* another file lay in its place when it was opened again */
     dev_t device;
     ino_t inode;
@@ -90,10 +91,20 @@ fl_code fl_store_create(fl_store **out, fl_error *err) {
 /* Tree pages lie far apart, and records are read whole, in no order: nothing beyond them is wanted. A hint. */
 static void expect_random(int fd) { (void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM); }
 
+/* Opens a path; of a guarded shard no link, and no file that everybody may write. */
+static int open_path(const shard *s) {
+    const int fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (s->guarded ? O_NOFOLLOW : 0)); /* waits for no FIFO */
+    struct stat st;
+    if (fd < 0 || !s->guarded || (fstat(fd, &st) == 0 && !(st.st_mode & S_IWOTH))) return fd;
+    close(fd);
+    errno = EPERM;
+    return -1;
+}
+
 /* Opens a shard's file. Where the process may open no more, one that the store does not use is closed for it. */
-static int open_file(const fl_store *store, const char *path) {
+static int open_file(const fl_store *store, const shard *s) {
     for (;;) {
-        const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a FIFO of that name is not waited for */
+        const int fd = open_path(s);
         const int sys = errno;
         if (fd >= 0 || (sys != EMFILE && sys != ENFILE)) return fd;
         if (!store->files || !fl_open_files_spare(store->files)) {
@@ -109,7 +120,7 @@ static fl_code reopen(void *opaque, uint32_t number, int *fd, fl_error *err) {
     shard *s = &store->shard[number];
     struct stat st;
     if (s->absent) return fl_fail(err, FL_ESHARD, ABSENT, s->name);
-    *fd = open_file(store, s->path);
+    *fd = open_file(store, s);
     if (*fd < 0 && errno == ENOENT)
         return fl_fail(err, FL_ESHARD, "shard %.80s was removed while it was open: open the dataset again", s->name);
     if (*fd < 0) return fl_fail_sys(err, FL_EIO, errno, "cannot open shard %.80s again", s->name);
@@ -173,8 +184,8 @@ static fl_code shard_open(fl_store *store, shard *s, const fl_shard_spec *spec, 
         fl_code code = fl_store_tree_given(spec->given, s->bytes, s->stored, s->name, &s->tree, err);
         return code ? code : keep_file(store, s, err);
     }
-    s->fd = open_file(store, s->path);
-    if (s->fd < 0 && errno == EMFILE && !store->files && store->held && !share_files(store, NULL)) s->fd = open_file(store, s->path);
+    s->fd = open_file(store, s);
+    if (s->fd < 0 && errno == EMFILE && !store->files && store->held && !share_files(store, NULL)) s->fd = open_file(store, s);
     if (s->fd < 0 && errno == ENOENT) return fl_fail(err, FL_ESHARD, "shard %.80s is missing: copy it again or pack again", s->name);
     if (s->fd < 0) return fl_fail_sys(err, FL_EIO, errno, "cannot open shard %.80s", s->name);
     if (fstat(s->fd, &st) != 0) return fl_fail_sys(err, FL_EIO, errno, "cannot ask for the size of shard %.80s", s->name);
@@ -219,7 +230,7 @@ fl_code fl_store_add(fl_store *store, const fl_shard_spec *spec, fl_error *err) 
     shard *s = &store->shard[store->shards];
     *s = (shard){.first = spec->first, .count = spec->count, .bytes = spec->bytes, .key = spec->key, .stored = spec->stored, .fd = -1};
     if (!(s->path = strdup(spec->path))) return fl_fail(err, FL_ENOMEM, "no memory for the path of a shard");
-    s->absent = spec->absent;
+    s->absent = spec->absent, s->guarded = spec->guarded;
     const char *slash = strrchr(s->path, '/');
     s->name = slash ? slash + 1 : s->path;
     if (spec->base && !(s->base = strdup(spec->base))) code = fl_fail(err, FL_ENOMEM, "no memory for the base of shard %.80s", s->name);

@@ -32,6 +32,7 @@ typedef struct fl_shard_spec {
     uint64_t key, stored; /* the file's samples have the keys key .. key+stored-1; stored is at least count */
     const char *base; /* the folder that paths in its records are relative to, copied by fl_store_add; NULL: none */
     bool absent; /* nothing of the file is on this disk: it is not opened, `given` says where all lies, and reading it is FL_ESHARD */
+    bool guarded; /* the file lies where others may write: a link in its place, and a file that everybody may write, are FL_EIO */
     const fl_store_tree *given; /* where its values are, `stored` places of samples: see fl_store_tree_given; NULL: its trees are walked */
 } fl_shard_spec;
 

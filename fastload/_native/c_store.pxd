@@ -62,6 +62,7 @@ cdef extern from "store/store.h" nogil:
         uint64_t stored
         const char *base
         bint absent
+        bint guarded
         const fl_store_tree *given
     fl_code fl_store_create(fl_store **out, fl_error *err)
     fl_code fl_store_add(fl_store *store, const fl_shard_spec *spec, fl_error *err)

@@ -83,7 +83,8 @@ cdef class Store:
         self._free_readers()
 
     def add(self, path, uint64_t first, uint64_t count, uint64_t bytes, key=None, stored=None, base=None,
-            const uint32_t[::1] places=None, columns=(), bint absent=False):
+            const uint32_t[::1] places=None, columns=(), bint absent=False,
+            bint guarded=False):
         """Opens the next shard, samples first .. first+count-1, a file of exactly `bytes` bytes.
 
         Args:
@@ -97,6 +98,7 @@ cdef class Store:
             places: places of its samples, three numbers for each as `places` returns them; None: the trees of the file name them.
             columns: places of its columns, as `columns` returns them; with `places`.
             absent: nothing of the file is on this machine: it is not opened, and `path` is its name; with `places`.
+            guarded: the file lies where others may write: a link in its place is not followed.
 
         Raises:
             ArgumentError: it does not follow the shard before, `stored` is less than `count`, or there is not a place for each.
@@ -115,6 +117,7 @@ cdef class Store:
         spec.key = first if key is None else key
         spec.stored = count if stored is None else stored
         spec.absent = absent
+        spec.guarded = guarded
         spec.base = NULL
         if folder is not None:
             spec.base = folder

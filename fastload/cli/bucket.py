@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fastload.cli.options import Quiet, StorageOptions, parsed_options
+from fastload.cli.options import Quiet, StorageOptions, Timeout, parsed_options, parsed_timeout
 from fastload.cli.output import say
 from fastload.common.limits import parse_size
 from fastload.common.urls import is_url, meant_url, shown
@@ -23,6 +23,7 @@ def push(
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace another dataset at URL.")] = False,
     storage_options: StorageOptions = None,
+    timeout: Timeout = None,
     quiet: Quiet = False,
 ) -> None:
     """Uploads a packed dataset to a URL. What is there already is not sent again, so that a push that was stopped goes on."""
@@ -30,7 +31,15 @@ def push(
     from fastload.transfer import push as run
 
     _need_url(url)
-    summary = run(dataset, url, version=version, overwrite=overwrite, storage_options=parsed_options(storage_options), progress=not quiet)
+    summary = run(
+        dataset,
+        url,
+        version=version,
+        overwrite=overwrite,
+        storage_options=parsed_options(storage_options),
+        timeout=parsed_timeout(timeout),
+        progress=not quiet,
+    )
     removed = f", {summary.removed:,} old objects removed" if summary.removed else ""
     say(
         f"{shown(url)}: {summary.samples:,} samples in {summary.files:,} objects of {human_bytes(summary.bytes)}; "
@@ -43,6 +52,7 @@ def pull(
     out: Annotated[str, typer.Argument(metavar="OUT", help="The dataset directory to make.")],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is at OUT.")] = False,
     storage_options: StorageOptions = None,
+    timeout: Timeout = None,
     quiet: Quiet = False,
 ) -> None:
     """Downloads a packed dataset from a URL, and checks every file. A pull that was stopped goes on."""
@@ -50,7 +60,14 @@ def pull(
     from fastload.transfer import pull as run
 
     _need_url(url)
-    summary = run(url, out, overwrite=overwrite, storage_options=parsed_options(storage_options), progress=not quiet)
+    summary = run(
+        url,
+        out,
+        overwrite=overwrite,
+        storage_options=parsed_options(storage_options),
+        timeout=parsed_timeout(timeout),
+        progress=not quiet,
+    )
     say(
         f"{out}: {summary.samples:,} samples in {summary.files:,} files of {human_bytes(summary.bytes)}; "
         f"{summary.fetched_files:,} of them downloaded now, {human_bytes(summary.fetched_bytes)}"
@@ -69,6 +86,7 @@ def cache(
     cache_size: Annotated[str | None, typer.Option(help="Most bytes of all caches in it, such as 200GiB.", callback=_is_size)] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove what it has of URL, or of all, where nobody uses it.")] = False,
     storage_options: StorageOptions = None,
+    timeout: Timeout = None,
     quiet: Quiet = False,
 ) -> None:
     """Lists, fills or empties the cache of datasets in buckets on the local disk."""
@@ -86,7 +104,8 @@ def cache(
         say(f"{removed:,} removed" + (f"; {used:,} in use, which stay" if used else ""))
         return
     if url is not None:
-        there, count = fill_cache(url, cache, cache_size, parsed_options(storage_options), None if quiet else _show_filled)
+        options = parsed_options(storage_options)
+        there, count = fill_cache(url, cache, cache_size, options, None if quiet else _show_filled, parsed_timeout(timeout))
         say(f"{shown(url)}: {there:,} of {count:,} samples are in the cache" + ("" if there == count else ", which has no room for more"))
         return
     found = cached_datasets(cache)

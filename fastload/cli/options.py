@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
+from fastload.common.limits import parse_timeout
 from fastload.common.urls import is_url, local_path, shown
 from fastload.errors import ArgumentError
 from fastload.packing.keywords import Keyword, keywords
@@ -30,6 +31,28 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help=declared(OPTIONS["pro
 StorageOptions = Annotated[
     list[str] | None, typer.Option("--storage-option", metavar="KEY=VALUE", help=declared(OPTIONS["storage_options"]).help)
 ]
+
+
+def _is_timeout(given: str | None) -> str | None:
+    if given is not None:
+        parsed_timeout(given)
+    return given
+
+
+Timeout = Annotated[
+    str | None,
+    typer.Option("--timeout", metavar="TIME", help=declared(OPTIONS["timeout"]).help, callback=_is_timeout),
+]
+
+
+def parsed_timeout(given: str | None) -> float:
+    """The seconds that ``--timeout`` names, with a unit or without; 60 without the option. Raises ArgumentError."""
+    if given is None:
+        return 60.0
+    try:
+        return parse_timeout(float(given), "--timeout")
+    except ValueError:  # ArgumentError is one: the text is shown as it was given
+        return parse_timeout(given, "--timeout")
 
 
 def parsed_options(given: Iterable[str] | None) -> dict[str, object] | None:
@@ -57,6 +80,7 @@ def parsed_options(given: Iterable[str] | None) -> dict[str, object] | None:
 _VALUES: dict[str, Callable[[Any], Any]] = {
     "annotations": lambda given: given or None,
     "storage_options": parsed_options,
+    "timeout": lambda given: None if given is None else parsed_timeout(given),
     "ray": lambda given: True if given == "" else given,
 }
 """The value of a keyword from that of its flag, where they differ."""

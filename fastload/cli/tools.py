@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from fastload.cli.cost import cost_document, prices, show_cost
-from fastload.cli.options import LocalDataset, StorageOptions, parsed_options
+from fastload.cli.options import LocalDataset, StorageOptions, Timeout, parsed_options, parsed_timeout
 from fastload.cli.output import say
 from fastload.common.files import expanded
 from fastload.common.urls import is_url, shown
@@ -39,11 +39,12 @@ def info(
     ] = None,
     price_gib: Annotated[float | None, typer.Option(min=0, help="With --cost: your price of a GiB that leaves the cloud.")] = None,
     storage_options: StorageOptions = None,
+    timeout: Timeout = None,
 ) -> None:
     """Shows what a packed dataset holds, in a folder or at a URL."""
     if not cost and any(each is not None for each in (cache_size, price_requests, price_gib)):
         raise ArgumentError("--cache-size, --price-requests and --price-gib are for --cost")
-    manifest = _manifest(dataset, version, parsed_options(storage_options))
+    manifest = _manifest(dataset, version, parsed_options(storage_options), parsed_timeout(timeout))
     dataset = shown(dataset) if is_url(dataset) else dataset
     known = prices(price_requests, price_gib)
     if as_json:
@@ -55,13 +56,13 @@ def info(
         _show(dataset, manifest)
 
 
-def _manifest(dataset: str, version: int | None, options: Mapping[str, object] | None) -> Manifest:
+def _manifest(dataset: str, version: int | None, options: Mapping[str, object] | None, timeout: float) -> Manifest:
     if not is_url(dataset):
         return Manifest.load(dataset, version)
     from fastload.remote.client import open_objects
     from fastload.remote.manifest import load_manifest
 
-    with closing(open_objects(dataset, options)) as objects:
+    with closing(open_objects(dataset, options, timeout)) as objects:
         return load_manifest(objects, version)
 
 
@@ -128,6 +129,7 @@ def verify(
     version: _Version = None,
     workers: _Workers = None,
     storage_options: StorageOptions = None,
+    timeout: Timeout = None,
     quiet: _Quiet = False,
 ) -> None:
     """Checks a packed dataset: files, checksums, every record. Exit code 1 and a list when something does not hold. At a URL, the checksums
@@ -135,7 +137,13 @@ def verify(
     from fastload.packing.verify import verify as run
 
     report = run(
-        dataset, decode=decode, version=version, workers=workers, progress=not quiet, storage_options=parsed_options(storage_options)
+        dataset,
+        decode=decode,
+        version=version,
+        workers=workers,
+        progress=not quiet,
+        storage_options=parsed_options(storage_options),
+        timeout=parsed_timeout(timeout),
     )
     dataset = shown(dataset) if is_url(dataset) else dataset
     for problem in report.problems:

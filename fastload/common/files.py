@@ -169,21 +169,22 @@ def check_entry(entry: os.stat_result, folder: os.stat_result, path: str | os.Pa
         raise OSError(errno.EPERM, f"every user may write {name}", os.fspath(path))
 
 
-def open_folder(path: str | os.PathLike[str], below: os.stat_result | None = None) -> int:
+def open_folder(path: str | os.PathLike[str], below: os.stat_result | None = None, within: int | None = None) -> int:
     """Opens a folder, through which its files are opened then, whatever takes its name meanwhile.
 
     Args:
         path: the folder's.
         below: status of the folder that it is an entry of: it is no link then, and passes `check_entry`; None: it is the user's choice.
+        within: descriptor of the folder that `path` is relative to; None: the working directory.
 
     Raises:
         OSError: it is no folder, or not to be trusted.
     """
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (0 if below is None else os.O_NOFOLLOW)
     try:
-        descriptor = os.open(path, flags)
+        descriptor = os.open(path, flags, dir_fd=within)
     except NotADirectoryError:
-        if os.path.islink(path):
+        if stat.S_ISLNK(os.stat(path, dir_fd=within, follow_symlinks=False).st_mode):
             raise OSError(
                 errno.ELOOP, f"{os.path.basename(os.fspath(path))} is a symbolic link, which somebody may have planted", os.fspath(path)
             ) from None

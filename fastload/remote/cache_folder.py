@@ -16,8 +16,11 @@ A process writes to a shard's file only after the budget has granted the pages. 
 `lock`. A grant is larger than one write. When room is short, `used` is counted anew: the bytes of the files on the disk, and the grants of
 living processes. That finds the grants of killed processes. It may count a byte twice, and forgets none.
 A dataset in use loses nothing: cached bytes stay. Where there is no room, datasets that nobody uses are removed, the one that was opened
-longest ago first. Only files with the names above are removed, and only from folders with such a name whose dataset.json is fastload's.
-Other files stay, and so do their folders.
+longest ago first. A process that opens a dataset with a smaller size than the caches have by then removes, of what nobody else has open,
+what is above it: other datasets, then whole shards of its own, the last ones first. The lock on `users` tells what is open. A reader that
+holds no lock (a forked child that has fetched nothing itself) goes on with the files that it has open.
+Only files with the names above are removed, and only from folders with such a name whose dataset.json is fastload's. Other files stay, and
+so do their folders.
 
 NOTE [ cache: one host ]
 Locks hold among the processes of one kernel, and on some network file systems not beyond. So the folder belongs to one host: a process
@@ -55,11 +58,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from fastload.common.files import check_own, expanded
+from fastload.common.files import expanded
 from fastload.common.limits import parse_size
 from fastload.common.urls import name_of, normalized, shown
 from fastload.errors import ArgumentError, DatasetError
-from fastload.remote.shared_files import TEMPORARY, dataset_folder, open_in_dataset, open_in_root, replace_file, root_folder
+from fastload.remote.shared_files import (
+    TEMPORARY,
+    dataset_folder,
+    make_dataset_folder,
+    open_in_dataset,
+    open_in_root,
+    remove_dataset_folder,
+    remove_in_dataset,
+    replace_file,
+    root_folder,
+    trust,
+)
 
 # f_type of file systems on a disk, or in memory, that one kernel alone has mounted for writing. The list has no network or cluster file
 # systems, and none whose backing is unknown (FUSE, 9p, virtiofs).
@@ -208,6 +222,10 @@ class LockFile(SelfClosing):
         """Releases the lock of a range."""
         fcntl.fcntl(self._descriptor(), fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, start, length, 0))
 
+    def size(self) -> int:
+        """The file's size in bytes. Raises OSError."""
+        return os.fstat(self._descriptor()).st_size
+
     def resize(self, size: int) -> None:
         """Sets the file's size in bytes. Raises OSError."""
         os.ftruncate(self._descriptor(), size)
@@ -289,6 +307,7 @@ PAGE = 4096
 _OWN_PAGES = 3  # the folder itself, fastload-cache.json, and it again while it is replaced
 _DATASET_PAGES = 5  # a dataset's folder, dataset.json, used, and its index block
 _NUMBER = 8
+_SLACK = 1 << 20  # by which a count may be above the size: files of the folder grow by pages
 _warned: set[Path] = set()
 _FOLDER = re.compile(r".+-[0-9a-f]{20}")
 _STATE = re.compile(r"[0-9a-f]{8}-[0-9]+-.+\.state")
@@ -361,7 +380,7 @@ class CacheFolder:
     def _check_owner(self) -> None:
         """Refuses another user's folder. Raises DatasetError. See NOTE [ cache: whom it trusts ]."""
         try:
-            check_own(self.path)
+            trust(self.path)
         except PermissionError as error:
             if error.errno == errno.EPERM:
                 raise DatasetError(
@@ -435,6 +454,16 @@ class CacheFolder:
                 )
             warnings.warn(text, stacklevel=2)
 
+    def warn_above(self, above: int) -> None:
+        """Warns the user that the size limits what is added only, since other processes have all of it open: once a program."""
+        if self.path not in _warned and multiprocessing.parent_process() is None:
+            _warned.add(self.path)
+            warnings.warn(
+                f"the cache {self.path} has {above:,} bytes more than cache_size={self.size:,}: other processes have them open, so that "
+                "they stay, and nothing is added; the next process that opens the dataset alone removes them",
+                stacklevel=2,
+            )
+
     def lose(self) -> None:
         """Notes that the folder was removed, or taken by another host."""
         self.writable = False
@@ -449,8 +478,8 @@ class CacheFolder:
     def datasets(self) -> Iterator[Path]:
         """The folders of fastload's datasets in the cache folder."""
         try:
-            with os.scandir(self.path) as entries:
-                found = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+            with root_folder(self.path) as root, os.scandir(root) as entries:
+                found = [self.path / entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
         except OSError:
             return
         yield from (folder for folder in found if _FOLDER.fullmatch(folder.name) and _is_dataset(folder))
@@ -481,10 +510,26 @@ class CacheFolder:
                 f"cache_size={self.size:,} bytes{source} leaves no room for another dataset, which needs {_DATASET_PAGES * PAGE:,} bytes "
                 f"to begin with: {self.used():,} are taken by datasets in use and the folder's own files"
             )
-        folder.mkdir(0o775, exist_ok=True)
+        make_dataset_folder(folder)
         with dataset_folder(folder) as opened:
             replace_file(opened, DATASET, description)
         count_anew(folder)
+
+    def above(self, folder: Path) -> int:
+        """Bytes that the caches have above the size, once datasets that nobody uses are removed; 0 if it is a few pages only.
+
+        Call it under the lock. Raises OSError.
+        """
+        assert self.size is not None
+        if self.used() <= self.size or not self._above():  # what is granted is counted twice at times: the disk tells
+            return 0
+        self._room(folder, 0)
+        return self._above()
+
+    def _above(self) -> int:
+        assert self.size is not None
+        above = _OWN_PAGES * PAGE + sum(on_disk(each) for each in self.datasets()) - self.size
+        return above if above > min(_SLACK, self.size // 64) else 0
 
     def _room(self, folder: Path, wanted: int) -> int:
         """Bytes that are left; removes datasets that nobody uses until `wanted` are. Call it under the lock."""
@@ -559,7 +604,7 @@ def remove_unused(folder: Path) -> bool:
     finally:
         users.close()
     with suppress(OSError):  # not empty: the rest is not fastload's
-        folder.rmdir()
+        remove_dataset_folder(folder)
     return True
 
 
@@ -590,16 +635,17 @@ def count_anew(folder: Path) -> None:
     """Counts a dataset's bytes on the disk, and the grants of living processes. Call it under the folder's lock. Raises OSError."""
     write_used(folder, on_disk(folder))  # before the count: the file itself takes a page
     used = on_disk(folder)
-    for file in folder.glob("grant-*"):
-        if _GRANT.fullmatch(file.name):
-            lock = LockFile(file, open_in_dataset)
-            try:
-                if lock.exclusive():
-                    file.unlink(missing_ok=True)  # its process is gone
-                else:
-                    used += file.lstat().st_size
-            finally:
-                lock.close()
+    with dataset_folder(folder) as opened:
+        grants = [name for name in os.listdir(opened) if _GRANT.fullmatch(name)]
+    for name in grants:
+        lock = LockFile(folder / name, open_in_dataset)
+        try:
+            if lock.exclusive():
+                remove_in_dataset(folder / name)  # its process is gone
+            else:
+                used += lock.size()
+        finally:
+            lock.close()
     write_used(folder, used)
 
 
@@ -615,9 +661,11 @@ def write_used(folder: Path, used: int) -> None:
 def on_disk(folder: Path) -> int:
     """Bytes that a folder and its files take on the disk; 0 if the folder is missing."""
     total = 0
-    for path in (folder, *folder.glob("*")):
-        with suppress(FileNotFoundError):
-            total += path.lstat().st_blocks * 512
+    with suppress(FileNotFoundError), dataset_folder(folder) as opened:
+        total += os.fstat(opened).st_blocks * 512
+        for name in os.listdir(opened):
+            with suppress(FileNotFoundError):
+                total += os.stat(name, dir_fd=opened, follow_symlinks=False).st_blocks * 512
     return total
 
 

@@ -19,7 +19,7 @@ from fastload.common.urls import normalized, shown
 from fastload.errors import ArgumentError
 from fastload.remote.cache_folder import DATASET, CacheFolder, LockFile, described, read_used, remove_unused
 from fastload.remote.dataset_cache import GROUP_BYTES
-from fastload.remote.files import RemoteFiles
+from fastload.remote.files import TIMEOUT_S, RemoteFiles
 from fastload.remote.shared_files import open_in_dataset
 from fastload.store.reader import DatasetReader
 
@@ -190,6 +190,7 @@ def fill_cache(
     cache_size: int | str | None = None,
     storage_options: Mapping[str, Any] | None = None,
     progress: Callable[[int, int], None] | None = None,
+    timeout: float = TIMEOUT_S,
 ) -> tuple[int, int]:
     """Fetches the dataset at a URL into a cache folder, as far as there is room, so that training fetches nothing.
 
@@ -197,6 +198,7 @@ def fill_cache(
         url: URL of the dataset.
         cache, cache_size, storage_options: as PackedDataset takes them.
         progress: called with the number of samples looked at, and the number of all samples.
+        timeout: seconds within which a request is tried again.
 
     Returns:
         Number of samples in the cache, and number of all samples.
@@ -204,7 +206,7 @@ def fill_cache(
     Raises:
         DatasetError, RemoteError: there is no dataset, or it cannot be fetched.
     """
-    files = RemoteFiles(url, cache, cache_size, storage_options)
+    files = RemoteFiles(url, cache, cache_size, storage_options, timeout)
     with DatasetReader(files) as reader:
         step = max(1, FILL_BYTES // files.mean_bytes)
         for first in range(0, reader.count, step):

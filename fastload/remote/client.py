@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-import math
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from fastload.common.limits import parse_timeout
 from fastload.common.urls import is_url
 from fastload.errors import ArgumentError
 from fastload.remote.objects import Objects
@@ -16,7 +16,7 @@ OBSTORE_SCHEMES = frozenset(
 )
 
 
-def open_objects(url: str, storage_options: Mapping[str, object] | None = None, timeout: float = 60.0) -> Objects:
+def open_objects(url: str, storage_options: Mapping[str, object] | None = None, timeout: float | str = 60.0) -> Objects:
     """The objects below a URL, for the calling process.
 
     Args:
@@ -24,25 +24,24 @@ def open_objects(url: str, storage_options: Mapping[str, object] | None = None, 
             are left to fsspec.
         storage_options: obstore's configuration keys (``endpoint``, ``region``, ``access_key_id``, ...), ``client_options`` and
             ``credential_provider``; for other protocols fsspec's. Options that are not given are taken from the environment.
-        timeout: seconds within which a request is tried again.
+        timeout: seconds within which a request is tried again, or text such as 30min or 6h.
 
     Raises:
         ArgumentError: the URL, an option or the timeout is wrong, or a package is missing.
     """
     if not is_url(url):
         raise ArgumentError(f"not a URL of a store: {url!r}; write it as in s3://bucket/path")
-    if not (isinstance(timeout, (int, float)) and math.isfinite(timeout) and timeout > 0):
-        raise ArgumentError(f"timeout must be a positive number of seconds, not {timeout!r}")
+    seconds = parse_timeout(timeout)
     options = dict(storage_options or {})
     if urlsplit(url).scheme.lower() in OBSTORE_SCHEMES:
         _need("obstore", url)
         from fastload.remote.obstore import ObstoreObjects
 
-        return ObstoreObjects(url, options, float(timeout))
+        return ObstoreObjects(url, options, seconds)
     _need("fsspec", url)
     from fastload.remote.fsspec import FsspecObjects
 
-    return FsspecObjects(url, options, float(timeout))
+    return FsspecObjects(url, options, seconds)
 
 
 def _need(package: str, url: str) -> None:

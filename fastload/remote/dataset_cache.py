@@ -21,7 +21,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from stat import S_ISREG
@@ -43,7 +43,7 @@ from fastload.remote.cache_folder import (
     identity_of,
     remove_files,
 )
-from fastload.remote.shared_files import dataset_folder, open_in_dataset, replace_file
+from fastload.remote.shared_files import dataset_folder, open_in_dataset, remove_in_dataset, replace_file
 from fastload.store.checked import Bad
 from fastload.store.entries import Segment, ShardEntry
 from fastload.store.schema import CRC_COLUMN
@@ -195,6 +195,15 @@ class CachedShard:
             finally:
                 os.close(file)
 
+    def drop(self, folder: int) -> int:
+        """Removes both files, and returns the bytes of the disk that are free by then, but for those of an empty shard. Raises OSError."""
+        freed = -(_pages(0, len(self.state)) + PAGE)
+        for path in (self.state_path, self.path):  # the state first: no unit may be marked without its file
+            with suppress(FileNotFoundError):
+                freed += os.stat(path.name, dir_fd=folder, follow_symlinks=False).st_blocks * 512
+                os.unlink(path.name, dir_fd=folder)
+        return max(freed, 0)
+
     def give_up(self) -> None:
         """Notes that there is no file in the folder: what is fetched is used from memory."""
         self.absent = True
@@ -279,10 +288,12 @@ class DatasetCache:
         Cached files of earlier versions, which belong to neither the shards nor the segments, are removed if nobody else uses them.
         """
         out = [CachedShard(self.path, *each) for each in found]
+        above = 0
         try:
             if self.root.writable:
                 with self.root.lock.held(), dataset_folder(self.path) as folder:
                     self._keep_only({self.segment_path(segment).name for segment in segments}, out)
+                    above = self._drop_above(folder, out)
                     missing = [shard for shard in out if not shard.exists(folder)]
                     room = sum(_pages(0, len(shard.state)) + PAGE for shard in missing)
                     if missing and self.root.grant(self.path, room, room):
@@ -291,6 +302,8 @@ class DatasetCache:
         except OSError as error:
             self.root.give_up(error)
         self.root.warn()
+        if above:
+            self.root.warn_above(above)
         lost = self._unreadable(out)
         self._full = self._full or bool(lost)
         for shard in lost:
@@ -313,6 +326,20 @@ class DatasetCache:
             count_anew(self.path)
         self._users.shared()
 
+    def _drop_above(self, folder: int, shards: Sequence[CachedShard]) -> int:
+        """Removes shards until the caches are within the size, unless another process uses the dataset. Call it under the lock.
+
+        Returns the bytes that are still above it. Raises OSError.
+        """
+        above = self.root.above(self.path)
+        if above and self._users.exclusive():
+            for shard in reversed(shards):
+                if above > 0:
+                    above -= shard.drop(folder)
+            count_anew(self.path)
+        self._users.shared()
+        return max(above, 0)
+
     # ---- segments
 
     def segment_path(self, segment: Segment) -> Path:
@@ -325,8 +352,7 @@ class DatasetCache:
         try:
             if not self.full:
                 with self.root.lock.held():  # all processes write a segment under the same temporary name
-                    if os.path.lexists(path):  # damaged; or, seldom, another process was a moment ahead
-                        path.unlink()
+                    if remove_in_dataset(path):  # it was damaged; or, seldom, another process was a moment ahead
                         count_anew(self.path)
                     if self.root.grant(self.path, size, size):
                         with dataset_folder(self.path) as opened:
@@ -438,7 +464,7 @@ class DatasetCache:
         if self._asked:
             self._asked = False
             with suppress(OSError), self.root.lock.held():
-                self._grant.path.unlink(missing_ok=True)
+                remove_in_dataset(self._grant.path)
                 count_anew(self.path)
         for each in (self._files, self._grant, self._claims, self._users):
             each.close()

@@ -12,10 +12,9 @@ NOTE [ fetcher: what is fetched when ]
 4. Units without room in the cache are handed to their requests from memory. No cached unit makes room for them: in a shuffled epoch each
    sample is used once, and every policy hits at most as often as one that never evicts (Mohan et al., CoorDL, VLDB 2021).
 5. Before a range is fetched into the cache, its units are claimed for the host. Units that another process has claimed are looked for again
-   every LOOK_S. If they do not come within `timeout`, they are fetched here, past the cache.
-6. Bytes that are not the dataset's are fetched again, up to TRIES times. If they stay wrong, or an object is missing, the manifest at the
-   URL is read again: if the dataset was replaced or deleted, that is the error of the waiting requests. If not, they get the bytes that
-   came, and find by the checksum which sample is damaged.
+   every LOOK_S. If they do not come within `timeout`, or ELSEWHERE_S, they are fetched here, past the cache.
+6. Bytes that are not the dataset's are fetched again, as NOTE [ failures: which are tried again ] says. Where the same wrong bytes come
+   again and again, and the dataset was not replaced, the waiting requests get them, and find by the checksum which sample is damaged.
 7. Every failure here is the error of the requests that wait for it: no request waits for a unit that nobody fetches.
 All of this runs in the thread of the FetchLoop; nothing here is locked.
 
@@ -27,27 +26,22 @@ two calls and a fifth more CPU, and the ETags of all shards are requests that op
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
 from typing_extensions import Buffer
 
-from fastload.errors import DatasetError, RemoteError, RemoteMissingError
+from fastload.errors import RemoteError
 from fastload.remote.dataset_cache import CachedShard, DatasetCache
-from fastload.remote.manifest import read_manifest
+from fastload.remote.failures import BytesCheck
 from fastload.remote.objects import Objects, remote_error
 from fastload.remote.obstore import MOST
 from fastload.remote.requests import Pass, Request, Unit
-from fastload.store.entries import ShardEntry
-from fastload.store.manifest import Manifest, version_name
-from fastload.store.sidecar import Identity, identity
 
 SMALL_BYTES = 256 << 10
 """A request of fewer bytes is small."""
@@ -94,76 +88,6 @@ class Pace:
         again = self._requests - self._tried >= TRIED_AGAIN
         self._tried = self._requests if again else self._tried
         return again
-
-
-LIMIT_S = 5.0
-"""Seconds to wait for an answer, and for which an answer counts."""
-
-
-class ReplacedCheck:
-    """Finds out whether the manifest at a dataset's URL still names the shards that were opened. For the thread that fetches.
-
-    It is asked after bytes of the dataset were missing or wrong.
-
-    Args:
-        objects: the objects of the dataset.
-        opened: the manifest when the dataset was opened; None: it is not known, and `words` returns "".
-    """
-
-    def __init__(self, objects: Objects, opened: Manifest | None) -> None:
-        self._objects = objects
-        self._opened = opened
-        self._asked = 0.0
-        self._answer: asyncio.Future[set[Identity] | None] | None = None
-
-    async def words(self, shard: ShardEntry) -> str:
-        """Text that says how the dataset of a shard was changed; "" if no change is known."""
-        if self._opened is None:
-            return ""
-        now = time.monotonic()
-        if self._answer is None or now - self._asked > LIMIT_S:
-            self._asked, self._answer = now, self._ask()
-        try:
-            known = await asyncio.wait_for(asyncio.shield(self._answer), LIMIT_S)
-        except (TimeoutError, asyncio.TimeoutError):
-            return ""
-        if known is None or identity(shard) in known:
-            return ""
-        if not known:
-            return "the dataset there was deleted after it was opened"
-        return "the dataset there was replaced by another after it was opened: open it again"
-
-    def _ask(self) -> asyncio.Future[set[Identity] | None]:
-        """Reads the manifest in a thread of its own; returns the future answer."""
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[set[Identity] | None] = loop.create_future()
-
-        def settle(found: set[Identity] | None) -> None:
-            if not answer.done():
-                answer.set_result(found)
-
-        def run() -> None:
-            found = self._now()
-            with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(settle, found)
-
-        threading.Thread(target=run, name="fastload-manifest", daemon=True).start()
-        return answer
-
-    def _now(self) -> set[Identity] | None:
-        """Identities of the shards that the manifests at the URL name; none if there is no dataset; None if the store gives no answer."""
-        assert self._opened is not None
-        try:
-            found = read_manifest(self._objects)
-            if found.version > self._opened.version:
-                with suppress(RemoteMissingError):
-                    old = read_manifest(self._objects, version_name(self._opened.version))
-                    return {identity(shard) for shard in (*found.shards, *old.shards)}
-            return {identity(shard) for shard in found.shards}
-        except RemoteMissingError:
-            return set()
-        except (DatasetError, RuntimeError):
-            return None
 
 
 RANGE_BYTES = 2 << 20
@@ -357,7 +281,8 @@ IN_FLIGHT = 96
 BLOCK_MOST = 2 * RANGE_BYTES
 """Most bytes of a pass's block that one request fetches: a sampler's block of 2 MiB has about as many, some have more."""
 LOOK_S = 0.01
-TRIES = 3
+ELSEWHERE_S = 60.0
+"""Most seconds to wait for units that another process has claimed, which may have been stopped."""
 
 
 class Fetcher:
@@ -367,19 +292,17 @@ class Fetcher:
         objects: the objects of the dataset.
         cache: the cache of the dataset.
         shards: the shards in the cache.
-        timeout: seconds after which units that another process has claimed are fetched here.
-        replaced: finds out how the dataset at the URL was changed.
+        timeout: seconds after which units that another process has claimed are fetched here, at most ELSEWHERE_S.
     """
 
-    def __init__(self, objects: Objects, cache: DatasetCache, shards: list[CachedShard], timeout: float, replaced: ReplacedCheck) -> None:
+    def __init__(self, objects: Objects, cache: DatasetCache, shards: list[CachedShard], timeout: float) -> None:
         self.objects = objects
         self.cache = cache
         self.fetched = 0
         """Bytes of all ranges that were fetched."""
         self.ranges = 0
         self._shards = shards
-        self._timeout = timeout
-        self._replaced = replaced
+        self._elsewhere_s = min(timeout, ELSEWHERE_S)
         self._stopped: RemoteError | None = None
         self._queue = UnitQueue()
         self._waiting: dict[Unit, list[Request]] = {}
@@ -618,7 +541,7 @@ class Fetcher:
         if self.cache.refresh(self._shards[shard], number, number):
             self._arrived(unit)
             return True
-        if time.monotonic() - since > self._timeout:
+        if time.monotonic() - since > self._elsewhere_s:
             self._send(alone(self._shards[unit[0]], unit))
             return True
         return self._begin(unit, (alone(self._shards[unit[0]], unit),))
@@ -673,27 +596,20 @@ class Fetcher:
                 span.heals.arrived(unit, taken)
 
     async def _checked(self, span: Span) -> tuple[Buffer, list[int]]:
-        """The bytes of a span, and those of its units whose checksums hold. Wrong bytes are fetched again, up to TRIES times."""
-        shard = self._shards[span.shard]
-        place = f"{self.objects.url}/{shard.entry.file}"
-        try:
-            for _ in range(TRIES):
-                began = time.monotonic()
-                data = await self.objects.fetch(shard.entry.file, span.start, span.stop)
-                self._large.pace.note(span.stop - span.start, time.monotonic() - began)
-                self.fetched += span.stop - span.start
-                self.ranges += 1
-                bad = shard.damaged(span.first, span.last, memoryview(data))
-                if not bad:
-                    break
-            else:
-                if words := await self._replaced.words(shard.entry):
-                    what = f"bytes {span.start}-{span.stop - 1} of {place} are not those of the dataset, after {TRIES} tries: {words}"
-                    raise RemoteError(what, url=place, tries=TRIES)
-        except RemoteError as error:
-            if error.url != self.objects.url and (words := await self._replaced.words(shard.entry)) and words not in str(error):
-                raise type(error)(f"{error.args[0]}: {words}", url=error.url, tries=error.tries) from None
-            raise
+        """The bytes of a span, and those of its units whose checksums hold. Wrong bytes that stay the same are the object's."""
+        shard, bad = self._shards[span.shard], set[int]()
+        began = time.monotonic()
+
+        def holds(data: Buffer) -> bool:
+            nonlocal bad, began
+            now = time.monotonic()
+            self._large.pace.note(span.stop - span.start, now - began)
+            self.fetched += span.stop - span.start
+            self.ranges += 1
+            bad, began = shard.damaged(span.first, span.last, memoryview(data)), now
+            return not bad
+
+        data = await self.objects.fetch(shard.entry.file, span.start, span.stop, BytesCheck(holds))
         return data, [unit for unit in range(span.first, span.last + 1) if unit not in bad]
 
     def _arrived(self, unit: Unit, taken: tuple[int, Buffer] | None = None) -> None:

@@ -22,10 +22,12 @@ import numpy.typing as npt
 from typing_extensions import Buffer
 
 from fastload._native import core
+from fastload.common.limits import parse_timeout
 from fastload.common.system import available_memory
 from fastload.common.urls import normalized, shown
 from fastload.errors import ArgumentError, ClosedError, DatasetError, RemoteMissingError, SampleError
 from fastload.remote.dataset_cache import GROUP_BYTES, CachedShard
+from fastload.remote.failures import BytesCheck
 from fastload.remote.manifest import check_places, read_manifest
 from fastload.remote.obstore import sendable
 from fastload.remote.requests import HELD_BYTES, MEMORY_SHARE, Pass, PassShare, Request, Unit
@@ -89,7 +91,9 @@ class RemoteFiles(DatasetFiles):
                 if found is None or found.pid != os.getpid():
                     before, found = found, Session(*self._arguments)
                     if before is not None:
-                        found.shards, found.manifest = before.shards, before.manifest
+                        found.shards = before.shards
+                        if before.manifest is not None:
+                            found.opened(before.manifest)
                     self._session = found
         return found
 
@@ -162,7 +166,8 @@ class RemoteFiles(DatasetFiles):
             shards = session.cache.shards(found, [*wanted, *added])
         except Bad as error:
             raise DatasetError(f"{self.name}: {error}: {_AGAIN}") from None
-        session.shards[:], session.manifest = shards, manifest
+        session.shards[:] = shards
+        session.opened(manifest)
         self._firsts = np.fromiter((shard.first for shard in manifest.shards), np.int64, len(manifest.shards))
         stored = sum(shard.stored for shard in manifest.shards)
         self.mean_bytes = max(1, sum(shard.bytes for shard in manifest.shards) // max(1, stored))
@@ -182,8 +187,9 @@ class RemoteFiles(DatasetFiles):
         """The checked bytes of a segment: from the cache, or fetched and kept there."""
         data = self._cached_segment(segment)
         if data is None:
-            body = memoryview(self.session.objects.get_range(segment.file, segment.offset, segment.offset + segment.bytes))
-            if len(body) != segment.bytes or core.crc32c(body) != segment.crc32c:
+            check = BytesCheck(lambda body: core.crc32c(memoryview(body)) == segment.crc32c)
+            body = memoryview(self.session.objects.get_range(segment.file, segment.offset, segment.offset + segment.bytes, check))
+            if check.damaged:
                 raise DatasetError(f"{self.name}/{segment.file} is damaged (its checksum does not match): {_AGAIN}")
             data = np.frombuffer(body, np.uint8)
             self.session.cache.keep_segment(segment, body)
@@ -397,16 +403,17 @@ def remote_files(url: str, cache: Any, cache_size: Any, storage_options: Any, ti
     """RemoteFiles made of a user's arguments. Raises ArgumentError."""
     if storage_options is not None and not isinstance(storage_options, Mapping):
         raise ArgumentError(f"storage_options is a {type(storage_options).__name__}, not a dict of options")
-    return RemoteFiles(url, cache, cache_size, storage_options, TIMEOUT_S if timeout is None else timeout)
+    return RemoteFiles(url, cache, cache_size, storage_options, TIMEOUT_S if timeout is None else parse_timeout(timeout))
 
 
-def begin_pass(files: RemoteFiles, owner: object, indices: npt.NDArray[np.int64] | None, buffer: int = 0) -> Pass:
+def begin_pass(files: RemoteFiles, owner: object, indices: Iterable[npt.NDArray[np.int64]] | None, buffer: int = 0) -> Pass:
     """Begins a pass over a dataset in a bucket, which ends with its owner.
 
     Args:
         files: the files of the dataset.
         owner: the pass ends once this object no longer exists; the pass keeps no reference to it.
-        indices: the samples that the pass will need; None: it needs samples of blocks, and names them as it opens each block.
+        indices: the samples that the pass will need, some at a time; None: it needs samples of blocks, and names them as it opens each
+            block.
         buffer: most samples of open blocks that are not asked for yet.
 
     Raises:
@@ -419,9 +426,10 @@ def begin_pass(files: RemoteFiles, owner: object, indices: npt.NDArray[np.int64]
         limit = min(whole * buffer * files.mean_bytes, HELD_BYTES if free is None else int(MEMORY_SHARE * free))
     else:
         masks = [np.zeros(len(shard.state), bool) for shard in files.shards]
-        shards, _, units = files.units(indices)
-        for number, mine in by_shard(shards):
-            masks[number][units[mine]] = True
+        for part in indices:
+            shards, _, units = files.units(part)
+            for number, mine in by_shard(shards):
+                masks[number][units[mine]] = True
     begun = Pass(masks, limit, session.room)
     session.call(session.fetcher.begin, begun)
     weakref.finalize(owner, _end, weakref.ref(session), begun).atexit = False

@@ -6,7 +6,6 @@ import asyncio
 import concurrent.futures
 import os
 import threading
-import time
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -18,7 +17,8 @@ from typing_extensions import Buffer
 
 from fastload.common.urls import shown
 from fastload.errors import ArgumentError, ClosedError, RemoteError
-from fastload.remote.objects import Failure, LimitedThreads, ObjectInfo, Objects, Tries, wrong_length
+from fastload.remote.failures import STALL_S, Failure, Tries, of_exception, wrong_length, wrong_size
+from fastload.remote.objects import LimitedThreads, ObjectInfo, Objects, Wrong
 
 R = TypeVar("R")
 
@@ -36,19 +36,20 @@ class FsspecObjects(Objects):
     """
 
     def __init__(self, url: str, options: Mapping[str, object], timeout: float) -> None:
+        super().__init__(timeout)
         self.url = shown(url).rstrip("/")
-        self._timeout = timeout
         self._pid = os.getpid()
         self._closed = False
+        self._ended = threading.Event()  # set by close(): a pause between two tries ends
         self._threads = LimitedThreads(THREADS, "fastload-fsspec")
         self._open = partial(_opened, url, dict(options))
         self._own = threading.local()
         self._shared: Any = None
         self._all_own: weakref.WeakSet[Any] = weakref.WeakSet()
         self._waited: set[concurrent.futures.Future[Any]] = set()  # results that blocking calls wait for
-        self._root = self._run(self._opened_first, Tries("opening", self.url, timeout))
+        self._root = self._run(self._opened_first, self._tries("opening", ""), "")
 
-    def get(self, name: str, limit: int) -> bytes:
+    def get(self, name: str, limit: int, wrong: Wrong | None = None, within: float | None = None) -> bytes:
         """The whole object, of at most `limit` bytes."""
         path = self._path(name)
 
@@ -56,52 +57,65 @@ class FsspecObjects(Objects):
             size = int(self._fs.info(path)["size"])
             return size, bytes(self._fs.cat_file(path)) if size <= limit else None
 
-        size, data = self._call("reading", name, whole)
+        def failure_of(found: tuple[int, bytes | None]) -> Failure | None:
+            size, data = found
+            return None if data is None else wrong_length(data, size) or (None if wrong is None else wrong(data))
+
+        size, data = self._run(whole, self._tries("reading", name, within=within), name, failure_of)
         if data is None or len(data) > limit:
             raise RemoteError(f"{self._place(name)} has {size} bytes, and at most {limit} were expected there", url=self._place(name))
         return data
 
-    def get_range(self, name: str, start: int, stop: int) -> Buffer:
+    def get_range(self, name: str, start: int, stop: int, wrong: Wrong | None = None) -> Buffer:
         """Bytes start .. stop-1 of an object."""
         if start >= stop:
             return b""
         path = self._path(name)
-        body: Buffer = self._call(
-            f"reading bytes {start}-{stop - 1} of",
-            name,
+        body: Buffer = self._run(
             lambda: self._fs.cat_file(path, start=start, end=stop),
-            lambda body: wrong_length(body, stop - start),
+            self._tries(f"reading bytes {start}-{stop - 1} of", name),
+            name,
+            lambda body: wrong_length(body, stop - start) or (None if wrong is None else wrong(body)),
         )
         return body
 
-    async def fetch(self, name: str, start: int, stop: int) -> Buffer:
+    async def fetch(self, name: str, start: int, stop: int, wrong: Wrong | None = None) -> Buffer:
         """Awaits bytes start .. stop-1 of an object."""
         if start >= stop:
             return b""
         path = self._path(name)
-        tries = Tries(f"reading bytes {start}-{stop - 1} of", self._place(name), self._timeout)
-        while True:
-            self._check()
-            future = self._submit(lambda: self._fs.cat_file(path, start=start, end=stop))
-            try:
-                body: Buffer = await asyncio.wait_for(asyncio.wrap_future(future), max(tries.left(), 0.001))
-                failure = wrong_length(body, stop - start)
-            except asyncio.CancelledError:
-                self._threads.give_up(future)
-                raise
-            except Exception as error:
-                self._threads.give_up(future)
-                failure = _failure(error)
-            if failure is None:
-                return body
-            if (pause := tries.pause(failure)) < 0:
-                raise tries.error(failure)
-            await asyncio.sleep(pause)
+        tries = self._tries(f"reading bytes {start}-{stop - 1} of", name)
+        with self._stalls.watch(tries, asyncio.get_running_loop()):
+            while True:
+                self._check()
+                future = self._submit(lambda: self._fs.cat_file(path, start=start, end=stop))
+                try:
+                    body: Buffer = await asyncio.wait_for(asyncio.wrap_future(future), max(tries.left(), 0.001))
+                    failure = wrong_length(body, stop - start)
+                except asyncio.CancelledError:
+                    self._threads.give_up(future)
+                    raise
+                except Exception as error:
+                    self._threads.give_up(future)
+                    failure = _failure(error)
+                if failure is None and wrong is not None:
+                    failure = wrong(body)
+                if failure is None:
+                    return body
+                pause = tries.pause(failure)
+                await self._check_replaced(tries, failure, name, pause < 0)
+                if pause < 0:
+                    raise tries.error(failure)
+                await asyncio.sleep(pause)
 
-    def head(self, name: str) -> ObjectInfo:
+    def head(self, name: str, known: bool = False, wrong: Wrong | None = None) -> ObjectInfo:
         """Size of an object, and its ETag if the file system has one."""
         path = self._path(name)
-        return _info(name, self._call("looking up", name, lambda: self._fs.info(path)))
+
+        def failure_of(info: ObjectInfo) -> Failure | None:
+            return None if wrong is None else wrong(info)
+
+        return self._run(lambda: _info(name, self._fs.info(path)), self._tries("looking up", name, known=known), name, failure_of)
 
     def list(self) -> list[ObjectInfo]:
         """All objects below the URL."""
@@ -112,7 +126,7 @@ class FsspecObjects(Objects):
             found: dict[str, Any] = self._fs.find(root, detail=True)
             return found
 
-        found = self._call("listing", "", names)
+        found = self._run(names, self._tries("listing", "", "list"), "", access="list")
         below = {str(path)[len(root) :].lstrip("/"): info for path, info in found.items() if str(path).startswith(f"{root}/")}
         return [_info(name, info) for name, info in sorted(below.items()) if not name.endswith(_UPLOAD_SUFFIX)]
 
@@ -122,9 +136,11 @@ class FsspecObjects(Objects):
 
     def put_file(self, name: str, path: Path, sent: Callable[[int], None] | None = None) -> None:
         """Uploads a file. `sent` is called with its size at the end, since fsspec's file systems report no parts."""
+        size = path.stat().st_size
         self._written(name, lambda there: self._fs.put_file(str(path), there), "uploading")
+        self.head(name, True, lambda info: wrong_size(info.size, size))
         if sent is not None:
-            sent(path.stat().st_size)
+            sent(size)
 
     def _written(self, name: str, write: Callable[[str], object], doing: str) -> None:
         """Writes under another name and renames: file systems show a file from its first byte on."""
@@ -134,8 +150,9 @@ class FsspecObjects(Objects):
             self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
             write(path + _UPLOAD_SUFFIX)
             self._fs.mv(path + _UPLOAD_SUFFIX, path)
+            self._fs.invalidate_cache()
 
-        self._call(doing, name, whole)
+        self._run(whole, self._tries(doing, name, "write"), name, access="write")
 
     def delete(self, name: str) -> None:
         """Removes an object; it is no error if there is none."""
@@ -145,12 +162,13 @@ class FsspecObjects(Objects):
             if self._fs.exists(path):
                 self._fs.rm_file(path)
 
-        self._call("deleting", name, remove)
+        self._run(remove, self._tries("deleting", name, "delete"), name, access="delete")
 
     def close(self) -> None:
         """Ends the threads and their connections; idempotent. In a forked child it does nothing: they are the parent's."""
         if not self._closed and os.getpid() == self._pid:
             self._closed = True
+            self._ended.set()
             for each in list(self._waited):
                 _settle(each, ClosedError(f"{self.url} was closed while it was used"))
             self._threads.close()
@@ -196,9 +214,6 @@ class FsspecObjects(Objects):
 
         return self._threads.submit(attempt)
 
-    def _place(self, name: str) -> str:
-        return f"{self.url}/{name}" if name else self.url
-
     def _path(self, name: str) -> str:
         if any(part in ("", ".", "..") for part in name.split("/")):
             raise ArgumentError("a name of an object has an empty part or dots in its path")
@@ -210,37 +225,49 @@ class FsspecObjects(Objects):
         if self._closed:
             raise ClosedError(f"{self.url} is closed")
 
-    def _call(self, doing: str, name: str, request: Callable[[], R], wrong: Callable[[R], Failure | None] = lambda _: None) -> R:
-        self._check()
-        return self._run(request, Tries(doing, self._place(name), self._timeout), wrong)
-
-    def _run(self, request: Callable[[], R], tries: Tries, wrong: Callable[[R], Failure | None] = lambda _: None) -> R:
+    def _run(
+        self,
+        request: Callable[[], R],
+        tries: Tries,
+        name: str,
+        wrong: Callable[[R], Failure | None] = lambda _: None,
+        access: str = "",
+    ) -> R:
         """Returns the request's result. A request is tried again where that can help, and waited for until the timeout."""
-        while True:
-            future = self._submit(request)
-            try:
-                result = self._result(future, max(tries.left(), 0.001))
-                failure = wrong(result)
-            except Exception as error:
-                self._threads.give_up(future)
-                failure = _failure(error)
-            except BaseException:
-                self._threads.give_up(future)
-                raise
-            if failure is None:
-                return result
-            if (pause := tries.pause(failure)) < 0:
-                raise tries.error(failure)
-            time.sleep(pause)
+        with self._stalls.watch(tries):
+            while True:
+                self._check()
+                future = self._submit(request)
+                try:
+                    result = self._result(future, tries)
+                    failure = wrong(result)
+                except Exception as error:
+                    self._threads.give_up(future)
+                    failure = _failure(error)
+                except BaseException:
+                    self._threads.give_up(future)
+                    raise
+                if failure is None:
+                    if access:
+                        self._granted.add(access)
+                    return result
+                pause = tries.pause(failure)
+                self._check_replaced_now(tries, failure, name, pause < 0)
+                if pause < 0:
+                    raise tries.error(failure)
+                self._ended.wait(pause)
+                self._stalls.report()
 
-    def _result(self, future: concurrent.futures.Future[R], seconds: float) -> R:
-        """Waits for the result of a call until a limit or `close`. Nothing cancels the call."""
+    def _result(self, future: concurrent.futures.Future[R], tries: Tries) -> R:
+        """Waits for the result of a call until the timeout or `close`. Nothing cancels the call."""
         waited: concurrent.futures.Future[R] = concurrent.futures.Future()
         future.add_done_callback(lambda done: _settle(waited, done))
         self._waited.add(waited)
         try:
             self._check()
-            return waited.result(seconds)
+            while (left := tries.left()) > STALL_S and not concurrent.futures.wait([waited], STALL_S).done:
+                self._stalls.report()
+            return waited.result(max(left, 0.001))
         finally:
             self._waited.discard(waited)
 
@@ -277,16 +304,14 @@ def _failure(error: Exception) -> Failure:
     """Describes an exception of a file system in fastload's words: its own text may hold secrets of the URL or the options."""
     if isinstance(error, ClosedError):
         raise error
-    if isinstance(error, (concurrent.futures.TimeoutError, asyncio.TimeoutError, TimeoutError)):
-        return Failure("again", "the server was silent for too long, or too slow")
-    if isinstance(error, (FileNotFoundError, IsADirectoryError)):
-        return Failure("missing", "there is no such file")
-    if isinstance(error, PermissionError) or "Auth" in type(error).__name__:
-        return Failure("denied", "access denied")
+    if (found := of_exception(error)) is not None:
+        return found
+    if "Auth" in type(error).__name__:
+        return Failure("denied", "access denied", replaced=True)
     if isinstance(error, (ImportError, ValueError, TypeError, NotImplementedError)):
         wanted = f" the module {error.name}" if isinstance(error, ImportError) and error.name else ""
         return Failure(
-            "final", f"fsspec cannot serve it ({type(error).__name__}{wanted})", "install what the protocol needs, or check its options"
+            "refused", f"fsspec cannot serve it ({type(error).__name__}{wanted})", "install what the protocol needs, or check its options"
         )
     return Failure("again", f"the file system failed ({type(error).__name__})")
 

@@ -6,8 +6,9 @@ import contextlib
 import hashlib
 import json
 import os
+import time
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing_extensions import Buffer
 from fastload._native import core
 from fastload.errors import DatasetError, RemoteMissingError
 from fastload.remote import fetch_loop
+from fastload.remote.failures import SAME_TIMES, BytesCheck, Failure
 from fastload.remote.objects import ObjectInfo, Objects
 from fastload.store import MANIFEST_NAME, Manifest, Segment
 from fastload.store.manifest import MANIFEST_BYTES, sync_folder
@@ -109,9 +111,33 @@ class PartCheck:
         return ""
 
 
-def read_manifest(objects: Objects, name: str = MANIFEST_NAME) -> Manifest:
-    """Reads the manifest in an object below a URL. Raises RemoteMissingError if there is none; RemoteError, DatasetError."""
-    return Manifest.from_bytes(objects.get(name, MANIFEST_BYTES), objects.url, name)
+def read_manifest(objects: Objects, name: str = MANIFEST_NAME, within: float | None = None) -> Manifest:
+    """Reads the manifest in an object below a URL. A damaged one is read again: `fastload.remote.failures` has the rule.
+
+    Args:
+        objects: the objects below the URL.
+        name: name of the manifest's object.
+        within: seconds of this call; None: the client's timeout.
+
+    Raises:
+        RemoteMissingError: there is none.
+        RemoteError: the store does not return it.
+        DatasetError: it stays damaged, or is of a later version.
+    """
+    found: list[Manifest | DatasetError] = []
+
+    def holds(data: Buffer) -> bool:
+        try:
+            found[:] = [Manifest.from_bytes(bytes(data), objects.url, name)]
+        except DatasetError as error:
+            found[:] = [error]
+        return isinstance(found[0], Manifest)
+
+    check = BytesCheck(holds)
+    objects.get(name, MANIFEST_BYTES, lambda data: check(data) if len(data) else Failure("again", "nothing came of the manifest"), within)
+    if isinstance(found[0], DatasetError):
+        raise found[0]
+    return found[0]
 
 
 def find_manifest(objects: Objects) -> Manifest | None:
@@ -173,23 +199,48 @@ REQUESTS = 8
 """Requests in flight: at most this many ranges, and the one in use, are in memory."""
 
 
-def checked_ranges(objects: Objects, files: Iterable[DataFile]) -> Generator[tuple[DataFile, int, Buffer, str | None]]:
+def checked_ranges(objects: Objects, files: Sequence[DataFile]) -> Generator[tuple[DataFile, int, Buffer, str | None]]:
     """Yields (file, offset, bytes, verdict) of consecutive ranges of each file, file after file.
 
-    The verdict is None before a file's last range. At the last one it describes the wrong checksum; "" if all are right. Requests under way
-    are cancelled when the caller closes the generator.
+    The verdict is None before a file's last range. At the last one it describes the wrong checksum; "" if all are right. A file with a
+    wrong checksum is read again from its beginning, after the others, and its verdict is None until then, as
+    NOTE [ failures: which are tried again ] says. Requests under way are cancelled when the caller closes the generator.
 
     Raises:
         RemoteError: a range cannot be read.
     """
-    check: PartCheck | None = None
-    with contextlib.closing(_requests(objects, files)) as requests:
-        for file, start, request in requests:
-            if check is None or start == 0:
-                check = PartCheck(file)
-            data = request.result()
-            check.add(start, data)
-            yield file, start, data, check.wrong() if start + RANGE_BYTES >= file.bytes else None
+    wrong, left = _WrongFiles(objects.timeout), files
+    while left:
+        check: PartCheck | None = None
+        again: list[DataFile] = []
+        with contextlib.closing(_requests(objects, left)) as requests:
+            for file, start, request in requests:
+                if check is None or start == 0:
+                    check = PartCheck(file)
+                data = request.result()
+                check.add(start, data)
+                verdict = check.wrong() if start + RANGE_BYTES >= file.bytes else None
+                if verdict and wrong.again(file, verdict):
+                    again.append(file)
+                    verdict = None
+                yield file, start, data, verdict
+        left = again
+
+
+class _WrongFiles:
+    """Files whose checksums were wrong, and whether another try may help. `timeout`: seconds for the tries of one file."""
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._known: dict[str, tuple[float, str, int]] = {}  # time of the first wrong checksum, the last one, and how often it came
+
+    def again(self, file: DataFile, verdict: str) -> bool:
+        """Returns True if a file is to be read again: not if the same wrong bytes came SAME_TIMES times, or its time is over."""
+        now = time.monotonic()
+        first, before, times = self._known.get(file.name, (now, "", 0))
+        times = times + 1 if verdict == before else 1
+        self._known[file.name] = first, verdict, times
+        return times < SAME_TIMES and now - first < self._timeout
 
 
 def _requests(objects: Objects, files: Iterable[DataFile]) -> Generator[tuple[DataFile, int, Future[Buffer]]]:
@@ -212,7 +263,7 @@ def _requests(objects: Objects, files: Iterable[DataFile]) -> Generator[tuple[Da
 
 
 def download(
-    objects: Objects, files: Iterable[DataFile], folder: Path, *, durable: bool = True
+    objects: Objects, files: Sequence[DataFile], folder: Path, *, durable: bool = True
 ) -> Generator[tuple[DataFile, int, str | None]]:
     """Downloads files into a folder. Yields (file, bytes, verdict) of each range; `checked_ranges` describes the verdict.
 
@@ -228,6 +279,8 @@ def download(
             for file, start, data, verdict in ranges:
                 part = folder / (file.name + PART_END)
                 if out is None or start == 0:
+                    if out is not None:
+                        out.close()  # its file is read again later
                     part.unlink(missing_ok=True)
                     out = open(part, "xb")
                 out.write(data)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import concurrent.futures
 import contextlib
 import inspect
 import os
@@ -28,18 +27,9 @@ from typing_extensions import Buffer
 
 from fastload.common.urls import local_path, shown
 from fastload.errors import ArgumentError, ClosedError, RemoteError
+from fastload.remote.failures import FIRST_PAUSE_BUSY, LONGEST_PAUSE, Failure, Tries, of_exception, of_message, wrong_length, wrong_size
 from fastload.remote.fetch_loop import result_of
-from fastload.remote.objects import (
-    FIRST_PAUSE_BUSY,
-    LONGEST_PAUSE,
-    Failure,
-    LimitedThreads,
-    ObjectInfo,
-    Objects,
-    Tries,
-    of_message,
-    wrong_length,
-)
+from fastload.remote.objects import LimitedThreads, ObjectInfo, Objects, Wrong
 from fastload.remote.obstore_process import add_holder, own_obstore
 
 
@@ -287,6 +277,8 @@ def _fail(group: list[_Wanted], error: BaseException) -> None:
 
 SILENCE_LIMIT = 10.0
 """Seconds without a byte after which a read is given up and tried again; a quarter of the timeout if that is less."""
+WRITE_LIMIT = 300.0
+"""Seconds for one request that writes, which is silent while its body is sent; `timeout` if that is less."""
 CONNECT_LIMIT = 5.0
 _ENDPOINT = re.compile(r"(AWS|AZURE|GOOGLE|GCS)\w*_ENDPOINT(_URL)?(_\w+)?|STORAGE_EMULATOR_HOST")
 
@@ -328,7 +320,8 @@ class StoreMaker:
 
     def writer(self) -> Any:
         """Makes a store for writing."""
-        return self._make({"timeout": timedelta(seconds=self._timeout)}, {"retry_timeout": timedelta(seconds=self._timeout)})
+        limit = timedelta(seconds=min(WRITE_LIMIT, self._timeout))
+        return self._make({"timeout": limit}, {"retry_timeout": timedelta(seconds=self._timeout)})
 
     def _make(self, limits: Mapping[str, object], retry: Mapping[str, object]) -> Any:
         path = local_path(self._url)
@@ -390,6 +383,11 @@ _MOST_PARTS = 9_000  # S3's limit is 10,000, Azure's 50,000
 PARTS_AT_ONCE = 4
 _LISTED_MOST = 10_000_000
 _EMPTY = b""
+_WRITES = frozenset({"write", "delete"})
+
+
+def _nothing_wrong(_: object) -> None:
+    return None
 
 
 class ObstoreObjects(Objects):
@@ -403,10 +401,10 @@ class ObstoreObjects(Objects):
     """
 
     def __init__(self, url: str, options: Mapping[str, object], timeout: float) -> None:
+        super().__init__(timeout)
         self.url = shown(url).rstrip("/")
         self._obstore: Any = own_obstore()
         self._maker = StoreMaker(self._obstore, url, dict(options), timeout)
-        self._timeout = timeout
         self._pid = os.getpid()
         self._closed = False
         self._lock = threading.Lock()  # guards the two stores
@@ -417,87 +415,102 @@ class ObstoreObjects(Objects):
         self._gathered = GatheredRanges(self._obstore)
         add_holder(self)
 
-    def get(self, name: str, limit: int) -> bytes:
+    def get(self, name: str, limit: int, wrong: Wrong | None = None, within: float | None = None) -> bytes:
         """Reads a whole object of at most `limit` bytes."""
-        size, data = self._call("reading", name, lambda store: self._whole(store, name, limit))
+
+        def failure_of(found: tuple[int, bytes | None]) -> Failure | None:
+            return None if found[1] is None or wrong is None else wrong(found[1])
+
+        tries = self._tries("reading", name, within=within)
+        size, data = self._call(tries, name, lambda store: self._whole(store, name, limit), failure_of)
         if data is None:
             raise RemoteError(f"{self._place(name)} has {size} bytes, and at most {limit} were expected there", url=self._place(name))
         return data
 
-    def get_range(self, name: str, start: int, stop: int) -> Buffer:
+    def get_range(self, name: str, start: int, stop: int, wrong: Wrong | None = None) -> Buffer:
         """Reads bytes start .. stop-1 of an object."""
         if start >= stop:
             return _no_bytes(start, stop)
         body: Buffer = self._call(
-            f"reading bytes {start}-{stop - 1} of",
+            self._tries(f"reading bytes {start}-{stop - 1} of", name),
             name,
             lambda store: self._obstore.get_range_async(store, name, start=start, end=stop),
-            lambda body: wrong_length(body, stop - start),
+            lambda body: wrong_length(body, stop - start) or (None if wrong is None else wrong(body)),
         )
         return body
 
-    async def fetch(self, name: str, start: int, stop: int) -> Buffer:
+    async def fetch(self, name: str, start: int, stop: int, wrong: Wrong | None = None) -> Buffer:
         """Awaits bytes start .. stop-1 of an object."""
         if start >= stop:
             return _no_bytes(start, stop)
-        tries = None
-        while True:
-            if self._busy.failure is not None:
-                tries = tries or Tries(f"reading bytes {start}-{stop - 1} of", self._place(name), self._timeout)
-                while (wait := self._wait(tries)) is not None:
-                    await asyncio.wait([asyncio.wrap_future(wait[1])], timeout=wait[0])
-            store = self._store()
-            began = time.monotonic()
-            if tries is None and stop - start < SMALL_BYTES:
-                request = self._gathered.fetch(store, name, start, stop)
-            else:
-                request = self._cancellable(self._obstore.get_range_async(store, name, start=start, end=stop))
-            try:
-                # The first try is bounded by the store's own limit on a request, which is `timeout`; a later one by what is left.
-                body: Buffer = await (request if tries is None else asyncio.wait_for(request, max(tries.left(), 0.001)))
-                failure = wrong_length(body, stop - start)
-            except asyncio.CancelledError:
-                if self._closed:
-                    raise ClosedError(f"{self.url} was closed while {self._place(name)} was read") from None
-                raise
-            except Exception as error:
-                failure = self._failure(error)
-            if failure is None:
+        tries = self._tries(f"reading bytes {start}-{stop - 1} of", name)
+        with self._stalls.watch(tries, asyncio.get_running_loop()):
+            while True:
                 if self._busy.failure is not None:
-                    self._busy.answered()
-                return body
-            tries = tries or Tries(f"reading bytes {start}-{stop - 1} of", self._place(name), self._timeout)
-            await asyncio.sleep(self._next_try(tries, failure, store, began))
+                    await self._turn(tries)
+                store = self._store()
+                began = time.monotonic()
+                first = tries.last is None
+                if first and stop - start < SMALL_BYTES:
+                    request = self._gathered.fetch(store, name, start, stop)
+                else:
+                    request = self._cancellable(self._obstore.get_range_async(store, name, start=start, end=stop))
+                try:
+                    # The first try is bounded by the store's own limit on a request, which is `timeout`; a later one by what is left.
+                    body: Buffer = await (request if first else asyncio.wait_for(request, max(tries.left(), 0.001)))
+                    failure = wrong_length(body, stop - start)
+                except asyncio.CancelledError:
+                    if self._closed:
+                        raise ClosedError(f"{self.url} was closed while {self._place(name)} was read") from None
+                    raise
+                except Exception as error:
+                    failure = self._failure(error)
+                if failure is None and wrong is not None:
+                    failure = wrong(body)
+                if failure is None:
+                    if self._busy.failure is not None:
+                        self._busy.answered()
+                    return body
+                await self._before_next(tries, failure, name, store, began)
 
-    def head(self, name: str) -> ObjectInfo:
+    def head(self, name: str, known: bool = False, wrong: Wrong | None = None) -> ObjectInfo:
         """Size and ETag of an object."""
-        meta = self._call("looking up", name, lambda store: self._obstore.head_async(store, name))
-        return ObjectInfo(name, meta["size"], meta["e_tag"])
+
+        async def look(store: Any) -> ObjectInfo:
+            meta = await self._obstore.head_async(store, name)
+            return ObjectInfo(name, meta["size"], meta["e_tag"])
+
+        return self._call(self._tries("looking up", name, known=known), name, look, wrong or _nothing_wrong)
 
     def list(self) -> list[ObjectInfo]:
         """All objects below the URL."""
-        return list(self._call("listing", "", self._listed).values())
+        tries = self._tries("listing", "", "list")
+        return list(self._call(tries, "", lambda store: self._listed(store, tries), access="list").values())
 
     def put(self, name: str, data: bytes) -> None:
         """Writes a small object in one request."""
-        self._call("writing", name, lambda store: self._obstore.put_async(store, name, data, use_multipart=False), write=True)
+        tries = self._tries("writing", name, "write")
+        self._call(tries, name, lambda store: self._obstore.put_async(store, name, data, use_multipart=False), access="write")
 
     def put_file(self, name: str, path: Path, sent: Callable[[int], None] | None = None) -> None:
         """Uploads a file in parts of PART_BYTES, PARTS_AT_ONCE at a time; then checks that the object has the file's size."""
         size = path.stat().st_size
         part = max(PART_BYTES, -(-size // _MOST_PARTS))
+        tries = self._tries("uploading", name, "write")
+
+        def went(count: int) -> None:
+            tries.progress()
+            if sent is not None:
+                sent(count)
 
         async def upload(store: Any) -> None:
             with open(path, "rb") as file:
-                await self._obstore.put_async(store, name, _parts(file, part, sent), chunk_size=part, max_concurrency=PARTS_AT_ONCE)
+                await self._obstore.put_async(store, name, _parts(file, part, went), chunk_size=part, max_concurrency=PARTS_AT_ONCE)
 
-        self._call("uploading", name, upload, write=True)
-        there = self.head(name).size
-        if there != size:
-            raise RemoteError(
-                f"{self._place(name)} has {there} bytes after its upload, and {path} has {size}: the file changed: upload it again",
-                url=self._place(name),
-            )
+        self._call(tries, name, upload, access="write")
+        if path.stat().st_size != size:
+            raise RemoteError(f"{path} changed while it was uploaded to {self._place(name)}: upload it again", url=self._place(name))
+        self.head(name, True, lambda info: wrong_size(info.size, size))
 
     def delete(self, name: str) -> None:
         """Removes an object; it is no error if there is none."""
@@ -506,7 +519,7 @@ class ObstoreObjects(Objects):
             with contextlib.suppress(FileNotFoundError):
                 await self._obstore.delete_async(store, name)
 
-        self._call("deleting", name, remove, write=True)
+        self._call(self._tries("deleting", name, "delete"), name, remove, access="delete")
 
     def close(self) -> None:
         """Cancels all awaited requests and drops the stores with their connections; idempotent. In a forked child it does nothing."""
@@ -536,10 +549,11 @@ class ObstoreObjects(Objects):
         size = result.meta["size"]
         return size, bytes(await result.bytes_async()) if size <= limit else None
 
-    async def _listed(self, store: Any) -> dict[str, ObjectInfo]:
+    async def _listed(self, store: Any, tries: Tries) -> dict[str, ObjectInfo]:
         """The objects that a store lists, by name. A list that repeats itself, or has no end, is refused."""
         found: dict[str, ObjectInfo] = {}
         async for page in self._obstore.list(store, chunk_size=1000):
+            tries.progress()
             known = len(found)
             found |= {meta["path"]: ObjectInfo(meta["path"], meta["size"], meta["e_tag"]) for meta in page}
             again = bool(page) and len(found) == known
@@ -547,9 +561,6 @@ class ObstoreObjects(Objects):
                 what = "names the same objects again and again" if again else f"names more than {_LISTED_MOST:,} objects"
                 raise RemoteError(f"{self.url}: the server's list of what is below it {what}: check the URL", url=self.url)
         return found
-
-    def _place(self, name: str) -> str:
-        return f"{self.url}/{name}" if name else self.url
 
     def _store(self, write: bool = False) -> Any:
         """The store for reading or writing. Raises ClosedError after close(), and in another process than the one that opened it."""
@@ -572,76 +583,79 @@ class ObstoreObjects(Objects):
 
     def _failure(self, error: Exception) -> Failure:
         """The failure that an exception of a request means; any other exception is raised again."""
-        if isinstance(error, FileNotFoundError):
-            return Failure("missing", "there is no such object or bucket")
-        if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
-            return Failure("again", "the server was silent for too long, or too slow")
-        if isinstance(error, PermissionError):
-            return Failure("denied", "access denied")
+        if (found := of_exception(error)) is not None:
+            return found
         if isinstance(error, self._obstore.exceptions.BaseError):
             return of_message(str(error))
         if type(error) is ValueError:
-            return Failure("final", "its name has an empty part or dots as a part", "give names without them")
+            return Failure("never", "its name has an empty part or dots as a part", "give names without them")
         raise error
 
-    def _wait(self, tries: Tries) -> tuple[float, concurrent.futures.Future[None]] | None:
-        """(seconds, opened) to wait before a call asks for a turn at a busy server again; None: it has it. Raises RemoteError."""
-        seconds, opened = self._busy.turn()
-        failure = self._busy.failure
-        if not seconds or failure is None:
-            return None
-        left = tries.left()
-        if left <= 0:
-            tries.count -= 1  # the next try was counted, and is not made
-            raise tries.error(failure)
-        return min(seconds, left), opened
+    async def _turn(self, tries: Tries) -> None:
+        """Waits until a call may ask a busy server. Raises RemoteError if its turn does not come within the timeout."""
+        while (failure := self._busy.failure) is not None:
+            seconds, opened = self._busy.turn()
+            if not seconds:
+                return
+            left = tries.left()
+            if left <= 0:
+                tries.count -= 1  # the next try was counted, and is not made
+                raise tries.error(failure)
+            tries.last = tries.last or failure
+            await asyncio.wait([asyncio.wrap_future(opened)], timeout=min(seconds, left))
 
-    def _next_try(self, tries: Tries, failure: Failure, store: object, began: float) -> float:
-        """Seconds to wait before the next try. Raises RemoteError if there is none."""
+    async def _before_next(self, tries: Tries, failure: Failure, name: str, store: object, began: float) -> None:
+        """Waits until the next try begins. Raises RemoteError if there is none."""
         if failure.kind == "busy":
             self._busy.refused(failure, began, tries.left())
         elif failure.kind != "again":
             self._busy.answered()
         if tries.renew_credentials(failure):
-            self._renew(store)
-            return 0.0
+            return self._renew(store)
         pause = tries.pause(failure)
+        await self._check_replaced(tries, failure, name, pause < 0)
         if pause < 0:
             raise tries.error(failure)
-        return pause
+        await asyncio.sleep(pause)
+        if failure.kind == "denied":  # they may have been renewed meanwhile
+            self._renew(store)
 
     def _call(
         self,
-        doing: str,
+        tries: Tries,
         name: str,
         request: Callable[[Any], Awaitable[R]],
-        wrong: Callable[[R], Failure | None] = lambda _: None,
-        write: bool = False,
+        wrong: Callable[[R], Failure | None] = _nothing_wrong,
+        access: str = "",
     ) -> R:
         """Returns the request's result; it is tried again where that can help. `wrong` returns the failure of a wrong result."""
-        self._store(write)  # raises at once if the client is closed
-        result: R = result_of(self._tried, Tries(doing, self._place(name), self._timeout), request, wrong, write)
+        self._store(access in _WRITES)  # raises at once if the client is closed
+        result: R = result_of(self._tried, tries, name, request, wrong, access)
         return result
 
-    async def _tried(self, tries: Tries, request: Callable[[Any], Awaitable[R]], wrong: Callable[[R], Failure | None], write: bool) -> R:
+    async def _tried(
+        self, tries: Tries, name: str, request: Callable[[Any], Awaitable[R]], wrong: Callable[[R], Failure | None], access: str
+    ) -> R:
         task = asyncio.current_task()
         assert task is not None
         self._awaited.add(task)
         try:
-            while True:
-                while self._busy.failure is not None and (wait := self._wait(tries)) is not None:
-                    await asyncio.wait([asyncio.wrap_future(wait[1])], timeout=wait[0])
-                store = self._store(write)
-                began = time.monotonic()
-                try:
-                    result = await request(store)
-                    failure = wrong(result)
-                except Exception as error:
-                    failure = self._failure(error)
-                if failure is None:
-                    self._busy.answered()
-                    return result
-                await asyncio.sleep(self._next_try(tries, failure, store, began))
+            with self._stalls.watch(tries, asyncio.get_running_loop()):
+                while True:
+                    await self._turn(tries)
+                    store = self._store(access in _WRITES)
+                    began = time.monotonic()
+                    try:
+                        result = await request(store)
+                        failure = wrong(result)
+                    except Exception as error:
+                        failure = self._failure(error)
+                    if failure is None:
+                        self._busy.answered()
+                        if access:
+                            self._granted.add(access)
+                        return result
+                    await self._before_next(tries, failure, name, store, began)
         except asyncio.CancelledError:
             if self._closed:
                 raise ClosedError(f"{self.url} was closed while {tries.url} was asked for") from None
@@ -656,8 +670,7 @@ def _no_bytes(start: int, stop: int) -> Buffer:
     return _EMPTY
 
 
-def _parts(file: Any, part: int, sent: Callable[[int], None] | None) -> Iterator[bytes]:
+def _parts(file: Any, part: int, sent: Callable[[int], None]) -> Iterator[bytes]:
     while data := file.read(part):
         yield data
-        if sent is not None:
-            sent(len(data))
+        sent(len(data))

@@ -18,8 +18,9 @@ from fastload.remote.cache_folder import RENEWED_S, CacheFolder
 from fastload.remote.client import open_objects
 from fastload.remote.dataset_cache import CachedShard, DatasetCache
 from fastload.remote.fetch_loop import FetchLoop
-from fastload.remote.fetcher import Fetcher, ReplacedCheck
+from fastload.remote.fetcher import Fetcher
 from fastload.remote.objects import Objects
+from fastload.remote.replaced import ReplacedCheck
 from fastload.remote.requests import HeldRoom, Request
 from fastload.store.manifest import Manifest
 
@@ -90,9 +91,13 @@ class Session:
         """The fetcher of the shards, made on first use."""
         with self._lock:
             if self._fetcher is None:
-                check = ReplacedCheck(self.objects, self.manifest)
-                self._fetcher = Fetcher(self.objects, self.cache, self.shards, self.timeout, check)
+                self._fetcher = Fetcher(self.objects, self.cache, self.shards, self.timeout)
             return self._fetcher
+
+    def opened(self, manifest: Manifest) -> None:
+        """Notes that the dataset of a manifest is open: from now on its objects are known to be there."""
+        self.manifest = manifest
+        self.objects.opened = ReplacedCheck(self.objects, manifest)
 
     @property
     def fetched(self) -> tuple[int, int]:

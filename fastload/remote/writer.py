@@ -26,7 +26,7 @@ import contextlib
 import errno
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -181,7 +181,7 @@ class Bucket:
         """
         files = data_files(manifest)
         listed = {info.name: info for info in self.objects.list()}
-        for file, what in missing(files, listed.values()):
+        for file, what in self._missing(files, listed):
             raise PackError(f"{self.objects.url}/{file.name}: {what}: something else writes to this URL; run the command again")
         for name, info in written.items():
             if info.etag is not None and not same_object(listed.get(name), info):
@@ -191,6 +191,18 @@ class Bucket:
             self.manifest = manifest
         named = {file.name for file in files} | {MANIFEST_NAME}
         return self._remove(name for name in listed if is_packed_file(name) and name not in named)
+
+    def _missing(self, files: Iterable[DataFile], listed: dict[str, ObjectInfo]) -> Iterator[tuple[DataFile, str]]:
+        """Same as `missing`, but what a listing lacks is looked up by itself, within the timeout, and added to `listed`."""
+        for file, what in missing(files, listed.values()):
+            if file.name not in listed:
+                try:
+                    listed[file.name] = self.objects.head(file.name, known=True)
+                except RemoteMissingError:
+                    yield file, what
+                    continue
+            if not file.fits(listed[file.name].size):
+                yield file, what
 
     def _remove(self, names: Iterable[str]) -> int:
         with request_threads(self.objects, _REMOVALS, "fastload-remove") as pool:
@@ -323,7 +335,7 @@ class RemoteWriter(DatasetWriter):
         sync_folder(self.out)
         self._bucket.objects.put_file(shard.file, path)
         self._sections[shard.file] = size, crc
-        self._sent[shard.file] = self._bucket.objects.head(shard.file)
+        self._sent[shard.file] = self._bucket.objects.head(shard.file, known=True)
 
     def _stored(self, shard: ShardEntry) -> None:
         (self.out / shard.file).unlink()
@@ -400,7 +412,7 @@ def commit_with_sidecar(
     name = bucket.name_for(file)
     if not bucket.is_there(replace(file, name=name)):
         bucket.objects.put_file(name, local)
-        sent[name] = bucket.objects.head(name)
+        sent[name] = bucket.objects.head(name, known=True)
     manifest = replace(manifest, sidecars=(replace(segment, file=name),))
     bucket.commit(manifest, sent)
     local.unlink()

@@ -124,9 +124,10 @@ class LockedDataset:
             raise write_error(self.path / MANIFEST_NAME, len(data), error, self.go_on) from None
         self.manifest = manifest
 
-    def is_named(self, file: str) -> bool:
-        """Returns True if a version of the dataset names a file of this name in its folder."""
-        return file in self._named([self.manifest]) or file in self._older_names()
+    def unnamed(self, files: Iterable[str]) -> list[str]:
+        """Those of some files that no version of the dataset names in its folder."""
+        named = self._named([self.manifest])
+        return [file for file in files if file not in named and file not in self._older_names()]
 
     def remove_leftovers(self) -> int:
         """Removes the files that a kill left over, which no version names, and returns how many bytes they had.

@@ -7,6 +7,7 @@ to an unfinished shard. The lock on the folder, by which a dataset has one write
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -178,6 +179,33 @@ def claim_folder(folder: Path) -> int:
 
 
 LOG_NAME = "progress.samples"
+_BLOCK = 1 << 20
+
+
+class LoggedEntries:
+    """The entries of a sample log that a journal covers, read from the file. A writer appends to the file, and changes none of them."""
+
+    def __init__(self, descriptor: int = -1, size: int = 0) -> None:
+        """`descriptor`: the open file, which is closed with this object; -1 for no entries."""
+        self._descriptor = descriptor
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def read(self, offset: int, size: int) -> bytes:
+        """The bytes of a range, which must be there. Raises OSError."""
+        data = os.pread(self._descriptor, size, offset) if size else b""
+        while len(data) < size:
+            more = os.pread(self._descriptor, size - len(data), offset + len(data))
+            if not more:
+                raise OSError(errno.EIO, f"{LOG_NAME} has lost its end")
+            data += more
+        return data
+
+    def __del__(self) -> None:
+        if getattr(self, "_descriptor", -1) >= 0:
+            os.close(self._descriptor)
 
 
 class SampleLog:
@@ -186,7 +214,7 @@ class SampleLog:
     The thread that appends samples calls `note` and `cut`; the thread that completes shards calls `extend`.
 
     Attributes:
-        content: the entries that the journal covered when the dataset was opened for a resume; b"" otherwise.
+        content: the entries that the journal covered when the dataset was opened for a resume; none otherwise.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -194,7 +222,7 @@ class SampleLog:
         self._pending = bytearray()
         self._size = 0
         self._crc = 0
-        self.content = b""
+        self.content = LoggedEntries()
 
     def note(self, entry: bytes) -> None:
         """Adds an entry, which is stored with the shard of the next sample."""
@@ -234,12 +262,15 @@ class SampleLog:
         stored = get_object({"bytes": 0, "crc32c": 0} if value is None else value, "the log of samples")
         size = get_int(stored.get("bytes"), "the size of the log of samples", 0, COUNT_LIMIT)
         crc = get_int(stored.get("crc32c"), "the checksum of the log of samples", 0, 2**32 - 1)
-        content = b""
+        content = LoggedEntries()
+        found = 0
         if size:
-            with open(open_regular(self._path)[0], "rb") as file:
-                if os.fstat(file.fileno()).st_size >= size:
-                    content = file.read(size)
-        if len(content) != size or core.crc32c(content) != crc:
+            content = LoggedEntries(open_regular(self._path)[0], size)
+            if os.stat(self._path).st_size < size:
+                raise Bad(f"{LOG_NAME} is not of the size and checksum that it names")
+            for offset in range(0, size, _BLOCK):
+                found = core.crc32c(content.read(offset, min(_BLOCK, size - offset)), found)
+        if found != crc:
             raise Bad(f"{LOG_NAME} is not of the size and checksum that it names")
         self._size, self._crc, self.content = size, crc, content
 

@@ -3,7 +3,9 @@
 NOTE [ rewrite: what is durable when ]
 1. A shard with replaced records is a new file, under an unused name; the old file is not changed.
 2. manifest.json is replaced by one that names the new file in the place of the old one, once the file and its name are on
-   the disk. That rename is the commit: before it the dataset is the old one, after it the new one.
+   the disk. That rename is the commit: before it the dataset is the old one, after it the new one. A manifest names all shards, so of more
+   than `COMMITS` shards several are committed at once, one part in `COMMITS` of all: a kill loses no larger part of the work, and a
+   rewrite that stops by itself none.
 3. The old file is removed after that, unless an older version of the dataset names it. A process that has it open keeps it
    (as deleted files are kept; of very many shards not all stay open: NOTE [ store: open files ]); one that opens the dataset later, a
    forked child too, reads the new manifest.
@@ -17,9 +19,10 @@ and added values of its entry stay right.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -32,6 +35,9 @@ from fastload.store.schema import CRC_COLUMN, Schema
 from fastload.store.shard import ShardFile, durable_entry, write_error
 from fastload.store.sidecar import read_sidecar, write_sidecar
 
+COMMITS = 256
+"""Commits of a rewrite of all shards, where there are more of them."""
+
 
 class DatasetRewriter(LockedDataset):
     """Replaces records of a finished dataset. The columns and the order of samples do not change.
@@ -43,10 +49,14 @@ class DatasetRewriter(LockedDataset):
     def __init__(self, path: str | os.PathLike[str], go_on: str) -> None:
         """Locks the dataset in the folder `path`. See `LockedDataset`."""
         self._reader: DatasetReader | None = None
+        self._rewritten: dict[int, ShardEntry] = {}  # shards on the disk that the manifest does not name yet
+        self._names: Iterator[str] = iter(())
         super().__init__(path, go_on)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._close_reader()
+        with suppress(*((OSError, FastloadError) if error is not None else ())):
+            self.flush()
         if error is not None:
             # A rewrite may have been stopped at any point: the manifest on the disk tells which file counts.
             with suppress(OSError, FastloadError):
@@ -80,6 +90,7 @@ class DatasetRewriter(LockedDataset):
         Raises:
             PackError: the disk is full or fails.
         """
+        self.flush()
         manifest = replace(self.manifest, options=dict(options), summary=dict(summary))
         if manifest != self.manifest:
             self.put_manifest(manifest)
@@ -91,6 +102,7 @@ class DatasetRewriter(LockedDataset):
             DatasetError: a shard is missing or damaged.
             PackError: the disk is full or fails.
         """
+        self.flush()
         old = self.manifest.sidecars
         path = self.path / self.unused_name("index")
         try:
@@ -105,7 +117,7 @@ class DatasetRewriter(LockedDataset):
                 self.remove([new.file])
                 return
         self.put_manifest(replace(self.manifest, sidecars=(new,)))
-        self.remove(sidecar.file for sidecar in old if sidecar.folder is None and not self.is_named(sidecar.file))
+        self.remove(self.unnamed([sidecar.file for sidecar in old if sidecar.folder is None]))
 
     def rebase(self, base: str) -> None:
         """Names another folder for the attached files: absolute, or relative to the dataset's. It need not be there yet.
@@ -124,18 +136,40 @@ class DatasetRewriter(LockedDataset):
         ]
         self.put_manifest(replace(self.manifest, shards=tuple(shards)))
 
+    def shard_path(self) -> Path:
+        """The path of a new shard, which no file has."""
+        name = next(self._names, None)
+        if name is None or os.path.lexists(self.path / name):
+            self._names = self.unused_names("shard")
+            name = next(self._names)
+        return self.path / name
+
     def commit(self, number: int, entry: ShardEntry) -> None:
-        """Replaces shard `number` by one whose file is on the disk; called by ShardRewrite. See the NOTE above.
+        """Replaces shard `number` by one whose file is on the disk, now or with others; called by ShardRewrite. See the NOTE above.
 
         Raises:
             PackError: the disk is full or fails.
         """
+        self._rewritten[number] = entry
+        if len(self._rewritten) >= len(self.manifest.shards) / COMMITS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Commits the shards that the manifest does not name yet.
+
+        Raises:
+            PackError: the disk is full or fails.
+        """
+        if not self._rewritten:
+            return
         shards = list(self.manifest.shards)
-        old, shards[number] = shards[number], entry
-        self._close_reader()  # its open files would keep the space of the removed file
+        old = [shards[number].file for number in self._rewritten]
+        for number, entry in self._rewritten.items():
+            shards[number] = entry
+        self._rewritten.clear()
+        self._close_reader()  # its open files would keep the space of the removed ones
         self.put_manifest(replace(self.manifest, shards=tuple(shards)))
-        if not self.is_named(old.file):
-            self.remove([old.file])
+        self.remove(self.unnamed(old))
 
     def _close_reader(self) -> None:
         if self._reader is not None:
@@ -164,8 +198,7 @@ class ShardRewrite:
         self._entry = owner.reader.manifest.shards[number]
         self._next = self._entry.first
         self._file: ShardFile | None = None
-        first, last = self._entry.first, self._entry.first + self._entry.count
-        self._crcs = owner.reader.column(CRC_COLUMN)[first:last]
+        self._crcs = owner.reader.chunk(number, CRC_COLUMN)
         self._schema = self._packed_schema()
 
     @property
@@ -239,7 +272,7 @@ class ShardRewrite:
         """Copies the records before that of sample `end`, unchanged."""
         if self._file is None:
             self._check_writable()
-            path = self._owner.path / self._owner.unused_name("shard")
+            path = self._owner.shard_path()
             room = self._entry.bytes + self._entry.bytes // 32 + (1 << 24)
             self._file = ShardFile(path, self._entry.first, self._schema, room, self._owner.go_on)
         reader = self._owner.reader

@@ -34,6 +34,7 @@ from fastload.store.progress import (
     Begun,
     CompleteShard,
     Journal,
+    LoggedEntries,
     SampleLog,
     check_free,
     check_same,
@@ -65,7 +66,7 @@ class DatasetWriter:
         next_index: the index of the next sample, at which a resumed pack continues.
         title: name of the dataset, for messages.
         state: the `state` given with the last sample of the last complete shard; {} at the start.
-        noted: the entries given to `note` up to that sample; b"" at the start.
+        noted: the entries given to `note` up to that sample, read from the disk; none at the start.
         finished: the manifest, once the dataset is complete; at once, if a complete dataset is resumed.
     """
 
@@ -144,7 +145,7 @@ class DatasetWriter:
             raise
 
     @property
-    def noted(self) -> bytes:
+    def noted(self) -> LoggedEntries:
         return self._log.content
 
     def __enter__(self) -> DatasetWriter:

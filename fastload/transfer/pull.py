@@ -23,6 +23,7 @@ from fastload.packing.progress import Progress
 from fastload.remote.client import open_objects
 from fastload.remote.manifest import DataFile, data_files, download, load_manifest
 from fastload.remote.objects import Objects
+from fastload.remote.replaced import ReplacedCheck
 from fastload.store import JOURNAL_NAME, MANIFEST_NAME, checked
 from fastload.store.manifest import MANIFEST_BYTES, PULL_FORMAT, is_pull, new_path, sync_folder, write_atomically
 from fastload.store.progress import check_free, claim_folder, clear, is_packed_file
@@ -59,7 +60,7 @@ def pull(
     *,
     overwrite: bool = False,
     storage_options: Mapping[str, object] | None = None,
-    timeout: float = 60.0,
+    timeout: float | str = 60.0,
     progress: bool = False,
 ) -> PullSummary:
     """Downloads a packed dataset into the directory `out`; it is a dataset once this returns, and not before.
@@ -71,7 +72,7 @@ def pull(
         out: the directory to make.
         overwrite: replace a dataset, finished or half-written, at `out`.
         storage_options: options of the store: ``endpoint``, ``region``, ...; the environment by default.
-        timeout: seconds after which a request that fails again and again is given up.
+        timeout: seconds after which a request that fails again and again is given up, or text such as ``6h``.
         progress: show a bar on the terminal.
 
     Returns:
@@ -87,6 +88,7 @@ def pull(
     folder = new_path(out)
     with advised(_GO_ON), closing(open_objects(url, storage_options, timeout)) as objects:
         manifest = load_manifest(objects)
+        objects.opened = ReplacedCheck(objects, manifest)
         files = data_files(manifest)
         lock = claim_folder(folder)
         try:
@@ -154,5 +156,5 @@ def _fetch(objects: Objects, folder: Path, files: tuple[DataFile, ...], left: li
         for file, size, wrong in ranges:
             if wrong:
                 raise DatasetError(f"{objects.url}/{file.name}: {wrong}: it is damaged, or was replaced meanwhile; {_GO_ON}")
-            done += size
+            done = min(done + size, total)  # a file may be fetched again
             bar.update(samples * done // max(total, 1), done)

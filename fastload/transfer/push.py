@@ -219,7 +219,7 @@ def push(
     version: int | None = None,
     overwrite: bool = False,
     storage_options: Mapping[str, object] | None = None,
-    timeout: float = 60.0,
+    timeout: float | str = 60.0,
     progress: bool = False,
 ) -> PushSummary:
     """Uploads a packed dataset to a URL; it is a dataset there once this returns, and not before.
@@ -234,7 +234,7 @@ def push(
         overwrite: replace another dataset, or an unfinished one, at the URL; every object is sent, also where the manifest there says that
             it is there already, but not what an unfinished push has sent.
         storage_options: options of the store: ``endpoint``, ``region``, ...; the environment by default.
-        timeout: seconds after which a request that fails again and again is given up.
+        timeout: seconds after which a request that fails again and again is given up, or text such as ``6h``.
         progress: show a bar on the terminal.
 
     Returns:
@@ -402,7 +402,7 @@ class _Sender:
         if self._stopped:
             raise PackError(_STOPPED)
         self._objects.put_file(upload.file.name, upload.path, self._count)
-        return self._objects.head(upload.file.name)
+        return self._objects.head(upload.file.name, known=True)
 
     def _count(self, size: int) -> None:
         with self._lock:

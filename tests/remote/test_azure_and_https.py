@@ -27,7 +27,7 @@ async def _halves(objects: Objects, name: str) -> bytes:
 
 @pytest.fixture
 def blobs(azurite: Azurite, request: pytest.FixtureRequest) -> Iterator[Objects]:
-    objects = open_objects(f"az://fastload/{request.node.name}", azurite.options(), 20.0)
+    objects = open_objects(f"az://fastload/{request.node.name}", azurite.options(), 5.0)
     yield objects
     objects.close()
 

@@ -14,7 +14,8 @@ from servers.proxy import Proxy
 from servers.seaweedfs import SeaweedFS
 
 from fastload.errors import ClosedError, RemoteError
-from fastload.remote.objects import Objects, of_status
+from fastload.remote.failures import of_status
+from fastload.remote.objects import Objects
 from fastload.remote.obstore import BusyServer
 
 Open = Callable[..., Objects]

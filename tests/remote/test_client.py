@@ -121,7 +121,7 @@ def test_a_missing_object_or_bucket_is_named(open_s3: Open, s3_url: str) -> None
 
 def test_a_range_beyond_the_object_is_an_error(open_s3: Open) -> None:
     """Wholly or partly beyond: never a short result."""
-    objects = open_s3()
+    objects = open_s3(timeout=1.0)
     objects.put("a", b"0123456789")
     for start, stop in ((5, 11), (10, 12), (1000, 1001)):
         with pytest.raises(RemoteError, match=f"reading bytes {start}-{stop - 1} of .*the object"):

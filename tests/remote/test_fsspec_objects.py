@@ -39,7 +39,7 @@ fsspec.register_implementation("faulty", FaultyFileSystem, clobber=True)
 
 def test_objects_are_read_listed_and_written(tmp_path: Path) -> None:
     """As of a bucket: by name, in ranges, blocking and awaited; fsspec's own name for local files, which obstore does not know."""
-    objects = open_objects(f"local://{tmp_path}/data", {"auto_mkdir": True})
+    objects = open_objects(f"local://{tmp_path}/data", {"auto_mkdir": True}, timeout=2.0)
     objects.put("a/b", BODY)
     assert (tmp_path / "data/a/b").read_bytes() == BODY
     assert objects.get("a/b", len(BODY)) == BODY

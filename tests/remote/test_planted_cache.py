@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 import traceback
 import warnings
@@ -16,12 +17,15 @@ from reading import CROP, URL, batches, same
 from servers.seaweedfs import SeaweedFS
 
 from fastload import FastLoader, PackedDataset
+from fastload._native import core
 from fastload.common.files import check_entry, open_entry, open_folder
 from fastload.errors import DatasetError, PackError
-from fastload.remote.cache_folder import OWNER
+from fastload.remote.cache_folder import OWNER, write_used
 from fastload.remote.caches import cached_datasets, remove_caches
 from fastload.remote.obstore_process import own_obstore
+from fastload.remote.shared_files import dataset_folder, make_dataset_folder, remove_dataset_folder, remove_in_dataset, replace_file
 from fastload.remote.writer import default_staging
+from fastload.store import Manifest
 
 Open = Callable[..., PackedDataset]
 OTHER = 65533
@@ -261,6 +265,65 @@ def test_entries(tmp_path: Path) -> None:
     file.symlink_to(tmp_path / "other")
     with pytest.raises(OSError, match="symbolic link"):
         check_entry(os.lstat(file), os.stat(tmp_path), file)
+
+
+@root_only
+def test_a_cache_folder_that_is_exchanged_while_it_is_in_use(opened: Open, expected: list[Any], tmp_path: Path) -> None:
+    """Who owns the folder around a cache may put another one in its place: it is neither read nor written to from then on."""
+    home = tmp_path / "theirs"
+    home.mkdir()
+    cache = home / "cache"
+    filled(opened, cache)
+    os.chown(home, OTHER, OTHER)
+    dataset = opened(cache=cache, seed=3)
+    cache.rename(home / "mine")
+    shutil.copytree(home / "mine", cache)
+    for path in (cache, *cache.rglob("*")):
+        if path.suffix == ".state":
+            path.write_bytes(b"\1" * path.stat().st_size)
+        os.chown(path, OTHER, OTHER)
+    before = {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in cache.rglob("*")}
+    assert same(batches(dataset), expected)
+    dataset.close()
+    with pytest.raises(DatasetError, match=rf"the cache {cache} is refused: it belongs to another user"):
+        opened(cache=cache)
+    assert {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in cache.rglob("*")} == before
+
+
+def test_a_link_below_the_open_folder(tmp_path: Path) -> None:
+    """Files are made, replaced and removed in the folder that was opened, though another has its name by now."""
+    cache, elsewhere = tmp_path / "cache", tmp_path / "elsewhere"
+    folder = cache / "photos-0"
+    for path in (folder, elsewhere):
+        path.mkdir(parents=True)
+    (elsewhere / "used").write_bytes(b"precious")
+    with dataset_folder(folder) as held:
+        folder.rename(cache / "moved")
+        folder.symlink_to(elsewhere)
+        replace_file(held, "used", b"1")
+        os.unlink("used", dir_fd=held)
+    for call in (lambda: remove_in_dataset(folder / "used"), lambda: remove_dataset_folder(folder), lambda: write_used(folder, 7)):
+        with pytest.raises(OSError, match=r"symbolic link|Not a directory"):
+            call()
+    make_dataset_folder(folder)
+    assert (elsewhere / "used").read_bytes() == b"precious"
+    assert list((cache / "moved").iterdir()) == []
+
+
+def test_a_shard_that_is_a_link_or_everybody_s_is_not_opened(photos: Path, tmp_path: Path) -> None:
+    """By the native reader, of a guarded file, when it opens it and when it opens it again; any other file may be a link, as ever."""
+    shard = Manifest.load(photos).shards[0]
+    arguments = shard.first, shard.count, shard.bytes
+    link, own = tmp_path / "link.lmdb", tmp_path / "own.lmdb"
+    link.symlink_to(photos / shard.file)
+    shutil.copy(photos / shard.file, own)
+    core.Store().add(str(link), *arguments)
+    core.Store().add(str(own), *arguments, guarded=True)
+    with pytest.raises(DatasetError, match=r"cannot open shard link.lmdb"):
+        core.Store().add(str(link), *arguments, guarded=True)
+    own.chmod(0o666)
+    with pytest.raises(DatasetError, match=r"cannot open shard own.lmdb"):
+        core.Store().add(str(own), *arguments, guarded=True)
 
 
 def test_a_tight_budget_is_named(opened: Open, seaweedfs: SeaweedFS, tmp_path: Path) -> None:

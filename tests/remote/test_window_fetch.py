@@ -108,6 +108,24 @@ def let_go(dataset: PackedDataset) -> None:
     until(lambda: room(dataset).size == 0)
 
 
+def test_hosts_that_keep_their_blocks_fetch_them_once(raw: Path, opened: Open, proxy: Proxy) -> None:
+    """Two hosts, each with a cache for half of the data: with hosts=2 the second epoch asks for nothing, and has the local batches in
+    another order than the first; without, it asks for about half of the data again.
+    """
+    local, expected = PackedDataset(raw), {2: (0, 0), None: (0.4, 0.6)}
+    for hosts, (least, most) in expected.items():
+        caches = [opened(cache_size=size_of(raw) * 6 // 10) for _ in range(2)]
+        fetched = []
+        for epoch in range(2):
+            proxy.counts(reset=True)
+            for rank, dataset in enumerate(caches):
+                order, again = (window(each, epoch, hosts=hosts, num_replicas=2, rank=rank) for each in (dataset, local))
+                assert same(epoch_of(dataset, epoch, order), epoch_of(local, epoch, again))
+            fetched.append(proxy.counts(reset=True)["down"])
+        assert 0.9 < fetched[0] / (COUNT * SAMPLE) < 1.2
+        assert least <= fetched[1] / (COUNT * SAMPLE) <= most
+
+
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_later_epochs_ask_for_large_ranges(raw: Path, opened: Open, proxy: Proxy, workers: int) -> None:
     """With half a cache: as few requests for each byte as where all of it finds room, no byte twice, and the local batches.

@@ -12,6 +12,7 @@ from store_helpers import SCHEMA, contents, values_of, write
 from fastload._native import core
 from fastload.errors import ArgumentError, DatasetError
 from fastload.store import DatasetReader, DatasetRewriter, DatasetWriter, Field, Manifest, Schema, file_crc32c
+from fastload.store import rewrite as rewrite_module
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 NOBODY = b"another record"
@@ -134,3 +135,49 @@ def test_readers_follow_only_the_same_samples(tmp_path: Path) -> None:
             except DatasetError:
                 os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("end", ["done", "error", "kill"])
+def test_commits_of_many_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    """Of many shards several are committed at once, so that the manifest is not written for each: no one is lost but by a kill, after which
+    the dataset is whole and nothing is left over."""
+    write(tmp_path, 300)
+    count = len(Manifest.load(tmp_path).shards)
+    assert count > 14
+    monkeypatch.setattr(rewrite_module, "COMMITS", 4)
+    written = []
+    put = DatasetRewriter.put_manifest
+    monkeypatch.setattr(DatasetRewriter, "put_manifest", lambda self, manifest: (written.append(1), put(self, manifest)))
+    turns = count if end == "done" else count - 1
+
+    def replaced() -> None:
+        with DatasetRewriter(tmp_path, "go on") as rewriter:
+            for number in range(turns):
+                with rewriter.shard(number) as rewrite:
+                    rewrite.replace(rewrite.samples.start, NOBODY, core.crc32c(NOBODY))
+                    assert rewrite.commit()
+            if end == "kill":
+                os._exit(9)
+            if end == "error":
+                raise KeyError
+
+    if end == "kill":
+        child = os.fork()
+        if not child:
+            replaced()
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+        with DatasetRewriter(tmp_path, "go on"):
+            pass
+    elif end == "error":
+        with pytest.raises(KeyError):
+            replaced()
+    else:
+        replaced()
+        assert len(written) == 4
+    manifest = Manifest.load(tmp_path)
+    with DatasetReader(tmp_path) as reader:
+        new = [number for number, shard in enumerate(manifest.shards) if reader.record(shard.first) == NOBODY]
+    assert new == list(range(len(new)))
+    assert len(new) == turns if end != "kill" else turns - count / 4 <= len(new) < turns
+    files = {shard.file for shard in manifest.shards} | {sidecar.file for sidecar in manifest.sidecars}
+    assert set(os.listdir(tmp_path)) == files | {"manifest.json"}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 _METHODS = (b"GET ", b"PUT ", b"HEAD ", b"POST ", b"DELETE ", b"PROPFIND ", b"OPTIONS ")
@@ -14,7 +17,9 @@ class Fault:
 
     Attributes:
         kind: status (answers `status` in the server's place), cut (closes after half of the body), flip (changes bytes of the body),
-            silence (holds the answer back for `seconds`), reset (closes the connection instead of an answer).
+            noise (does so differently each time), silence (holds the answer back for `seconds`), reset (closes the connection instead of
+            an answer), or one of CHANGES, which are whole and sound answers to another request. Only `status`, `silence` and `reset` may
+            befall an answer without a body, as of HEAD.
         method: "" for every method.
         part: "" or a text that the request's first line holds.
     """
@@ -27,6 +32,8 @@ class Fault:
     status: int = 503
     retry_after: str = ""
     seconds: float = 0.0
+    code: str = "SlowDown"
+    location: str = ""
 
     def applies(self, line: bytes) -> bool:
         """Whether it is this request's turn; counts it."""
@@ -41,8 +48,9 @@ class Fault:
     def answer(self) -> bytes:
         """The answer of a fault of the kind `status`."""
         after = f"Retry-After: {self.retry_after}\r\n" if self.retry_after else ""
-        body = "<Error><Code>SlowDown</Code></Error>"
-        return f"HTTP/1.1 {self.status} Proxy\r\n{after}Content-Length: {len(body)}\r\n\r\n{body}".encode()
+        where = f"Location: {self.location}\r\n" if self.location else ""
+        body = f"<Error><Code>{self.code}</Code></Error>"
+        return f"HTTP/1.1 {self.status} Proxy\r\n{after}{where}Content-Length: {len(body)}\r\n\r\n{body}".encode()
 
 
 @dataclass
@@ -92,14 +100,50 @@ def header(head: bytes, name: bytes) -> bytes:
     return b""
 
 
+def _with_header(head: bytes, name: bytes, value: bytes | None) -> bytes:
+    """The head of an answer with another value of a header; None: without it."""
+    line = b"" if value is None else name + b": " + value + b"\r\n"
+    return re.sub(rb"(?im)^" + re.escape(name) + rb":[^\r\n]*\r\n", line, head)
+
+
+def _sized(head: bytes, body: bytes) -> tuple[bytes, bytes]:
+    return _with_header(head, b"Content-Length", str(len(body)).encode()), body
+
+
+def _whole(head: bytes, body: bytes) -> tuple[bytes, bytes]:
+    """200 and more than was asked for, as of a server that knows no ranges."""
+    head = re.sub(rb"^HTTP/1.1 \d+ [^\r\n]*", b"HTTP/1.1 200 OK", _with_header(head, b"Content-Range", None))
+    return _sized(head, bytes(1000) + body)
+
+
+def _other_range(head: bytes, body: bytes) -> tuple[bytes, bytes]:
+    found = re.match(rb"bytes (\d+)-(\d+)/(\S+)", header(head, b"content-range"))
+    first, last, size = found.groups() if found else (b"0", b"0", b"*")
+    moved = b"bytes %d-%d/%s" % (int(first) + 1, int(last) + 1, size)
+    return _with_header(head, b"Content-Range", moved), body
+
+
+CHANGES: dict[str, Callable[[bytes, bytes], tuple[bytes, bytes]]] = {
+    "short": lambda head, body: _sized(head, body[: len(body) // 2]),
+    "long": lambda head, body: _sized(head, body + bytes(100)),
+    "empty": lambda head, body: _sized(head, b""),
+    "whole": _whole,
+    "other range": _other_range,
+    "no range": lambda head, body: (_with_header(head, b"Content-Range", None), body),
+    "page": lambda head, body: _sized(head, b"<html>a page of a gateway, %s</html>" % secrets.token_hex(8).encode()),
+}
+"""Kinds of faults that change an answer as a whole: its head and its body."""
+
+
 @dataclass
 class SpoiledAnswer:
-    """One answer on its way to the client with a fault of the kind cut or flip."""
+    """One answer on its way to the client with a fault of the kind cut, flip or noise, or one of CHANGES."""
 
     kind: str
     _head: bytearray = field(default_factory=bytearray)
     _left: int = -1
     _cut_at: int = 0
+    _kept: bytearray = field(default_factory=bytearray)
 
     def pass_on(self, data: bytes) -> tuple[bytes, bool, bool]:
         """What the client gets of the data, whether the answer is through, and whether the connection is to be closed then."""
@@ -110,10 +154,18 @@ class SpoiledAnswer:
             if end < 0:
                 return b"", False, False
             out, data = bytes(self._head[: end + 4]), bytes(self._head[end + 4 :])
+            self._head = bytearray(out)
             self._left = int(header(out, b"content-length") or 0)
             self._cut_at = self._left // 2
         self._left -= len(data)
+        if self.kind in CHANGES:
+            self._kept += data
+            if self._left > 0:
+                return b"", False, False
+            return b"".join(CHANGES[self.kind](bytes(self._head), bytes(self._kept))), True, False
         if self.kind == "cut":
             kept = data[: max(len(data) - max(self._cut_at - self._left, 0), 0)]
             return out + kept, self._left <= self._cut_at, self._left <= self._cut_at
-        return out + bytes(byte ^ 0x55 for byte in data[:16]) + data[16:], self._left <= 0, False
+        mask = secrets.token_bytes(16) if self.kind == "noise" else b"\x55" * 16
+        spoiled = bytes(byte ^ (flip | 1) for byte, flip in zip(data[:16], mask, strict=False))
+        return out + spoiled + data[16:], self._left <= 0, False

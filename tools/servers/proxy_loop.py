@@ -282,7 +282,8 @@ class Loop:
     def spoil(self, connection: Connection, data: bytes, due: float) -> None:
         assert connection.spoiled is not None
         out, through, close = connection.spoiled.pass_on(data)
-        connection.down.queue.append([due, out])
+        if out:
+            connection.down.queue.append([due, out])
         if through:
             connection.spoiled = None
         if close:
