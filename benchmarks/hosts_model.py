@@ -43,11 +43,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.engines.threads.engine import READ_AHEAD, READ_AHEAD_BYTES
-from fastload.remote.dataset_cache import GROUP_BYTES
 from fastload.remote.failures import FIRST_PAUSE, FIRST_PAUSE_BUSY, LONGEST_PAUSE
 from fastload.remote.fetcher import BLOCK_MOST, FILL, IN_FLIGHT, IN_FLIGHT_BYTES, RANGE_BYTES, Pace
 from fastload.remote.requests import HELD_BYTES
 from fastload.sampling.window import WindowOrder, WindowSampler
+from fastload.store.groups import GROUP_BYTES
 
 ORDERS = ("shuffle", "huge", "window")
 S3_REQUESTS = 5500

@@ -236,7 +236,7 @@ def ranges_of(shards: Any, spec: Spec) -> list[tuple[str, int, int]]:
     """(object, start, stop) of the ranges of a pattern, in its order."""
     ranges: list[tuple[str, int, int]] = []
     for shard in shards:
-        count = len(shard.groups)
+        count = shard.grouped
         if spec.pattern == "ranges":
             low, high = shard.range_of(0)[0], shard.range_of(count - 1)[1]
             ranges += [(shard.entry.file, at, min(at + RANGE_BYTES, high)) for at in range(low, high, RANGE_BYTES)]

@@ -17,6 +17,7 @@
 #include "common/crc32c.h"
 #include "store/open_files.h"
 #include "store/page_cache.h"
+#include "store/table.h"
 #include "store/tree.h"
 
 enum { SMALL = 16 << 10 };
@@ -40,6 +41,7 @@ typedef struct shard {
     dev_t device;
     ino_t inode;
     fl_store_tree tree;
+    fl_table places; /* rows of fl_store_row; without a file: the tree has the places */
     const uint32_t *crc; /* set before readers read; NULL: not checked */
 } shard;
 
@@ -126,7 +128,7 @@ static fl_code reopen(void *opaque, uint32_t number, int *fd, fl_error *err) {
     if (*fd < 0) return fl_fail_sys(err, FL_EIO, errno, "cannot open shard %.80s again", s->name);
     const bool known = fstat(*fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == s->bytes;
     const bool same = known && st.st_dev == s->device && st.st_ino == s->inode;
-    if (!same && (!known || !s->crc)) {
+    if (!same && (!known || !(s->crc || s->places.file))) {
         close(*fd);
         return fl_fail(err, FL_ESHARD, REPLACED, s->name);
     }
@@ -181,7 +183,7 @@ static fl_code shard_open(fl_store *store, shard *s, const fl_shard_spec *spec, 
     struct stat st;
     if (s->absent) {
         if (!spec->given) return fl_fail(err, FL_EARG, "of shard %.80s, which is not on this disk, no places are given", s->name);
-        fl_code code = fl_store_tree_given(spec->given, s->bytes, s->stored, s->name, &s->tree, err);
+        fl_code code = fl_store_tree_given(spec->given, s->bytes, s->name, &s->tree, err);
         return code ? code : keep_file(store, s, err);
     }
     s->fd = open_file(store, s);
@@ -193,7 +195,7 @@ static fl_code shard_open(fl_store *store, shard *s, const fl_shard_spec *spec, 
     if (code) return code;
     s->device = st.st_dev, s->inode = st.st_ino;
     expect_random(s->fd);
-    code = spec->given ? fl_store_tree_given(spec->given, s->bytes, s->stored, s->name, &s->tree, err)
+    code = spec->given ? fl_store_tree_given(spec->given, s->bytes, s->name, &s->tree, err)
                        : fl_store_tree_read(s->fd, s->bytes, s->key, s->stored, s->name, &s->tree, err);
     return code ? code : keep_file(store, s, err);
 }
@@ -226,11 +228,14 @@ fl_code fl_store_add(fl_store *store, const fl_shard_spec *spec, fl_error *err) 
         return fl_fail(err, FL_EARG, "a shard of %" PRIu64 " stored samples from %" PRIu64 " on does not hold %" PRIu64, spec->stored,
                        spec->key, spec->count);
     }
+    if (spec->given && (!spec->places || spec->places->rows != spec->stored || spec->places->width != sizeof(fl_store_row)))
+        return fl_fail(err, FL_EARG, "there is no table of the places of %" PRIu64 " samples", spec->stored);
     if (!fits_one_more(store)) return fl_fail(err, FL_ENOMEM, "no memory for %" PRIu32 " shards", store->shards + 1);
     shard *s = &store->shard[store->shards];
     *s = (shard){.first = spec->first, .count = spec->count, .bytes = spec->bytes, .key = spec->key, .stored = spec->stored, .fd = -1};
     if (!(s->path = strdup(spec->path))) return fl_fail(err, FL_ENOMEM, "no memory for the path of a shard");
     s->absent = spec->absent, s->guarded = spec->guarded;
+    if (spec->given) s->places = *spec->places;
     const char *slash = strrchr(s->path, '/');
     s->name = slash ? slash + 1 : s->path;
     if (spec->base && !(s->base = strdup(spec->base))) code = fl_fail(err, FL_ENOMEM, "no memory for the base of shard %.80s", s->name);
@@ -376,14 +381,23 @@ void fl_store_reader_free(fl_store_reader *reader) {
     atomic_fetch_sub(&live_readers, 1);
 }
 
-/* Place of sample `index` of the dataset in its file; s is the shard that holds it. */
-static fl_store_place place_of(const shard *s, uint64_t index) {
-    const uint64_t row = index - s->first;
-    return s->tree.samples[s->rows ? s->rows[row] : row];
+/* Where sample `index` of the dataset lies in its file, and its checksum; s is the shard that holds it. */
+static fl_code find_place(const shard *s, uint64_t index, fl_store_row *row, fl_error *err) {
+    const uint64_t at = index - s->first, stored = s->rows ? s->rows[at] : at;
+    if (!s->places.file) {
+        row->place = s->tree.samples[stored];
+        row->crc = s->crc ? s->crc[at] : 0;
+        return FL_OK;
+    }
+    fl_code code = fl_table_row(&s->places, stored, row, err);
+    if (code || fl_store_place_inside(row->place, s->bytes)) return code;
+    return fl_fail(err, FL_ESHARD, "its place in shard %.80s is not within the file: `fastload index` names it anew", s->name);
 }
 
 uint64_t fl_store_record_size(const fl_store *store, uint64_t index) {
-    return index < store->count ? place_of(&store->shard[fl_store_shard_of(store, index)], index).size : 0;
+    fl_store_row row;
+    if (index >= store->count || find_place(&store->shard[fl_store_shard_of(store, index)], index, &row, NULL)) return 0;
+    return row.place.size;
 }
 
 /* The shard that holds sample `index`, checked. */
@@ -395,8 +409,8 @@ static fl_code find_shard(const fl_store *store, uint64_t index, const shard **s
     return FL_OK;
 }
 
-static fl_code check_record(const shard *s, uint64_t index, fl_span record, fl_error *err) {
-    if (!s->crc || fl_crc32c(0, record.bytes, record.size) == s->crc[index - s->first]) return FL_OK;
+static fl_code check_record(const shard *s, fl_store_row row, fl_span record, fl_error *err) {
+    if (!(s->crc || s->places.file) || fl_crc32c(0, record.bytes, record.size) == row.crc) return FL_OK;
     if (atomic_load_explicit(&s->replaced, memory_order_relaxed)) return fl_fail(err, FL_ESHARD, REPLACED, s->name);
     return fl_fail(err, FL_ECHECKSUM, "its bytes in shard %.80s are not those that were packed (CRC32C differs): copy the shard again",
                    s->name);
@@ -404,44 +418,48 @@ static fl_code check_record(const shard *s, uint64_t index, fl_span record, fl_e
 
 fl_code fl_store_check_record(const fl_store *store, uint64_t index, fl_span record, fl_error *err) {
     const shard *s = NULL;
+    fl_store_row row = {0};
     fl_code code = find_shard(store, index, &s, err);
+    if (!code) code = find_place(s, index, &row, err);
     if (code) return code;
-    if (record.size != place_of(s, index).size)
+    if (record.size != row.place.size)
         return fl_fail(err, FL_ECHECKSUM, "%zu bytes were given for it, and its record in shard %.80s has %" PRIu32, record.size, s->name,
-                       place_of(s, index).size);
-    return check_record(s, index, record, err);
+                       row.place.size);
+    return check_record(s, row, record, err);
 }
 
 fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint64_t index, fl_span *record, fl_error *err) {
     const shard *s = NULL;
+    fl_store_row row = {0};
     fl_code code = find_shard(store, index, &s, err);
+    if (!code) code = find_place(s, index, &row, err);
     if (code) return code;
-    const fl_store_place place = place_of(s, index);
-    if (!fl_buffer_fit(&reader->buffer, place.size, 1, RULE))
-        return fl_fail(err, FL_ENOMEM, "no memory for a record of %" PRIu32 " bytes", place.size);
-    code = read_file(store, s, reader->buffer.bytes, place.size, fl_store_place_offset(place), err);
+    if (!fl_buffer_fit(&reader->buffer, row.place.size, 1, RULE))
+        return fl_fail(err, FL_ENOMEM, "no memory for a record of %" PRIu32 " bytes", row.place.size);
+    code = read_file(store, s, reader->buffer.bytes, row.place.size, fl_store_place_offset(row.place), err);
     if (code) return code;
-    *record = (fl_span){reader->buffer.bytes, place.size};
-    return check_record(s, index, *record, err);
+    *record = (fl_span){reader->buffer.bytes, row.place.size};
+    return check_record(s, row, *record, err);
 }
 
 size_t fl_store_head(const fl_store *store, uint64_t index, uint8_t *into) {
+    fl_store_row row;
     if (store_check(store, NULL) || index >= store->count) return 0;
     const shard *s = &store->shard[fl_store_shard_of(store, index)];
-    const fl_store_place place = place_of(s, index);
-    const size_t size = place.size < FL_STORE_HEAD ? place.size : FL_STORE_HEAD;
-    return read_file(store, s, into, size, fl_store_place_offset(place), NULL) ? 0 : size;
+    if (find_place(s, index, &row, NULL)) return 0;
+    const size_t size = row.place.size < FL_STORE_HEAD ? row.place.size : FL_STORE_HEAD;
+    return read_file(store, s, into, size, fl_store_place_offset(row.place), NULL) ? 0 : size;
 }
 
 fl_page_cache *fl_store_images(fl_store *store) { return &store->images; }
 
 bool fl_store_ahead(fl_store *store, uint64_t index) {
+    fl_store_row row;
+    fl_open_file file;
     if (store_check(store, NULL) || index >= store->count) return false;
     const shard *s = &store->shard[fl_store_shard_of(store, index)];
-    const fl_store_place place = place_of(s, index);
-    fl_open_file file;
-    if (take_file(store, s, &file, NULL)) return false;
-    const bool there = fl_page_cache_ahead(&store->cache, file.fd, fl_store_place_offset(place), place.size, SMALL);
+    if (find_place(s, index, &row, NULL) || take_file(store, s, &file, NULL)) return false;
+    const bool there = fl_page_cache_ahead(&store->cache, file.fd, fl_store_place_offset(row.place), row.place.size, SMALL);
     give_file(store, file);
     return there;
 }

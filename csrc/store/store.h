@@ -4,12 +4,12 @@
  * A store is opened by one process (its pid is kept; every call from another returns FL_EFORK, and fl_store_close there
  * frees only memory, touching no descriptor). It is immutable after the last fl_store_add and may be used by any number of threads; each
  * thread reads through its own fl_store_reader, a buffer. Shards share descriptors where they are many: NOTE [ store: open files ].
- * A record's place is known from the walk when its shard was opened (store/tree.h, which also says why nothing is mapped), or was given
- * with it; its bytes are read (pread) into the reader's buffer, so that a span lives until the reader's next fl_store_reader_get. Next to faulting the record's pages in it
+ * A record's place is known from the walk when its shard was opened (store/tree.h, which also says why nothing is mapped), or is read in a
+ * table that was given with the shard (NOTE [ table: read in place ]), with the record's checksum; its bytes are read (pread) into the reader's buffer, so that a span lives until the reader's next fl_store_reader_get. Next to faulting the record's pages in it
  * costs the same CPU time, and a disk that fails or a file that was cut is an error and no signal.
  *
- * Checks: at fl_store_add the file's size against the manifest's, and every tree page, or that given places lie in the file; at
- * fl_store_column only the size, since the caller has the checksum and compares it with its own copy; at fl_store_reader_get the record's
+ * Checks: at fl_store_add the file's size against the manifest's, and every tree page, or that given columns lie in the file; a place in a
+ * table whenever it is used; at fl_store_column only the size, since the caller has the checksum and compares it with its own copy; at fl_store_reader_get the record's
  * checksum, on the copy.
  */
 #ifndef FL_STORE_STORE_H
@@ -19,7 +19,14 @@
 
 #include "store/page_cache.h"
 #include "store/record.h"
+#include "store/table.h"
 #include "store/tree.h"
+
+/* A row of a table of places: where a sample's record lies in the shard's file, and its checksum. Little-endian. */
+typedef struct fl_store_row {
+    fl_store_place place;
+    uint32_t crc;
+} fl_store_row;
 
 typedef struct fl_store fl_store;
 typedef struct fl_store_reader fl_store_reader;
@@ -33,7 +40,9 @@ typedef struct fl_shard_spec {
     const char *base; /* the folder that paths in its records are relative to, copied by fl_store_add; NULL: none */
     bool absent; /* nothing of the file is on this disk: it is not opened, `given` says where all lies, and reading it is FL_ESHARD */
     bool guarded; /* the file lies where others may write: a link in its place, and a file that everybody may write, are FL_EIO */
-    const fl_store_tree *given; /* where its values are, `stored` places of samples: see fl_store_tree_given; NULL: its trees are walked */
+    const fl_store_tree *given; /* its columns: see fl_store_tree_given; NULL: its trees are walked */
+    const fl_table
+        *places; /* with `given`: an fl_store_row for each stored sample. The struct is copied; what it points to must outlive the store */
 } fl_shard_spec;
 
 fl_code fl_store_create(fl_store **out, fl_error *err);
@@ -46,7 +55,7 @@ void fl_store_close(fl_store *store); /* after every reader; NULL is allowed */
 fl_code fl_store_column_size(const fl_store *store, uint32_t shard, const char *name, size_t *size, fl_error *err);
 fl_code fl_store_column(const fl_store *store, uint32_t shard, const char *name, void *into, size_t size, fl_error *err);
 
-/* Tree of a shard: `stored` places of samples, in order, and the columns'. Valid until the next fl_store_add. shard < shards. */
+/* Tree of a shard: `stored` places of samples, in order (NULL where they are in a table), and the columns'. Valid until the next fl_store_add. shard < shards. */
 const fl_store_tree *fl_store_shard_tree(const fl_store *store, uint32_t shard, uint64_t *stored);
 
 uint64_t fl_store_count(const fl_store *store);
@@ -54,7 +63,7 @@ uint32_t fl_store_shards(const fl_store *store);
 uint32_t fl_store_shard_of(const fl_store *store, uint64_t index); /* index < count */
 uint64_t fl_store_shard_count(const fl_store *store, uint32_t shard); /* samples in it; shard < shards */
 
-/* Bytes of sample index's record; 0 where there is no such sample. */
+/* Bytes of sample index's record; 0 where there is no such sample, or its place cannot be read. */
 uint64_t fl_store_record_size(const fl_store *store, uint64_t index);
 
 /* The base of the shard that holds sample `index`, NULL where it was added without one, or there is no such sample. Valid while the store is. */
@@ -64,7 +73,8 @@ const char *fl_store_base(const fl_store *store, uint64_t index);
  * FL_ESHARD. Before anything is read. Borrowed: must outlive the store, and not change. */
 fl_code fl_store_set_rows(fl_store *store, uint32_t shard, const uint32_t *rows, fl_error *err);
 
-/* CRC32C of each of the shard's `count` records, checked by fl_store_reader_get when set (NULL: not checked). Borrowed: must outlive the store. */
+/* CRC32C of each of the shard's `count` records, checked by fl_store_reader_get when set (NULL: not checked). Borrowed: must outlive the store. A
+ * table of places has checksums of its own, which are compared in any case. */
 void fl_store_set_checksums(fl_store *store, uint32_t shard, const uint32_t *crc);
 
 fl_code fl_store_reader_create(fl_store_reader **out, fl_error *err);

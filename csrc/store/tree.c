@@ -343,42 +343,24 @@ fl_code fl_store_tree_read(int fd, uint64_t bytes, uint64_t first, uint64_t coun
     return code;
 }
 
-/* True if a value lies inside a file of `bytes` bytes. */
-static bool inside(fl_store_place place, uint64_t bytes) {
-    const uint64_t offset = fl_store_place_offset(place);
-    return offset <= bytes && place.size <= bytes - offset;
-}
-
-fl_code fl_store_tree_given(const fl_store_tree *given, uint64_t bytes, uint64_t count, const char *name, fl_store_tree *tree,
-                            fl_error *err) {
+fl_code fl_store_tree_given(const fl_store_tree *given, uint64_t bytes, const char *name, fl_store_tree *tree, fl_error *err) {
     *tree = (fl_store_tree){0};
-    uint64_t room = bytes;
-    for (uint64_t i = 0; i < count; i++) {
-        const fl_store_place place = given->samples[i];
-        if (!inside(place, bytes) || place.size > room)
-            return fl_fail(err, FL_ESHARD, "the place given for sample %" PRIu64 " of shard %.80s is not in its %" PRIu64 " bytes", i, name,
-                           bytes);
-        room -= place.size;
-    }
     for (uint32_t i = 0; i < given->column_count; i++) {
         const fl_store_tree_column *column = &given->columns[i];
         if (column->name_size > FL_STORE_COLUMN_NAME || column->name_at > given->names_size ||
-            column->name_size > given->names_size - column->name_at || !inside(column->place, bytes))
+            column->name_size > given->names_size - column->name_at || !fl_store_place_inside(column->place, bytes))
             return fl_fail(err, FL_ESHARD, "the place given for column %" PRIu32 " of shard %.80s is not in its %" PRIu64 " bytes", i, name,
                            bytes);
     }
-    if (given->column_count > FL_STORE_COLUMNS_MAX || count > SIZE_MAX / sizeof *tree->samples)
-        return fl_fail(err, FL_ESHARD, "shard %.80s cannot have %" PRIu64 " samples and %" PRIu32 " columns", name, count,
-                       given->column_count);
-    const size_t samples = count * sizeof *tree->samples, columns = given->column_count * sizeof *tree->columns;
-    tree->samples = malloc(samples + 1);
+    if (given->column_count > FL_STORE_COLUMNS_MAX)
+        return fl_fail(err, FL_ESHARD, "shard %.80s cannot have %" PRIu32 " columns", name, given->column_count);
+    const size_t columns = given->column_count * sizeof *tree->columns;
     tree->columns = malloc(columns + 1);
     tree->names = malloc(given->names_size + 1);
-    if (!tree->samples || !tree->columns || !tree->names) {
+    if (!tree->columns || !tree->names) {
         fl_store_tree_free(tree);
-        return fl_fail(err, FL_ENOMEM, "no memory for where the %" PRIu64 " samples of shard %.80s are", count, name);
+        return fl_fail(err, FL_ENOMEM, "no memory for the %" PRIu32 " columns of shard %.80s", given->column_count, name);
     }
-    if (samples) memcpy(tree->samples, given->samples, samples);
     if (columns) memcpy(tree->columns, given->columns, columns);
     if (given->names_size) memcpy(tree->names, given->names, given->names_size);
     tree->column_count = given->column_count;

@@ -7,15 +7,23 @@
 #ifndef FL_STORE_TREE_H
 #define FL_STORE_TREE_H
 
+#include <stdbool.h>
+
 #include "store/record.h"
 
-/* Place of a sample's value in the file: 12 bytes a sample, which stay in memory while the shard is open. */
+/* Place of a sample's value in the file. After a walk, 12 bytes a sample stay in memory while the shard is open; else they lie in a table. */
 typedef struct fl_store_place {
     uint32_t low, high; /* of its offset in bytes */
     uint32_t size;
 } fl_store_place;
 
 static inline uint64_t fl_store_place_offset(fl_store_place place) { return (uint64_t)place.high << 32 | place.low; }
+
+/* True if a value lies inside a file of `bytes` bytes. */
+static inline bool fl_store_place_inside(fl_store_place place, uint64_t bytes) {
+    const uint64_t offset = fl_store_place_offset(place);
+    return offset <= bytes && place.size <= bytes - offset;
+}
 
 static inline fl_store_place fl_store_place_at(uint64_t offset, uint32_t size) {
     return (fl_store_place){(uint32_t)offset, (uint32_t)(offset >> 32), size};
@@ -31,7 +39,7 @@ typedef struct fl_store_tree_column {
 
 /* Content of a shard. Freed by fl_store_tree_free. */
 typedef struct fl_store_tree {
-    fl_store_place *samples; /* in order, as many as were asked for */
+    fl_store_place *samples; /* in order, as many as were asked for; NULL: they are in a table */
     fl_store_tree_column *columns;
     uint32_t column_count;
     char *names; /* of the columns, one after another */
@@ -44,13 +52,10 @@ typedef struct fl_store_tree {
  * nothing. FL_ESHARD names `name`, the page and what does not hold. */
 fl_code fl_store_tree_read(int fd, uint64_t bytes, uint64_t first, uint64_t count, const char *name, fl_store_tree *tree, fl_error *err);
 
-/* Checks the content of a file of `bytes` bytes as someone else describes it, and copies it to *tree: given->samples has `count` places,
- * of any content, and the names of given->columns lie in given->names, with at most FL_STORE_COLUMN_NAME bytes each. FL_OK promises that
- * every value lies inside the file, and that the samples have no more bytes than it: whatever the places say, no more than the file is
- * read. Their checksums say whether they are the samples', and so nothing is lost if two overlap. On failure *tree holds nothing;
- * FL_ESHARD names `name`. */
-fl_code fl_store_tree_given(const fl_store_tree *given, uint64_t bytes, uint64_t count, const char *name, fl_store_tree *tree,
-                            fl_error *err);
+/* Checks the columns of a file of `bytes` bytes as someone else names them, and copies them to *tree: the names of given->columns lie in
+ * given->names, with at most FL_STORE_COLUMN_NAME bytes each. FL_OK promises that every chunk lies inside the file. given->samples is not
+ * looked at, and *tree has none. On failure *tree holds nothing; FL_ESHARD names `name`. */
+fl_code fl_store_tree_given(const fl_store_tree *given, uint64_t bytes, const char *name, fl_store_tree *tree, fl_error *err);
 
 void fl_store_tree_free(fl_store_tree *tree);
 

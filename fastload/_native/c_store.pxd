@@ -48,6 +48,24 @@ cdef extern from "store/tree.h" nogil:
         char *names
         size_t names_size
 
+cdef extern from "store/table.h" nogil:
+    enum:
+        FL_TABLE_BLOCK
+    ctypedef struct fl_table_file:
+        pass
+    ctypedef struct fl_table:
+        fl_table_file *file
+        uint64_t offset
+        uint64_t rows
+        uint32_t width
+        const uint32_t *crcs
+    fl_code fl_table_file_create(fl_table_file **out, int fd, const char *name, fl_error *err)
+    void fl_table_file_free(fl_table_file *file)
+    uint64_t fl_table_blocks(uint64_t rows, uint32_t width)
+    fl_code fl_table_row(const fl_table *table, uint64_t row, void *into, fl_error *err)
+    fl_code fl_table_read(const fl_table *table, uint64_t first, uint64_t count, void *into, fl_error *err)
+    uint32_t fl_table_live()
+
 cdef extern from "store/store.h" nogil:
     ctypedef struct fl_store:
         pass
@@ -64,6 +82,7 @@ cdef extern from "store/store.h" nogil:
         bint absent
         bint guarded
         const fl_store_tree *given
+        const fl_table *places
     fl_code fl_store_create(fl_store **out, fl_error *err)
     fl_code fl_store_add(fl_store *store, const fl_shard_spec *spec, fl_error *err)
     void fl_store_close(fl_store *store)

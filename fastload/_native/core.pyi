@@ -43,6 +43,27 @@ def build_record(entries: Sequence[tuple[int, int, _BytesLike | tuple[_BytesLike
 def split_record(record: bytes) -> list[tuple[int, int, bytes]]: ...
 def read_attached(entry: bytes, base: str | None) -> bytes: ...
 
+# --- table.pxi
+
+TABLE_BLOCK: int
+
+class TableFile:
+    def __new__(cls, fd: int, name: str | bytes | PathLike[str]) -> Self: ...
+
+class Table:
+    @property
+    def width(self) -> int: ...
+    def __new__(cls, file: TableFile, offset: int, rows: int, width: int, crcs: npt.NDArray[np.uint32]) -> Self: ...
+    def __len__(self) -> int: ...
+    def read(self, first: int, count: int) -> npt.NDArray[np.uint8]: ...
+    def take(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]: ...
+
+class JoinedTables:
+    @property
+    def width(self) -> int: ...
+    def __new__(cls, firsts: npt.NDArray[np.int64], tables: list[Table], rows: list[npt.NDArray[np.uint32] | None], count: int) -> Self: ...
+    def take(self, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]: ...
+
 # --- store.pxi
 
 class Store:
@@ -62,7 +83,7 @@ class Store:
         key: int | None = None,
         stored: int | None = None,
         base: str | None = None,
-        places: npt.NDArray[np.uint32] | None = None,
+        places: Table | None = None,
         columns: Sequence[tuple[bytes, int, int]] = (),
         absent: bool = False,
         guarded: bool = False,

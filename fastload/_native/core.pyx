@@ -8,6 +8,7 @@ only, which tests/native/test_parts.py checks.
 include "status.pxi"
 include "cpu.pxi"
 include "record.pxi"
+include "table.pxi"
 include "store.pxi"
 include "files.pxi"
 include "image.pxi"

@@ -83,8 +83,7 @@ cdef class Store:
         self._free_readers()
 
     def add(self, path, uint64_t first, uint64_t count, uint64_t bytes, key=None, stored=None, base=None,
-            const uint32_t[::1] places=None, columns=(), bint absent=False,
-            bint guarded=False):
+            Table places=None, columns=(), bint absent=False, bint guarded=False):
         """Opens the next shard, samples first .. first+count-1, a file of exactly `bytes` bytes.
 
         Args:
@@ -95,13 +94,14 @@ cdef class Store:
             key: key of the file's first sample; default: first.
             stored: samples in the file; default: count. Where they are more, `set_rows` says which count.
             base: the folder that paths in its records are relative to; None: it has none.
-            places: places of its samples, three numbers for each as `places` returns them; None: the trees of the file name them.
+            places: table of its samples' places and checksums, a row of four u32 each: offset, low and high, size, CRC32C; None: the trees
+                of the file name the places, and `set_checksums` the checksums.
             columns: places of its columns, as `columns` returns them; with `places`.
             absent: nothing of the file is on this machine: it is not opened, and `path` is its name; with `places`.
             guarded: the file lies where others may write: a link in its place is not followed.
 
         Raises:
-            ArgumentError: it does not follow the shard before, `stored` is less than `count`, or there is not a place for each.
+            ArgumentError: it does not follow the shard before, `stored` is less than `count`, or the table has not a row for each.
             DatasetError: the file is missing, of another size, its tree is damaged, or what is given lies outside of it.
         """
         cdef fl_error err
@@ -124,11 +124,11 @@ cdef class Store:
         cdef fl_store_tree given
         given.columns = NULL
         spec.given = NULL
+        spec.places = NULL
         try:
             if places is not None:
-                if <uint64_t>places.shape[0] // 3 != spec.stored or places.shape[0] % 3:
-                    raise _errors.ArgumentError(f"{places.shape[0]} numbers for the places of {spec.stored} samples")
-                given.samples = <fl_store_place *>&places[0]
+                given.samples = NULL
+                spec.places = &places.c
                 names = b"".join([name for name, _, _ in columns])
                 _fill_columns(&given, columns, names)
                 spec.given = &given
@@ -137,12 +137,16 @@ cdef class Store:
         finally:
             free(given.columns)
         check(code, &err)
+        if places is not None:
+            self.borrowed.append(places)
 
     def places(self, uint32_t shard):
-        """Places of a shard's stored samples in its file, as bytes: for each, u64 offset and u32 size."""
+        """Places of the stored samples in the file of a shard that was walked, as bytes: for each, u64 offset and u32 size."""
         self._known(shard)
         cdef uint64_t stored
         cdef const fl_store_tree *tree = fl_store_shard_tree(self.ptr, shard, &stored)
+        if tree.samples is NULL:
+            raise _errors.ArgumentError(f"the places of shard {shard} are in a table")
         return PyBytes_FromStringAndSize(<const char *>tree.samples, stored * sizeof(fl_store_place))
 
     def columns(self, uint32_t shard):

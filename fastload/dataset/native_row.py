@@ -20,12 +20,13 @@ from fastload._native import core
 from fastload.errors import SampleError, TransformError
 from fastload.store import HEIGHT_COLUMN, WIDTH_COLUMN, DatasetReader, Field
 from fastload.store.kinds.polygons import polygons_of
+from fastload.store.reader import ColumnValues
 from fastload.transforms.ops import wrong_pairs
 from fastload.transforms.spec import Plan, Planes, outputs_of
 
 Size = tuple[int, int]
 """(height, width), pixels."""
-Sides = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]
+Sides = tuple[npt.NDArray[np.int32] | ColumnValues, npt.NDArray[np.int32] | ColumnValues]
 """Heights and widths, pixels."""
 
 
@@ -82,7 +83,7 @@ class NativeImages:
         return len(self.images) == 1 and self.images[0].planes is None
 
     @property
-    def stored_sizes(self) -> list[npt.NDArray[np.int32]]:
+    def stored_sizes(self) -> list[npt.NDArray[np.int32] | ColumnValues]:
         """Heights and widths of all images, as columns."""
         return [side for each in self.images for side in each.sides()]
 
@@ -133,7 +134,7 @@ def _image(reader: DatasetReader, field: Field) -> NativeImage:
     schema = reader.schema
     height, width = (HEIGHT_COLUMN, WIDTH_COLUMN) if field == schema.image else schema.hidden_names(field)
     planes = Planes(field.name, field.channels, np.dtype(field.dtype).itemsize) if field.is_planes else None
-    return NativeImage(field.name, number_of(reader, field.name), planes, lambda: (reader.column(height), reader.column(width)))
+    return NativeImage(field.name, number_of(reader, field.name), planes, lambda: (reader.values(height), reader.values(width)))
 
 
 def number_of(reader: DatasetReader, name: str) -> int | npt.NDArray[np.uint16]:

@@ -277,6 +277,10 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         """All values of a fixed-size field at once: a read-only array (len, *shape), read and checked once, the same each time."""
         return self.opened.reader.column(name)
 
+    def take(self, name: str, indices: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """Values of a fixed-size field of some samples: an array (len(indices), *shape)."""
+        return self.opened.reader.take(name, indices)
+
     def table(self) -> pa.Table:
         """All fields but the pixels of images and masks, as an Arrow table.
 
@@ -439,7 +443,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         opened, out = self.opened, {}
         for name in self.fields:
             if name in opened.reader.schema.own_columns:
-                rows = opened.reader.column(name)[np.asarray(indices)]
+                rows = opened.reader.take(name, np.asarray(indices, np.int64))
                 out[name] = [torch.from_numpy(r.copy()) for r in rows] if opened.handlers[name].is_array else rows.tolist()
         return out
 

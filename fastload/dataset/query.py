@@ -375,7 +375,7 @@ class Columns:
     def _values(self, name: str, start: int, stop: int, lists: bool) -> pa.Array:
         """The samples start .. stop-1 of a column that lies in no record."""
         column = self._hidden.get(name, name)
-        values = self._reader.values(column, start, stop) if start < stop else self._reader.column(column)[:0]
+        values = self._reader.column_range(column, start, stop) if start < stop else self._reader.column(column)[:0]
         return arrow_array(values, lists=lists and name not in self._hidden)
 
     def _read_records(self, names: Sequence[str]) -> None:

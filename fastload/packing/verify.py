@@ -27,7 +27,7 @@ from fastload.remote.replaced import ReplacedCheck
 from fastload.store import DatasetReader, Manifest, Schema, Segment, ShardEntry, file_crc32c, file_path
 from fastload.store.kinds.codecs import BY_ENTRY
 from fastload.store.reader import parse_value, stored_size
-from fastload.store.sidecar import AddedValues, Identity, check_sidecar, identity, read_segment, read_sidecar
+from fastload.store.sidecar import AddedValues, Sidecars, add_sidecar, check_sidecar, identity, read_segment, write_sidecar
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,23 +172,25 @@ class _Check:
             self._shard_holds(folder, shard, sidecars, local)
             (folder / shard.file).unlink()
 
-    def _split(self, folder: Path, there: set[str]) -> dict[str, dict[Identity, memoryview]]:
-        """The sections of the sidecars that were downloaded, by their names: with each shard its own are checked, and not those of all."""
-        found: dict[str, dict[Identity, memoryview]] = {}
+    def _split(self, folder: Path, there: set[str]) -> dict[str, Sidecars]:
+        """The sidecars that were downloaded, by their names: with each shard its own section is checked, and not those of all."""
+        found: dict[str, Sidecars] = {}
         for sidecar in self._manifest.sidecars:
             if sidecar.file in there:
                 try:
-                    found[sidecar.file] = read_sidecar(folder, sidecar)
+                    sections = Sidecars()
+                    add_sidecar(sections, folder, sidecar)
+                    found[sidecar.file] = sections
                 except DatasetError as error:
                     self._problems.append(f"{str(error).replace(f'{folder}/', f'{self._objects.url}/')}; {_AGAIN}")
         return found
 
-    def _shard_holds(self, folder: Path, shard: ShardEntry, sidecars: Mapping[str, Mapping[Identity, memoryview]], local: Local) -> None:
+    def _shard_holds(self, folder: Path, shard: ShardEntry, sidecars: Mapping[str, Sidecars], local: Local) -> None:
         segments = []
         for name, sections in sidecars.items():
-            if (section := sections.get(identity(shard))) is not None:
-                (folder / name).write_bytes(section)
-                segments.append(Segment(name, 0, len(section), core.crc32c(section)))
+            if sections.get(shard) is not None:
+                (folder / name).unlink()  # the open file stays
+                segments.append(write_sidecar(folder, name, [shard], sections.content))
         replace(self._manifest, shards=(shard.at(0),), sidecars=tuple(segments)).write(folder)
         report = local(folder)
         self._problems += [text.replace(f"{folder}/", f"{self._objects.url}/") for text in report.problems]

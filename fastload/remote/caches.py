@@ -18,9 +18,9 @@ from typing import Any
 from fastload.common.urls import normalized, shown
 from fastload.errors import ArgumentError
 from fastload.remote.cache_folder import DATASET, CacheFolder, LockFile, described, read_used, remove_unused
-from fastload.remote.dataset_cache import GROUP_BYTES
 from fastload.remote.files import TIMEOUT_S, RemoteFiles
 from fastload.remote.shared_files import open_in_dataset
+from fastload.store.groups import GROUP_BYTES
 from fastload.store.reader import DatasetReader
 
 BLOCK_BYTES = 2 << 20

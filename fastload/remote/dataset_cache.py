@@ -9,30 +9,34 @@ A process reads the state file where its own copy says 0: others set units at an
 A process writes only to the files that it found or made when it opened the dataset. If somebody removes the cache and other files take
 their place, it writes nothing more.
 
-Records of one group are fetched, checked and marked together. A record of GROUP_BYTES or more is a group of its own, so that no other bytes
-are fetched with it. Smaller records go with their neighbours: a request for each would cost more than the bytes beside it, and records that
-share a page of the disk cannot be counted one by one.
+NOTE [ cache: places once a host ]
+The tables of a sidecar are units of a sparse file as well (`CachedSidecar`): fetched when the first process of the host needs one, claimed
+by it, and read in place by all. So a process holds no place of a sample. Room for a whole sidecar is taken on the disk when its file is
+made, before any record's: where a table found no room later, each process would hold its own copy. Where there is no room even so, or no
+folder that can be written, the tables are kept in memory that this process alone has.
 """
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from stat import S_ISREG
 
 import numpy as np
-import numpy.typing as npt
 from typing_extensions import Buffer
 
 from fastload._native import core
 from fastload.common.files import check_entry, open_entry
 from fastload.common.urls import shown
+from fastload.errors import DatasetError
 from fastload.remote.cache_folder import (
     FORMAT,
     PAGE,
@@ -46,80 +50,8 @@ from fastload.remote.cache_folder import (
 from fastload.remote.shared_files import dataset_folder, open_in_dataset, remove_in_dataset, replace_file
 from fastload.store.checked import Bad
 from fastload.store.entries import Segment, ShardEntry
-from fastload.store.schema import CRC_COLUMN
-from fastload.store.sidecar import Section
-
-GROUP_BYTES = 32 << 10
-"""Bytes of small records after which the next group begins; part of the names of state files, whose bytes stand for groups."""
-_WINDOW = 8 * GROUP_BYTES
-"""Bytes of the file within which all records of a group begin, even if they are few and far apart."""
-
-
-class Groups:
-    """The groups of one shard, numbered in the order of the file.
-
-    Attributes:
-        starts, stops: the range of each group in the file, in bytes.
-    """
-
-    def __init__(self, places: npt.NDArray[np.uint32], file_bytes: int) -> None:
-        """Takes the places of a shard's stored samples (three numbers each, as `core.Store.places` returns them), and the file's size.
-
-        Raises:
-            Bad: there are no places, or one lies outside the file.
-        """
-        low, high, lengths = places.reshape(-1, 3).T
-        starts = low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
-        sizes = lengths.astype(np.uint64)
-        if not len(starts) or np.any(starts > np.uint64(file_bytes)) or np.any(sizes > np.uint64(file_bytes) - starts):
-            raise Bad("its sidecar names places outside of its shards")
-        self._group: npt.NDArray[np.uint32] | None = None  # group of each row; None: row i is group i
-        self._order: npt.NDArray[np.uint32] | None = None  # rows in the order of their places
-        self._firsts: npt.NDArray[np.uint32] | None = None  # index into _order of each group's first row, and the end
-        ends = starts + sizes
-        self._starts, self._sizes = starts, sizes.astype(np.uint32)  # one entry for each row
-        if sizes.min() >= GROUP_BYTES and np.all(starts[1:] >= ends[:-1]):
-            self.starts, self.stops = starts, ends
-            return
-        order = np.argsort(starts, kind="stable")
-        begins, finishes = starts[order], ends[order]
-        sorted_sizes = sizes[order]
-        before = np.cumsum(sorted_sizes) - sorted_sizes
-        new = np.ones(len(order), bool)
-        # a gap is no part of a group: places are hostile, and two records may be said to lie a terabyte apart
-        new[1:] = (before[1:] // GROUP_BYTES != before[:-1] // GROUP_BYTES) | (begins[1:] > finishes[:-1] + np.uint64(GROUP_BYTES))
-        new[1:] |= begins[1:] // np.uint64(_WINDOW) != begins[:-1] // np.uint64(_WINDOW)
-        firsts = np.flatnonzero(new)
-        self.starts = begins[firsts]
-        self.stops = np.maximum.reduceat(finishes, firsts)
-        self._order = order.astype(np.uint32)
-        self._firsts = np.append(firsts, len(order)).astype(np.uint32)
-        self._group = np.empty(len(order), np.uint32)
-        self._group[order] = np.cumsum(new, dtype=np.uint32) - np.uint32(1)
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    @property
-    def single(self) -> bool:
-        """True if each group is exactly one record, and group i is row i."""
-        return self._order is None
-
-    def of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The groups that hold stored rows."""
-        return rows if self._group is None else self._group[rows].astype(np.int64)
-
-    def place(self, row: int) -> tuple[int, int]:
-        """(start, size) of a stored row's record in the file."""
-        return int(self._starts[row]), int(self._sizes[row])
-
-    def records(self, first: int, last: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-        """(starts in the file, sizes, stored rows) of the records in groups first .. last."""
-        if self._order is None or self._firsts is None:
-            return self._starts[first : last + 1], self._sizes[first : last + 1], np.arange(first, last + 1)
-        rows = self._order[self._firsts[first] : self._firsts[last + 1]].astype(np.int64)
-        return self._starts[rows], self._sizes[rows], rows
-
+from fastload.store.groups import GROUP_BYTES, Groups, SingleGroups
+from fastload.store.sidecar import Section, TablePart
 
 SLAB = 8 << 20
 """Bytes of one grant: a grant takes a lock that all processes of the host share."""
@@ -132,44 +64,72 @@ _UNITS_MOST = 1 << 30
 _numbers = itertools.count()
 
 
-class CachedShard:
-    """One shard's sparse file and the state of its units: first the groups of its records, then its columns.
+GROUPS_BYTES = 32 << 20
+"""Most bytes of groups of small records that a process keeps in memory, of the shards used last."""
+
+
+class GroupStore:
+    """The groups of the shards used last, of one process. Any thread may ask."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: OrderedDict[CachedShard, Groups] = OrderedDict()
+        self._bytes = 0
+
+    def of(self, shard: CachedShard, make: Callable[[], Groups]) -> Groups:
+        """The groups of a shard, made where they are not kept. Raises as `make` does."""
+        with self._lock:
+            if (found := self._found.get(shard)) is not None:
+                self._found.move_to_end(shard)
+                return found
+        found = make()
+        with self._lock:
+            if shard not in self._found:
+                self._found[shard] = found
+                self._bytes += found.nbytes
+            while self._bytes > GROUPS_BYTES and len(self._found) > 1:
+                self._bytes -= self._found.popitem(last=False)[1].nbytes
+        return found
+
+
+class CachedFile:
+    """One file of a dataset as a sparse file, and the state of its units.
 
     Attributes:
-        entry: the shard's entry in the manifest.
-        groups: the groups of its records.
-        columns: (unit, offset, size) of each column, by name.
+        entry: the file's entry in the manifest.
         path: the sparse file.
         state: one byte for each unit: 1 if the unit is known to be there.
         read_at: time at which all of the state was last read.
         identity, state_identity: (device, inode) of the two files, as they were found or made.
         absent: True if the folder has neither, for lack of room or permission: what is fetched is used from memory.
+        reserved: True if the disk has the room for all of it.
     """
 
-    def __init__(self, folder: Path, entry: ShardEntry, section: Section) -> None:
-        """Takes a shard's entry in the manifest and its section of the sidecar. Raises Bad if the two contradict each other."""
+    reserved = False
+
+    def __init__(self, folder: Path, entry: ShardEntry | Segment, units: int, suffix: str) -> None:
         self.entry = entry
-        checksums, columns = section.chunks.get(CRC_COLUMN, memoryview(b"")), section.columns
-        if len(checksums) != 4 * entry.stored or any(offset + size > entry.bytes for _, offset, size in columns):
-            raise Bad(f"what its sidecar says of {entry.file} does not hold")
-        self.groups = Groups(section.places, entry.bytes)
-        self._checksums = np.frombuffer(checksums, "<u4").copy()  # one for each stored record
-        units = len(self.groups)
-        self.columns = {name.decode("utf-8", "replace"): (units + i, offset, size) for i, (name, offset, size) in enumerate(columns)}
         stem = f"{entry.crc32c:08x}-{entry.bytes}-{Path(entry.file).stem}"
-        self.path = folder / f"{stem}.lmdb"
+        self.path = folder / f"{stem}{suffix}"
         self.state_path = folder / f"{stem}.{GROUP_BYTES}.state"
-        self._raw = bytearray(units + len(self.columns))
+        self._raw = bytearray(units)
         self.state = np.frombuffer(self._raw, np.uint8)
         self.read_at = 0.0
         self.identity = self.state_identity = (0, 0)
         self.absent = False
 
+    @property
+    def grouped(self) -> int:
+        """Number of the units that are groups of records; those after them lie by themselves."""
+        return 0
+
     def range_of(self, unit: int) -> tuple[int, int]:
         """(start, stop) of a unit in the file."""
-        if unit < len(self.groups):
-            return int(self.groups.starts[unit]), int(self.groups.stops[unit])
-        return next((offset, offset + size) for at, offset, size in self.columns.values() if at == unit)
+        raise NotImplementedError
+
+    def damaged(self, first: int, last: int, data: memoryview) -> set[int]:
+        """The units in first .. last whose bytes differ from the dataset's checksums. `data` begins with the first unit's bytes."""
+        raise NotImplementedError
 
     def exists(self, folder: int) -> bool:
         """Returns True if both files exist with their sizes; notes their identities. `folder`: the open folder."""
@@ -192,6 +152,8 @@ class CachedShard:
             file = open_entry(folder, path.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             try:
                 os.ftruncate(file, size)
+                if self.reserved and path == self.path:
+                    os.posix_fallocate(file, 0, size)
             finally:
                 os.close(file)
 
@@ -209,21 +171,6 @@ class CachedShard:
         self.absent = True
         self.state[:] = 0
         self.identity = self.state_identity = (0, 0)
-
-    def damaged(self, first: int, last: int, data: memoryview) -> set[int]:
-        """The units in first .. last whose bytes differ from the dataset's checksums. `data` begins with the first unit's bytes."""
-        if first >= len(self.groups):
-            name = next(name for name, (unit, _, _) in self.columns.items() if unit == first)
-            return set() if core.crc32c(data) == self.entry.columns.get(name, -1) else {first}
-        if first == last and self.groups.single:  # ten times faster than with arrays
-            return set() if self.is_record(first, data) else {first}
-        starts, sizes, rows = self.groups.records(first, last)
-        bad = core.crc32c_differ(data, starts - self.groups.starts[first], sizes, self._checksums[rows])
-        return {int(self.groups.of(rows[each : each + 1])[0]) for each in bad}
-
-    def is_record(self, row: int, data: Buffer) -> bool:
-        """Returns True if bytes are the record of a stored row, by its checksum."""
-        return core.crc32c(memoryview(data)) == int(self._checksums[row])
 
     def is_readable(self, folder: int) -> bool:
         """Returns True if both files exist and may be read; reads the state."""
@@ -246,6 +193,142 @@ class CachedShard:
         return self._raw.count(THERE, first, last + 1) == last + 1 - first
 
 
+class CachedShard(CachedFile):
+    """A shard in the cache; its units are first the groups of its records, then its columns.
+
+    Attributes:
+        columns: (unit, offset, size) of each column, by name.
+        single: True if each group is one record, and group i is row i.
+    """
+
+    entry: ShardEntry
+
+    def __init__(self, folder: Path, entry: ShardEntry, section: Section, kept: GroupStore) -> None:
+        """Takes a shard's entry in the manifest and its section of the sidecar. Raises Bad if the two contradict each other."""
+        if any(offset + size > entry.bytes for _, offset, size in section.columns):
+            raise Bad(f"what its sidecar says of {entry.file} does not hold")
+        super().__init__(folder, entry, section.units + len(section.columns), ".lmdb")
+        self._section, self._kept, self.single = section, kept, section.single
+        names = [name.decode("utf-8", "replace") for name, _, _ in section.columns]
+        self._apart = [(name, offset, offset + size) for name, (_, offset, size) in zip(names, section.columns, strict=True)]
+        self.columns = {name: (section.units + i, start, stop - start) for i, (name, start, stop) in enumerate(self._apart)}
+
+    @property
+    def grouped(self) -> int:
+        """Number of the units that are groups of records."""
+        units: int = self._section.units
+        return units
+
+    @property
+    def groups(self) -> Groups | SingleGroups:
+        """The groups of its records, once the table of their places is there. Raises DatasetError: it is damaged."""
+        if self.single:
+            return SingleGroups(self._section.table(), self.entry.bytes)
+        return self._kept.of(self, self._make_groups)
+
+    def _make_groups(self) -> Groups:
+        try:
+            groups = Groups(self._section.rows(), self.entry.bytes)
+            if len(groups) != self._section.units:
+                raise Bad(f"its sidecar says {self._section.units} groups, and its places are in {len(groups)}")
+        except Bad as error:
+            raise DatasetError(f"what the sidecar says of {self.entry.file} does not hold: {error}") from None
+        return groups
+
+    def range_of(self, unit: int) -> tuple[int, int]:
+        """(start, stop) of a unit in the file."""
+        if unit >= self.grouped:
+            _, start, stop = self._apart[unit - self.grouped]
+            return start, stop
+        groups = self.groups
+        return int(groups.starts[unit]), int(groups.stops[unit])
+
+    def damaged(self, first: int, last: int, data: memoryview) -> set[int]:
+        """The units in first .. last whose bytes differ from the dataset's checksums. `data` begins with the first unit's bytes."""
+        if first >= self.grouped:
+            return set() if core.crc32c(data) == self.entry.columns.get(self._apart[first - self.grouped][0], -1) else {first}
+        groups = self.groups
+        if first == last and groups.single:  # ten times faster than with arrays
+            return set() if self.is_record(first, data) else {first}
+        starts, sizes, rows = groups.records(first, last)
+        bad = core.crc32c_differ(data, starts - groups.starts[first], sizes, groups.checksums(rows))
+        return {int(groups.of(rows[each : each + 1])[0]) for each in bad}
+
+    def is_record(self, row: int, data: Buffer) -> bool:
+        """Returns True if bytes are the record of a stored row, by its checksum."""
+        return core.crc32c(memoryview(data)) == int(self.groups.checksums(np.array([row], np.int64))[0])
+
+
+class CachedSidecar(CachedFile):
+    """A sidecar in the cache; its units are tables. See NOTE [ cache: places once a host ].
+
+    Attributes:
+        file: the open file with the tables, in the cache or in memory.
+    """
+
+    entry: Segment
+    reserved = True
+
+    def __init__(self, folder: Path, entry: Segment, sections: Iterable[Section]) -> None:
+        self._tables: list[tuple[int, TablePart, int]] = []  # offset in the file, the table, its bytes
+        self._units: dict[tuple[int, str], int] = {}
+        for section in sections:
+            for name, part in section.parts.items():
+                self._units[section.at, name] = len(self._tables)
+                self._tables.append((section.at + part.start, part, section.stored * part.width))
+        super().__init__(folder, entry, len(self._tables), ".tables")
+        self._memory = -1
+
+    def unit_of(self, section: Section, name: str) -> int | None:
+        """The unit of a section's table; None: it has none of this name."""
+        return self._units.get((section.at, name))
+
+    def range_of(self, unit: int) -> tuple[int, int]:
+        """(start, stop) of a table in the file."""
+        start, _, size = self._tables[unit]
+        return start, start + size
+
+    def damaged(self, first: int, last: int, data: memoryview) -> set[int]:
+        """The table, where one of its blocks differs from its checksum; else none."""
+        _, part, size = self._tables[first]
+        block = core.TABLE_BLOCK // part.width * part.width
+        starts = np.arange(0, size, block, dtype=np.uint64)
+        sizes = np.minimum(np.uint64(block), np.uint64(size) - starts).astype(np.uint32)
+        return {first} if len(data) != size or len(core.crc32c_differ(data, starts, sizes, part.crcs)) else set()
+
+    def open(self, writable: bool) -> core.TableFile:
+        """Opens the file of its tables: that in the cache, or one in memory, where it lacks some and is not `writable`. Raises OSError."""
+        if not self.absent and (writable or self.has(0, len(self.state) - 1)):
+            with suppress(OSError):
+                descriptor = open_in_dataset(self.path, os.O_RDONLY)
+                if identity_of(os.fstat(descriptor)) == self.identity:
+                    return core.TableFile(descriptor, self.path)
+                os.close(descriptor)
+        self.give_up()
+        descriptor = os.memfd_create("fastload-tables", os.MFD_CLOEXEC)
+        os.ftruncate(descriptor, self.entry.bytes)
+        self._memory = os.dup(descriptor)
+        return core.TableFile(descriptor, self.entry.file)
+
+    def take(self, unit: int, data: Buffer) -> None:
+        """Puts a fetched table that was not kept where `open` opened the file. Raises OSError."""
+        descriptor = self._memory if self._memory >= 0 else open_in_dataset(self.path, os.O_RDWR)
+        try:
+            if self._memory < 0 and identity_of(os.fstat(descriptor)) != self.identity:
+                raise OSError(errno.ESTALE, "it was replaced")
+            view, at = memoryview(data).cast("B"), 0
+            while at < len(view):
+                at += os.pwrite(descriptor, view[at:], self.range_of(unit)[0] + at)
+        finally:
+            if descriptor != self._memory:
+                os.close(descriptor)
+        self.state[unit] = 1
+
+    def __del__(self) -> None:
+        if self._memory >= 0:
+            os.close(self._memory)
+
+
 class DatasetCache:
     """The cache of one dataset, for one process.
 
@@ -264,6 +347,7 @@ class DatasetCache:
         self._users = LockFile(self.path / "users", open_in_dataset)
         self._claims = LockFile(self.path / "claims", open_in_dataset)
         self._files = OpenFiles()
+        self._groups = GroupStore()
         self._grant = LockFile(self.path / f"grant-{os.getpid()}-{next(_numbers)}", open_in_dataset)
         self._granted = 0  # bytes granted, neither written nor reserved
         self._reserved = 0  # bytes reserved for ranges on their way
@@ -282,43 +366,49 @@ class DatasetCache:
         """True if this process writes nothing more to the cache."""
         return self._full or not self.root.writable
 
-    def shards(self, found: Iterable[tuple[ShardEntry, Section]], segments: Iterable[Segment]) -> list[CachedShard]:
-        """The shards of a manifest, ready to be opened. Where there is no room for a file, the shard is absent.
+    def shards(
+        self, found: Iterable[tuple[ShardEntry, Section]], sidecars: Sequence[CachedSidecar], segments: Iterable[Segment]
+    ) -> list[CachedShard]:
+        """The shards of a manifest, ready to be opened, and the sidecars as well. Where there is no room for a file, it is absent.
 
-        Cached files of earlier versions, which belong to neither the shards nor the segments, are removed if nobody else uses them.
+        Cached files of earlier versions, which belong to neither of them nor to the segments, are removed if nobody else uses them.
         """
-        out = [CachedShard(self.path, *each) for each in found]
+        out = [CachedShard(self.path, *each, self._groups) for each in found]
+        files: list[CachedFile] = [*sidecars, *out]
         above = 0
         try:
             if self.root.writable:
                 with self.root.lock.held(), dataset_folder(self.path) as folder:
-                    self._keep_only({self.segment_path(segment).name for segment in segments}, out)
-                    above = self._drop_above(folder, out)
-                    missing = [shard for shard in out if not shard.exists(folder)]
-                    room = sum(_pages(0, len(shard.state)) + PAGE for shard in missing)
-                    if missing and self.root.grant(self.path, room, room):
-                        for shard in missing:
-                            shard.create(folder)
+                    self._keep_only({self.segment_path(segment).name for segment in segments}, files)
+                    above = self._drop_above(folder, files)
+                    parts: tuple[Sequence[CachedFile], ...] = (sidecars, out)  # in this order: see NOTE [ cache: places once a host ]
+                    for part in parts:
+                        missing = [file for file in part if not file.exists(folder)]
+                        room = sum(_pages(0, len(file.state)) + PAGE for file in missing)
+                        room += sum(_room(0, file.entry.bytes) for file in missing if file.reserved)
+                        if missing and self.root.grant(self.path, room, room):
+                            for file in missing:
+                                file.create(folder)
         except OSError as error:
             self.root.give_up(error)
         self.root.warn()
         if above:
             self.root.warn_above(above)
-        lost = self._unreadable(out)
-        self._full = self._full or bool(lost)
-        for shard in lost:
-            shard.give_up()
+        lost = self._unreadable(files)
+        self._full = self._full or any(isinstance(file, CachedShard) for file in lost)
+        for file in lost:
+            file.give_up()
         return out
 
-    def _unreadable(self, shards: list[CachedShard]) -> list[CachedShard]:
-        """The shards whose files are not in the folder, or cannot be read; reads the states of the others."""
+    def _unreadable(self, shards: Sequence[CachedFile]) -> Sequence[CachedFile]:
+        """The files that are not in the folder, or cannot be read; reads the states of the others."""
         try:
             with dataset_folder(self.path) as folder:
                 return [shard for shard in shards if not shard.is_readable(folder)]
         except OSError:
             return shards
 
-    def _keep_only(self, segments: set[str], shards: Iterable[CachedShard]) -> None:
+    def _keep_only(self, segments: set[str], shards: Iterable[CachedFile]) -> None:
         """Removes files of earlier versions of the dataset, unless another process uses it. Call it under the lock. Raises OSError."""
         known = segments | {path.name for shard in shards for path in (shard.path, shard.state_path)} | {"users", "claims"}
         if self._users.exclusive():
@@ -326,16 +416,16 @@ class DatasetCache:
             count_anew(self.path)
         self._users.shared()
 
-    def _drop_above(self, folder: int, shards: Sequence[CachedShard]) -> int:
-        """Removes shards until the caches are within the size, unless another process uses the dataset. Call it under the lock.
+    def _drop_above(self, folder: int, files: Sequence[CachedFile]) -> int:
+        """Removes files, the last ones first, until the caches are within the size, unless another process uses the dataset. Call it under the lock.
 
         Returns the bytes that are still above it. Raises OSError.
         """
         above = self.root.above(self.path)
         if above and self._users.exclusive():
-            for shard in reversed(shards):
+            for file in reversed(files):
                 if above > 0:
-                    above -= shard.drop(folder)
+                    above -= file.drop(folder)
             count_anew(self.path)
         self._users.shared()
         return max(above, 0)
@@ -362,7 +452,7 @@ class DatasetCache:
 
     # ---- units
 
-    def claim(self, shard: CachedShard, first: int, last: int) -> bool:
+    def claim(self, shard: CachedFile, first: int, last: int) -> bool:
         """Claims units first .. last for this process to fetch; False: another process has claimed some of them."""
         try:
             return self._claims.claim(_lock_start(shard, first), last - first + 1)
@@ -370,13 +460,15 @@ class DatasetCache:
             self._full = True
             return True
 
-    def disclaim(self, shard: CachedShard, first: int, last: int) -> None:
+    def disclaim(self, shard: CachedFile, first: int, last: int) -> None:
         """Gives a claim up."""
         with suppress(OSError):  # closed: no claim is held
             self._claims.disclaim(_lock_start(shard, first), last - first + 1)
 
-    def grant(self, start: int, stop: int, smaller: bool = False) -> bool:
-        """Reserves room for bytes start .. stop-1 of a shard. False: there is none. The cache is then full, unless `smaller`."""
+    def grant(self, file: CachedFile, start: int, stop: int, smaller: bool = False) -> bool:
+        """Reserves room for bytes start .. stop-1 of a file. False: there is none. The cache is then full, unless `smaller`."""
+        if file.reserved:
+            return not file.absent
         if self.full:
             return False
         need = _room(start, stop)
@@ -401,14 +493,16 @@ class DatasetCache:
                 self._grant.resize(max(0, self._reserved + self._granted + granted))
                 self._granted += granted
 
-    def give_back(self, start: int, stop: int, used: int = 0) -> None:
-        """Gives back the room reserved for bytes start .. stop-1, but for `used` bytes."""
+    def give_back(self, file: CachedFile, start: int, stop: int, used: int = 0) -> None:
+        """Gives back the room reserved for bytes start .. stop-1 of a file, but for `used` bytes."""
+        if file.reserved:
+            return
         reserved = _room(start, stop)
         with self._lock:
             self._reserved -= reserved
             self._granted += reserved - used
 
-    def refresh(self, shard: CachedShard, first: int, last: int) -> bool:
+    def refresh(self, shard: CachedFile, first: int, last: int) -> bool:
         """Reads the state of units first .. last, which other processes may have set. Returns True if all of them are there."""
         if not shard.has(first, last):
             try:
@@ -418,14 +512,14 @@ class DatasetCache:
                 return False
         return shard.has(first, last)
 
-    def look(self, shard: CachedShard) -> None:
+    def look(self, shard: CachedFile) -> None:
         """Reads a shard's state, which other processes may have changed, unless it was read less than LOOK_S ago."""
         now = time.monotonic()
         if now - shard.read_at > LOOK_S:
             shard.read_at = now
             self.refresh(shard, 0, len(shard.state) - 1)
 
-    def keep(self, shard: CachedShard, start: int, data: Buffer, units: Iterable[tuple[int, int]]) -> bool:
+    def keep(self, shard: CachedFile, start: int, data: Buffer, units: Iterable[tuple[int, int]]) -> bool:
         """Writes bytes at `start` of a shard, for which room is reserved, and marks the units in runs of (first, last).
 
         Returns False if the disk does not take them. Reserved room that the disk did not need is given back.
@@ -448,10 +542,10 @@ class DatasetCache:
             self.root.note(error)
             return False
         finally:
-            self.give_back(start, start + len(view), used)
+            self.give_back(shard, start, start + len(view), used)
         return True
 
-    def forget(self, shard: CachedShard, unit: int) -> None:
+    def forget(self, shard: CachedFile, unit: int) -> None:
         """Marks a unit as missing, since its bytes are not those of the dataset."""
         shard.state[unit] = 0
         if self.root.writable:
@@ -470,7 +564,7 @@ class DatasetCache:
             each.close()
 
 
-def _lock_start(shard: CachedShard, unit: int) -> int:
+def _lock_start(shard: CachedFile, unit: int) -> int:
     """Offset of a unit in the file of claims. Two shards with one checksum share offsets; then their fetches wait for each other."""
     return shard.entry.crc32c * _UNITS_MOST + unit % _UNITS_MOST
 

@@ -37,7 +37,7 @@ from itertools import islice
 from typing_extensions import Buffer
 
 from fastload.errors import RemoteError
-from fastload.remote.dataset_cache import CachedShard, DatasetCache
+from fastload.remote.dataset_cache import CachedFile, CachedShard, DatasetCache
 from fastload.remote.failures import BytesCheck
 from fastload.remote.objects import Objects, remote_error
 from fastload.remote.obstore import MOST
@@ -118,7 +118,7 @@ class Span:
     owner: Pass | None = None
     reserved: int = 0
 
-    def hold(self, shard: CachedShard, units: Iterable[int], data: memoryview) -> None:
+    def hold(self, shard: CachedFile, units: Iterable[int], data: memoryview) -> None:
         """Hands fetched units of the span to the pass, which holds those that it has not asked for yet."""
         self.give_back()
         if self.owner is None:
@@ -134,13 +134,13 @@ class Span:
         self.reserved = 0
 
 
-def alone(shard: CachedShard, unit: Unit) -> Span:
+def alone(shard: CachedFile, unit: Unit) -> Span:
     """The span that is one unit of a shard."""
     start, stop = shard.range_of(unit[1])
     return Span(unit[0], unit[1], unit[1], start, stop)
 
 
-def around(shard: CachedShard, unit: Unit, takes: Callable[[int], bool], most: int = 0) -> Span:
+def around(shard: CachedFile, unit: Unit, takes: Callable[[int], bool], most: int = 0) -> Span:
     """The span of units around one that lie side by side and are taken.
 
     Args:
@@ -149,10 +149,10 @@ def around(shard: CachedShard, unit: Unit, takes: Callable[[int], bool], most: i
         takes: returns True if a unit of the shard may be in the span; called once for each unit.
         most: most bytes of the span, unless the unit alone has more; 0: the span lies within the unit's block of RANGE_BYTES.
     """
+    count = shard.grouped
+    if unit[1] >= count or not isinstance(shard, CachedShard):
+        return alone(shard, unit)  # a column, or a table: they lie far apart
     groups = shard.groups
-    count = len(groups)
-    if unit[1] >= count:
-        return alone(shard, unit)  # a column: columns lie far apart
     starts, stops = groups.starts, groups.stops
     first = last = unit[1]
     block = int(starts[first]) // RANGE_BYTES
@@ -165,9 +165,10 @@ def around(shard: CachedShard, unit: Unit, takes: Callable[[int], bool], most: i
     def fits(other: int) -> bool:
         return 0 <= other < count and near(other) and takes(other)
 
-    while fits(first - 1) and int(starts[first]) - int(stops[first - 1]) <= GAP:
+    # places are hostile: groups that are no neighbours in the file make no span
+    while fits(first - 1) and starts[first - 1] <= starts[first] and int(starts[first]) - int(stops[first - 1]) <= GAP:
         first -= 1
-    while fits(last + 1) and int(starts[last + 1]) - int(stops[last]) <= GAP:
+    while fits(last + 1) and starts[last] <= starts[last + 1] and int(starts[last + 1]) - int(stops[last]) <= GAP:
         last += 1
     stop = stops[last] if first == last else stops[first : last + 1].max()
     return Span(unit[0], first, last, int(starts[first]), int(stop))
@@ -295,7 +296,7 @@ class Fetcher:
         timeout: seconds after which units that another process has claimed are fetched here, at most ELSEWHERE_S.
     """
 
-    def __init__(self, objects: Objects, cache: DatasetCache, shards: list[CachedShard], timeout: float) -> None:
+    def __init__(self, objects: Objects, cache: DatasetCache, shards: list[CachedFile], timeout: float) -> None:
         self.objects = objects
         self.cache = cache
         self.fetched = 0
@@ -364,10 +365,10 @@ class Fetcher:
             span = alone(self._shards[unit[0]], unit)
             self.cache.forget(self._shards[span.shard], span.first)
             span.heals = request
-            if self.cache.grant(span.start, span.stop):
+            if self.cache.grant(self._shards[span.shard], span.start, span.stop):
                 span.kept = self.cache.claim(self._shards[span.shard], span.first, span.last)
                 if not span.kept:
-                    self.cache.give_back(span.start, span.stop)
+                    self.cache.give_back(self._shards[span.shard], span.start, span.stop)
             self._send(span)
 
     def stop(self, error: RemoteError) -> None:
@@ -412,7 +413,8 @@ class Fetcher:
         return bool(alive)
 
     def _start(self, unit: Unit) -> None:
-        if self.cache.full:
+        file = self._shards[unit[0]]
+        if self.cache.full and not (file.reserved and not file.absent):
             self._send(self._past_cache(unit))
         elif not self._begin(unit, (self._span(unit), alone(self._shards[unit[0]], unit))):
             self._look_later(unit)
@@ -423,8 +425,8 @@ class Fetcher:
         Each span is smaller than the one before.
         """
         for span in spans:
-            if not self.cache.grant(span.start, span.stop, smaller=span is not spans[-1]):
-                if not self.cache.full:
+            if not self.cache.grant(self._shards[span.shard], span.start, span.stop, smaller=span is not spans[-1]):
+                if not self.cache.full and not self._shards[span.shard].absent:
                     continue
                 self._send(self._past_cache(unit))
                 return True
@@ -432,7 +434,7 @@ class Fetcher:
                 span.kept = True
                 self._send(span)
                 return True
-            self.cache.give_back(span.start, span.stop)
+            self.cache.give_back(self._shards[span.shard], span.start, span.stop)
         return False
 
     def _send(self, span: Span) -> None:
@@ -558,13 +560,13 @@ class Fetcher:
         try:
             if span.kept and span.heals is None and self.cache.refresh(shard, span.first, span.last):
                 kept = True  # another process was a moment ahead
-                self.cache.give_back(span.start, span.stop)
+                self.cache.give_back(self._shards[span.shard], span.start, span.stop)
             else:
                 try:
                     data, good = await self._checked(span)
                 except BaseException:
                     if span.kept:
-                        self.cache.give_back(span.start, span.stop)
+                        self.cache.give_back(self._shards[span.shard], span.start, span.stop)
                     raise
                 kept = span.kept and self.cache.keep(shard, span.start, data, runs_of(good))
         except Exception as failure:  # it belongs to the requests that wait

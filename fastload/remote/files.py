@@ -26,7 +26,7 @@ from fastload.common.limits import parse_timeout
 from fastload.common.system import available_memory
 from fastload.common.urls import normalized, shown
 from fastload.errors import ArgumentError, ClosedError, DatasetError, RemoteMissingError, SampleError
-from fastload.remote.dataset_cache import GROUP_BYTES, CachedShard
+from fastload.remote.dataset_cache import CachedShard, CachedSidecar
 from fastload.remote.failures import BytesCheck
 from fastload.remote.manifest import check_places, read_manifest
 from fastload.remote.obstore import sendable
@@ -35,9 +35,10 @@ from fastload.remote.session import RemoteStatus, Session
 from fastload.remote.shared_files import open_in_dataset
 from fastload.store.checked import Bad
 from fastload.store.entries import Segment, ShardEntry
+from fastload.store.groups import GROUP_BYTES, Groups, SingleGroups
 from fastload.store.manifest import MANIFEST_NAME, Manifest, version_name
 from fastload.store.reader import DatasetFiles
-from fastload.store.sidecar import Sidecars, damaged_column
+from fastload.store.sidecar import PLACES, Section, Sidecars, add_directory, add_upgraded, damaged_column
 
 TIMEOUT_S = 60.0
 """Default of `timeout`: seconds within which a request is tried again."""
@@ -75,6 +76,9 @@ class RemoteFiles(DatasetFiles):
         _alive.add(self)
         self._firsts: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self._rows: list[npt.NDArray[np.uint32] | None] = []
+        self._shards: list[CachedShard] = []
+        self._sections: list[Section] = []
+        self._tables: dict[int, tuple[int, CachedSidecar]] = {}  # by section: where its tables are
         self.mean_bytes = 1
         self._held: dict[int, tuple[Buffer, int]] = {}  # records in memory, by sample, and the number of blocks that hold each
 
@@ -106,10 +110,9 @@ class RemoteFiles(DatasetFiles):
     @property
     def shards(self) -> list[CachedShard]:
         """The open shards. Raises ClosedError after `close`, until the dataset is opened again."""
-        shards = self.session.shards
-        if not shards:
+        if not self.session.shards:
             raise ClosedError(f"{self.name} was closed: open it again")
-        return shards
+        return self._shards
 
     # ---- opening
 
@@ -145,13 +148,22 @@ class RemoteFiles(DatasetFiles):
         check_places(manifest, str(self.name))
 
     def open_shards(self, manifest: Manifest) -> Sidecars:
-        """Makes the shards' files in the cache ready, and returns the dataset's sidecars. Raises DatasetError."""
+        """Makes the files of shards and sidecars in the cache ready, and returns the dataset's sidecars. Raises DatasetError."""
         session = self.session
-        segments = dict.fromkeys(manifest.sidecars)
         rows = {shard.rows: None for shard in manifest.shards if shard.rows is not None}
-        wanted = [*segments, *rows]
+        directories = {_directory(segment): segment for segment in manifest.sidecars}
+        wanted = [*directories, *rows]
         data = dict(zip(wanted, session.together([partial(self.segment, segment) for segment in wanted]), strict=True))
-        sidecars = Sidecars(lambda segment: data[segment], segments)
+        sidecars, cached = Sidecars(), []
+        for directory, segment in directories.items():
+            before = len(sidecars)
+            with suppress(DatasetError):
+                name, tables = f"{self.name}/{segment.file}", segment.bytes - directory.bytes
+                if segment.directory is None:
+                    add_upgraded(sidecars, data[directory].data, name)
+                else:
+                    add_directory(sidecars, data[directory].data, None, segment.offset, tables, name)
+                    cached.append((segment, before, len(sidecars)))
         found = []
         for shard in manifest.shards:
             section = sidecars.get(shard)
@@ -161,18 +173,63 @@ class RemoteFiles(DatasetFiles):
                     "which makes one"
                 )
             found.append((shard, section))
+        kept = [CachedSidecar(session.cache.path, segment, sidecars.opened(first, last)) for segment, first, last in cached]
         try:
             added = [segment for shard in manifest.shards for segment in shard.added.values()]
-            shards = session.cache.shards(found, [*wanted, *added])
+            shards = session.cache.shards(found, kept, [*wanted, *added])
         except Bad as error:
             raise DatasetError(f"{self.name}: {error}: {_AGAIN}") from None
-        session.shards[:] = shards
+        self._tables = {}
+        for number, (file, (_, first, last)) in enumerate(zip(kept, cached, strict=True), len(shards)):
+            opened = file.open(session.cache.root.writable)
+            for section in sidecars.opened(first, last):
+                section.file = opened
+                self._tables[id(section)] = number, file
+        self._sections, self._shards = [section for _, section in found], shards
+        session.shards[:] = [*shards, *kept]
         session.opened(manifest)
         self._firsts = np.fromiter((shard.first for shard in manifest.shards), np.int64, len(manifest.shards))
         stored = sum(shard.stored for shard in manifest.shards)
         self.mean_bytes = max(1, sum(shard.bytes for shard in manifest.shards) // max(1, stored))
         self._rows = [None if shard.rows is None else data[shard.rows].view("<u4") for shard in manifest.shards]
         return sidecars
+
+    def fetch_tables(self, shards: Iterable[int], name: str, heal: bool = False) -> None:
+        """Fetches tables of the shards' sections which this host lacks, by the name of a column, or PLACES.
+
+        Args:
+            shards: numbers of the shards.
+            name: name of the tables.
+            heal: True if the cached ones are damaged.
+
+        Raises:
+            RemoteError: a table cannot be fetched.
+            DatasetError: a table's bytes differ from the packed ones, or cannot be kept.
+        """
+        lacking: list[Unit] = []
+        for number in shards if self.shards else ():
+            section = self._sections[number]
+            where, file = self._tables.get(id(section), (-1, None))
+            unit = None if file is None else file.unit_of(section, name)
+            if file is not None and unit is not None and (heal or not file.state[unit]):
+                lacking.append((where, unit))
+        if not lacking:
+            return
+        session = self.session
+        request = Request(lacking, 0, heal=heal)
+        session.add(request)
+        session.wait(request)
+        for (where, unit), (_, body) in request.taken.items():
+            kept = session.shards[where]
+            assert isinstance(kept, CachedSidecar)
+            if kept.damaged(unit, unit, memoryview(body)):
+                raise DatasetError(f"{self.name}/{kept.entry.file} is damaged (its checksum does not match): {_AGAIN}")
+            try:
+                kept.take(unit, body)
+            except OSError as error:
+                raise DatasetError(
+                    f"{self.name}: the tables of {kept.entry.file} cannot be kept in {kept.path}: {error.strerror}"
+                ) from None
 
     def shard_path(self, shard: ShardEntry) -> Path | None:
         """The path of a shard's sparse file; None: the cache has none."""
@@ -209,17 +266,45 @@ class RemoteFiles(DatasetFiles):
 
     # ---- records
 
-    def units(self, indices: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """(shards, stored rows, units) of samples."""
+    def rows(self, indices: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """(shards, stored rows) of samples."""
         shards = np.searchsorted(self._firsts, indices, side="right") - 1
         rows = indices - self._firsts[shards]
-        units = np.empty_like(rows)
-        for number, mine in by_shard(shards):
+        for number, mine in by_shard(shards) if any(counting is not None for counting in self._rows) else ():
             counting = self._rows[number]
             if counting is not None:
                 rows[mine] = counting[rows[mine]]
-            units[mine] = self.shards[number].groups.of(rows[mine])
+        return shards, rows
+
+    def units(self, indices: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """(shards, stored rows, units) of samples. Fetches places of shards whose groups have several records, as `fetch_tables`."""
+        shards, rows = self.rows(indices)
+        units = rows.copy()
+        parts = [(number, mine) for number, mine in by_shard(shards) if not self.shards[number].single]
+        self.fetch_tables([number for number, _ in parts], PLACES)
+        for number, mine in parts:
+            units[mine] = self._groups(number).of(rows[mine])
         return shards, rows, units
+
+    def _groups(self, number: int) -> Groups | SingleGroups:
+        """The groups of a shard, whose places were fetched. Places that are damaged in the cache are fetched again. Raises DatasetError."""
+        try:
+            return self.shards[number].groups
+        except DatasetError:
+            self.fetch_tables([number], PLACES, heal=True)
+            return self.shards[number].groups
+
+    def mark(self, number: int, rows: npt.NDArray[np.int64], mask: npt.NDArray[np.bool_]) -> None:
+        """Marks the units of a shard's stored rows in a mask. Where they are most of its rows, all of its groups are marked: a hint of
+        what a pass needs is not worth a request for its places."""
+        shard = self.shards[number]
+        if shard.single:
+            mask[rows] = True
+        elif 2 * len(rows) > shard.entry.stored:
+            mask[: shard.grouped] = True
+        else:
+            self.fetch_tables([number], PLACES)
+            mask[self._groups(number).of(rows)] = True
 
     def missing(self, indices: npt.NDArray[np.int64]) -> list[Unit]:
         """The units of samples that the cache is not known to have."""
@@ -253,6 +338,7 @@ class RemoteFiles(DatasetFiles):
         if not lacking:
             self.note(share)
             return None
+        self.fetch_tables({number for number, _ in lacking}, PLACES)
         request = Request(lacking, self.mean_bytes * len(indices), owner, done, share=share)
         begin()
         self.session.add(request)
@@ -265,18 +351,22 @@ class RemoteFiles(DatasetFiles):
 
     def cached(self) -> int:
         """Number of samples in the cache."""
-        indices = np.arange(sum(shard.entry.count for shard in self.session.shards))
-        return len(indices) - self._lacking(indices)
+        return sum(map(self._cached_of, range(len(self.shards))))
 
-    def _lacking(self, indices: npt.NDArray[np.int64]) -> int:
-        shards, _, units = self.units(indices)
-        return sum(int((self.shards[number].state[units[mine]] == 0).sum()) for number, mine in by_shard(shards))
+    def _cached_of(self, number: int) -> int:
+        shard = self.shards[number]
+        there = shard.state[: shard.grouped]
+        if not there.any() or there.all():
+            return shard.entry.count if there.any() else 0
+        counting = self._rows[number]
+        rows = np.arange(shard.entry.count) if counting is None else counting.astype(np.int64)
+        return int((there[rows if shard.single else self._groups(number).of(rows)] != 0).sum())
 
     def status(self) -> RemoteStatus:
         """State of the cache, and bytes and requests of this process's fetches."""
         session = self.session
         fetched, ranges = session.fetched
-        count = sum(shard.entry.count for shard in session.shards)
+        count = sum(shard.entry.count for shard in self.shards)
         return RemoteStatus(
             str(self.name), self.cached(), count, session.cache.path, fetched, ranges, session.folder.why, session.folder.lacks_room
         )
@@ -343,7 +433,12 @@ class RemoteFiles(DatasetFiles):
     def heal(self, index: int) -> Buffer:
         """The record of a sample whose bytes in the cache were damaged, fetched again. Raises RemoteError, SampleError."""
         where = np.array([index], np.int64)
-        (shard,), _, (unit,) = (each.tolist() for each in self.units(where))
+        (shard,), (row,) = (each.tolist() for each in self.rows(where))
+        try:
+            self._sections[shard].table().read(row, 1)
+        except DatasetError:
+            self.fetch_tables([shard], PLACES, heal=True)
+        (unit,) = self.units(where)[2].tolist()
         request = Request([(shard, unit)], 0, heal=True)
         self.session.add(request)
         self.session.wait(request)
@@ -377,6 +472,15 @@ class RemoteFiles(DatasetFiles):
         session, self._session = self._session, None
         if session is not None:
             session.close()
+        self._shards, self._sections, self._tables = [], [], {}  # with which the tables' files are closed
+
+
+def _directory(segment: Segment) -> Segment:
+    """The part of a sidecar that opening reads: its directory, or all of one of version 1."""
+    if segment.directory is None:
+        return segment
+    size, crc = segment.directory
+    return Segment(segment.file, segment.offset + segment.bytes - size, size, crc)
 
 
 _alive: weakref.WeakSet[RemoteFiles] = weakref.WeakSet()
@@ -427,9 +531,9 @@ def begin_pass(files: RemoteFiles, owner: object, indices: Iterable[npt.NDArray[
     else:
         masks = [np.zeros(len(shard.state), bool) for shard in files.shards]
         for part in indices:
-            shards, _, units = files.units(part)
+            shards, rows = files.rows(part)
             for number, mine in by_shard(shards):
-                masks[number][units[mine]] = True
+                files.mark(number, rows[mine], masks[number])
     begun = Pass(masks, limit, session.room)
     session.call(session.fetcher.begin, begun)
     weakref.finalize(owner, _end, weakref.ref(session), begun).atexit = False

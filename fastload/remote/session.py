@@ -16,7 +16,7 @@ from fastload.errors import ClosedError, RemoteError
 from fastload.remote import fetch_loop
 from fastload.remote.cache_folder import RENEWED_S, CacheFolder
 from fastload.remote.client import open_objects
-from fastload.remote.dataset_cache import CachedShard, DatasetCache
+from fastload.remote.dataset_cache import CachedFile, DatasetCache
 from fastload.remote.fetch_loop import FetchLoop
 from fastload.remote.fetcher import Fetcher
 from fastload.remote.objects import Objects
@@ -60,7 +60,7 @@ class Session:
     Attributes:
         objects: connections to the store.
         cache: the dataset's cache, in `folder`.
-        shards: the shards in the cache, once the dataset is open.
+        shards: the shards in the cache, once the dataset is open, and after them its sidecars.
         manifest: the manifest of those shards.
         loop: the thread of this process that fetches; None after close().
     """
@@ -71,7 +71,7 @@ class Session:
         self.loop: FetchLoop | None = None
         self.pid = os.getpid()
         self.timeout = timeout
-        self.shards: list[CachedShard] = []
+        self.shards: list[CachedFile] = []
         self.manifest: Manifest | None = None
         self._fetcher: Fetcher | None = None
         self._lock = threading.Lock()

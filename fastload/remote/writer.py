@@ -26,7 +26,7 @@ import contextlib
 import errno
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ from fastload.store.checked import Bad, get_int, get_list, get_object, shown
 from fastload.store.entries import SHARD_NAME, file_number
 from fastload.store.manifest import sync_folder
 from fastload.store.progress import is_packed_file
-from fastload.store.sidecar import Identity, Sections, cut_section, section, write_sidecar
+from fastload.store.sidecar import Parts, open_section, section, write_sidecar
 
 _REMOVALS = 8
 """Requests in flight that delete objects."""
@@ -323,7 +323,7 @@ class RemoteWriter(DatasetWriter):
 
     def _store(self, shard: ShardEntry) -> None:
         path = self.out / shard.file
-        parts = section(self.out, shard, 0)
+        parts = section(self.out, shard)
         crc = size = 0
         with open(self._section_path(shard.file), "wb") as file:
             for part in parts:
@@ -363,16 +363,16 @@ class RemoteWriter(DatasetWriter):
             self._sections[name] = get_int(both[0], "its size", 1, _SECTION_MOST), get_int(both[1], "its checksum", 0, 2**32 - 1)
 
     def _publish(self, manifest: Manifest) -> Manifest:
-        return commit_with_sidecar(self._bucket, manifest, self.out, Sections(manifest.shards, self._section), self._sent)
+        return commit_with_sidecar(self._bucket, manifest, self.out, self._section, self._sent)
 
-    def _section(self, shard: ShardEntry, samples: int) -> memoryview:
-        """The section of a shard for a sidecar of `samples` samples. Raises DatasetError."""
+    def _section(self, shard: ShardEntry) -> Parts:
+        """The content of a shard's section. Raises DatasetError."""
         path = self._section_path(shard.file)
         try:
             data = read_regular(path, _SECTION_MOST)
             if (len(data), core.crc32c(data)) != self._sections[shard.file]:
                 raise Bad("its checksum does not match")
-            return memoryview(b"".join(cut_section(memoryview(data), shard, samples)))
+            return open_section(memoryview(data), shard)
         except (OSError, Bad) as error:
             raise DatasetError(f"{path} cannot be used ({error}): --overwrite packs the dataset again") from None
 
@@ -389,7 +389,7 @@ class RemoteWriter(DatasetWriter):
 
 
 def commit_with_sidecar(
-    bucket: Bucket, manifest: Manifest, folder: Path, known: Mapping[Identity, memoryview], sent: dict[str, ObjectInfo]
+    bucket: Bucket, manifest: Manifest, folder: Path, known: Callable[[ShardEntry], Parts], sent: dict[str, ObjectInfo]
 ) -> Manifest:
     """Uploads the sidecar of shards that are at the URL, commits the manifest with it, and returns that manifest.
 
@@ -397,7 +397,7 @@ def commit_with_sidecar(
         bucket: the dataset's objects.
         manifest: a manifest without sidecars.
         folder: a local folder, for the sidecar until it is uploaded.
-        known: the section of each shard.
+        known: returns the content of a shard's section.
         sent: the objects of the shards, as the store described them; the sidecar's is added.
 
     Raises:

@@ -20,7 +20,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from types import TracebackType
@@ -44,7 +43,7 @@ from fastload.store.manifest import (
 )
 from fastload.store.progress import lock_folder
 from fastload.store.shard import write_error
-from fastload.store.sidecar import SIDECARS_MOST, Sidecars, identity, read_segment, write_sidecar
+from fastload.store.sidecar import SIDECARS_MOST, open_sidecars, write_sidecar
 
 Locked = TypeVar("Locked", bound="LockedDataset")
 Kind = Literal["shard", "rows", "values", "index"]
@@ -242,11 +241,11 @@ class DatasetChange(LockedDataset):
         """
         if len(manifest.sidecars) <= SIDECARS_MOST:
             return manifest
-        sections = Sidecars(partial(read_segment, self.path), manifest.sidecars).sections
-        shards = [shard for shard in manifest.shards if identity(shard) in sections]
+        known = open_sidecars(self.path, manifest.sidecars)
+        shards = [shard for shard in manifest.shards if known.get(shard) is not None]
         path = self.path / self.unused_name("index")
         try:
-            sidecars = (write_sidecar(self.path, path.name, shards, sections),) if shards else ()
+            sidecars = (write_sidecar(self.path, path.name, shards, known.content),) if shards else ()
         except OSError as error:
             raise write_error(path, 0, error, self.go_on) from None
         return replace(manifest, sidecars=sidecars)

@@ -55,6 +55,7 @@ class Segment:
         bytes: its length.
         crc32c: its CRC32C.
         folder: the folder of the file, relative to the dataset's folder or absolute; None: the dataset's folder.
+        directory: (bytes, CRC32C) of the directory at the end of a sidecar; None: it has none, since it is of version 1 or no sidecar.
     """
 
     file: str
@@ -62,10 +63,13 @@ class Segment:
     bytes: int
     crc32c: int
     folder: str | None = None
+    directory: tuple[int, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The form that the manifest stores."""
-        stored = {"file": self.file, "offset": self.offset, "bytes": self.bytes, "crc32c": self.crc32c}
+        stored: dict[str, Any] = {"file": self.file, "offset": self.offset, "bytes": self.bytes, "crc32c": self.crc32c}
+        if self.directory is not None:
+            stored["directory"] = {"bytes": self.directory[0], "crc32c": self.directory[1]}
         return stored if self.folder is None else {**stored, "folder": self.folder}
 
 
@@ -335,7 +339,12 @@ def _parse_segment(value: object, what: str, *, sidecar: bool = False) -> Segmen
     offset = get_int(content.get("offset"), f"the offset of {what}", 0, COUNT_LIMIT)
     size = get_int(content.get("bytes"), f"the size of {what}", 1, COUNT_LIMIT)
     crc = get_int(content.get("crc32c"), f"the checksum of {what}", 0, _U32)
-    return Segment(file, offset, size, crc, _parse_folder(content.get("folder"), f"the folder of {what}"))
+    directory = None
+    if sidecar and "directory" in content:
+        part = get_object(content["directory"], f"the directory of {what}")
+        length = get_int(part.get("bytes"), f"the size of the directory of {what}", 1, size)
+        directory = length, get_int(part.get("crc32c"), f"the checksum of the directory of {what}", 0, _U32)
+    return Segment(file, offset, size, crc, _parse_folder(content.get("folder"), f"the folder of {what}"), directory)
 
 
 def _parse_values(name: str, value: object, schema: Schema, stored: int, what: str) -> Segment:

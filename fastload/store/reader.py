@@ -36,7 +36,18 @@ from fastload.store.kinds.base import HEIGHT_COLUMN, WIDTH_COLUMN
 from fastload.store.kinds.codecs import BY_ENTRY
 from fastload.store.manifest import Manifest, dataset_folder
 from fastload.store.schema import CRC_COLUMN, Schema
-from fastload.store.sidecar import AddedFields, Section, Sidecars, damaged_column, read_segment, rows_of, useful
+from fastload.store.sidecar import (
+    PLACES,
+    AddedFields,
+    Section,
+    Sidecars,
+    damaged_column,
+    open_sidecars,
+    read_segment,
+    rows_of,
+    useful,
+    walked,
+)
 
 
 class DatasetFiles:
@@ -79,7 +90,7 @@ class DatasetFiles:
 
     def open_shards(self, manifest: Manifest) -> Sidecars:
         """Makes a manifest's shards ready to be opened, and returns what sidecars say of them."""
-        return Sidecars(self.segment, useful(manifest.shards, manifest.sidecars))
+        return open_sidecars(self._folder, useful(manifest.shards, manifest.sidecars))
 
     def shard_path(self, shard: ShardEntry) -> Path | None:
         """The path of a shard's file on this machine; None: nothing of it is here, nor will be."""
@@ -93,6 +104,9 @@ class DatasetFiles:
     def segment(self, segment: Segment, into: memoryview | None = None) -> npt.NDArray[np.uint8]:
         """The bytes of a segment, checked. Raises DatasetError as `fastload.store.sidecar.read_segment` does."""
         return read_segment(self._folder, segment, into)
+
+    def fetch_tables(self, shards: Iterable[int], name: str) -> None:
+        """Makes tables of the shards' sections ready to be read, by the name of a column, or PLACES. Raises RemoteError, DatasetError."""
 
     def fetch_columns(self, shards: Iterable[int], name: str, heal: bool = False) -> dict[int, Buffer]:
         """The chunks of a column that the shards' files lack, checked, by shard; `heal`: those that are damaged there, where there are
@@ -168,7 +182,7 @@ class _Facts:
 
     def count(self, field: Field) -> int:
         (name,) = self.reader.schema.hidden_names(field)
-        return int(self.reader.column(name)[self.index])
+        return int(self.reader.values(name)[self.index])
 
 
 def parse_value(reader: DatasetReader, index: int, field: Field, kind: int, data: bytes | None, *, plain: bool = False) -> Any:
@@ -196,12 +210,37 @@ def stored_size(reader: DatasetReader, index: int, field: Field | None = None) -
     """(height, width) of an image of sample `index` as the columns say; by default the first one's, which is that of masks too."""
     hidden = () if field is None or not field.handler.is_image else reader.schema.hidden_names(field)
     height, width = hidden or (HEIGHT_COLUMN, WIDTH_COLUMN)
-    return int(reader.column(height)[index]), int(reader.column(width)[index])
+    return int(reader.values(height)[index]), int(reader.values(width)[index])
+
+
+_SCANNED = 1 << 16
+
+
+class ColumnValues:
+    """The values of a column that stays in the sidecars, by sample: `values[index]` or `values[indices]` reads them."""
+
+    def __init__(self, reader: DatasetReader, name: str) -> None:
+        self._reader = reader
+        self._name = name
+
+    def __len__(self) -> int:
+        return self._reader.count
+
+    def __getitem__(self, at: Any) -> Any:
+        """The value of one sample, or an array of those of several. Raises IndexError, DatasetError."""
+        found = self._reader.take(self._name, np.atleast_1d(np.asarray(at, np.int64)))
+        return found[0] if np.ndim(at) == 0 else found
+
+
+def is_constant(values: npt.NDArray[Any] | ColumnValues) -> bool:
+    """Returns True if a column has one value in all samples, of which there is at least one. Ends at the first other one."""
+    chunks = (values[np.arange(first, min(first + _SCANNED, len(values)))] for first in range(0, len(values), _SCANNED))
+    return len(values) > 0 and all(bool((chunk == values[0]).all()) for chunk in chunks)
 
 
 T = TypeVar("T")
 
-EAGER_BYTES = 64 << 20
+EAGER_BYTES = 8 << 20
 """Columns up to this size are read and checked when the dataset is opened, larger ones on first use."""
 
 
@@ -217,16 +256,20 @@ class DatasetReader:
 
     NOTE [ reader: what is checked when ]
       opening      every shard's size against the manifest's, and every page of its trees, unless a sidecar says what they hold;
-                   columns of up to EAGER_BYTES, and the records' checksums, are read and compared with the manifest's checksums.
+                   columns of up to EAGER_BYTES are read and compared with the manifest's checksums, and so are the records' checksums of
+                   shards that no sidecar knows.
       column()     larger columns are read and compared on first use.
+      take()       single values of larger columns are read in sidecars: NOTE [ table: read in place ].
       a record     is read and compared with its checksum each time.
     NOTE [ segments: what is checked when ] has the rest: rows that were dropped, and fields that were added later; and
     NOTE [ sidecars: what they are worth ] what is read in the place of the trees.
     All data are read into the memory of this process, checked there and used from there; no file is mapped. So a dataset
-    that is truncated, overwritten or removed while it is open gives what was packed, or an error. NOTE [ store: open files ] says which
+    that is truncated, overwritten or removed while it is open gives what was packed, or an error. Where a block of a sidecar is damaged,
+    the shard itself says what it was to say. NOTE [ store: open files ] says which
     files stay open.
-    Opening takes one read of the trees and columns (12 bytes a sample besides the fields' own) and their CRC32C. A process
-    holds the columns, and 12 bytes a sample for the places of the records; forked workers share what was read before.
+    With a sidecar a process holds four bytes for 256 samples, and four more for a block of each column that was copied. Without one,
+    opening takes one read of the trees and the records' checksums, and a process holds 16 bytes a sample; forked workers share what was
+    read before. Columns of up to EAGER_BYTES are in memory, and those that `column` returned.
 
     Attributes:
         path: the dataset's folder, absolute, or its URL.
@@ -259,6 +302,9 @@ class DatasetReader:
         self._rows: list[npt.NDArray[np.uint32] | None] = []
         self._numbers: dict[int, dict[int, int]] = {}
         self._added = AddedFields(self.files.segment)
+        self._sections: list[Section | None] = []
+        self._joined: dict[str, core.JoinedTables | None] = {}
+        self._crcs: list[npt.NDArray[np.uint32]] = []  # checksums of the records of shards without a section, which the store borrows
         try:
             self._open()
         except RemoteError:
@@ -275,6 +321,7 @@ class DatasetReader:
         self.files.check(manifest)
         self.count = manifest.count
         self._firsts = [shard.first for shard in manifest.shards]
+        self._starts = np.asarray(self._firsts, np.int64)
 
     def _open(self) -> None:
         store, sections = self._open_shards()
@@ -282,17 +329,19 @@ class DatasetReader:
         for name in self.schema.columns:
             if name not in columns and self._is_eager(name, sections):
                 columns[name] = self._read_rows(store, name, range(len(self.manifest.shards)), sections)
-        for number, shard in enumerate(self.manifest.shards):
-            store.set_checksums(number, columns[CRC_COLUMN][shard.first : shard.first + shard.count])
+        for number, section in enumerate(sections):
+            if section is None:
+                store.set_checksums(number, self._read_rows(store, CRC_COLUMN, range(number, number + 1)))
         self._store, self._columns, self._pid = store, columns, os.getpid()
+        self._sections, self._joined = sections, {}
         self._read_of = dict.fromkeys(columns, self.manifest)
 
     def _is_eager(self, name: str, sections: Sequence[Section | None]) -> bool:
-        """Returns True if a column is read on opening: small ones, and the records' checksums. In a bucket: those in all sidecars."""
+        """Returns True if a column is read on opening: a small one; in a bucket, one that is in all sidecars."""
         dtype, shape = self.schema.columns[name]
-        if self.files.remote and all(section is not None for section in sections):
-            return all(section is not None and name in section.chunks for section in sections)
-        return name == CRC_COLUMN or dtype.itemsize * int(np.prod(shape, dtype=np.int64)) * self.count <= EAGER_BYTES
+        if name == CRC_COLUMN or dtype.itemsize * int(np.prod(shape, dtype=np.int64)) * self.count > EAGER_BYTES:
+            return False
+        return not self.files.remote or all(section is not None and name in section.parts for section in sections)
 
     def _is_current(self, name: str) -> bool:
         """Returns True if a column read before is still valid: rows and checksum of each shard are the same."""
@@ -326,7 +375,7 @@ class DatasetReader:
         arguments = name, shard.first, shard.count, shard.bytes, shard.key, shard.stored, base
         if section is not None:
             with suppress(DatasetError):  # if the section is not to blame, the walk fails too
-                store.add(*arguments, section.places, section.columns, path is None, self.files.remote)
+                store.add(*arguments, section.table(), section.columns, path is None, self.files.remote)
                 return section
         store.add(*arguments)
         return None
@@ -379,7 +428,7 @@ class DatasetReader:
         if not self._closed:
             self._closed = True
             self.files.close()
-            self._columns = {}
+            self._columns, self._joined, self._sections = {}, {}, []
             self._store.close()
             del self._store
 
@@ -400,7 +449,7 @@ class DatasetReader:
             self._read_of[name] = self.manifest
         return self._columns[name]
 
-    def values(self, name: str, start: int, stop: int) -> npt.NDArray[Any]:
+    def column_range(self, name: str, start: int, stop: int) -> npt.NDArray[Any]:
         """The values of the column `name` of the samples start .. stop-1, one or more, read-only.
 
         Unless the column was read before, the shards that have them are read and checked, and nothing is kept. Raises as `column` does.
@@ -414,7 +463,45 @@ class DatasetReader:
 
     def chunk(self, number: int, name: str) -> npt.NDArray[Any]:
         """The rows of the column `name` in shard `number`, read-only. Raises DatasetError as `column` does."""
-        return self._read_rows(self.store, name, range(number, number + 1))
+        return self._read_rows(self.store, name, range(number, number + 1), self._sections)
+
+    def take(self, name: str, indices: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """Values of a fixed-size field, or of a hidden column, of samples: an array (len(indices), *shape) of the caller's own.
+
+        A column that is not in memory is read in the sidecars, and stays there. Raises IndexError; ArgumentError, DatasetError as `column`.
+        """
+        found = self.values(name)
+        joined = self._joined.get(name) if isinstance(found, ColumnValues) else None
+        if joined is not None:
+            dtype, shape = self.schema.columns[name]
+            with suppress(DatasetError):  # a damaged sidecar: the shards have the values too
+                if self.files.remote:
+                    self.files.fetch_tables(np.unique(np.searchsorted(self._starts, indices, side="right") - 1).tolist(), name)
+                return joined.take(indices).view(dtype).reshape(len(indices), *shape)
+        values: npt.NDArray[Any] = self.column(name)[indices] if joined is not None else found[indices]
+        return values
+
+    def values(self, name: str) -> npt.NDArray[Any] | ColumnValues:
+        """The values of a column, by sample: an array, or ColumnValues of a large column that all sidecars have. Raises as `column`."""
+        self.store  # noqa: B018 -- opens the dataset again in a forked child
+        if name not in self._columns and name in self.schema.columns:
+            if name not in self._joined:
+                self._joined[name] = self._join(name)
+            if self._joined[name] is not None:
+                return ColumnValues(self, name)
+        return self.column(name)
+
+    def _join(self, name: str) -> core.JoinedTables | None:
+        """The tables of a column of all shards; None: a shard has none."""
+        dtype, shape = self.schema.columns[name]
+        width = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        tables = []
+        for shard, section in zip(self.manifest.shards, self._sections, strict=True):
+            part = None if section is None else section.parts.get(name)
+            if section is None or part is None or part.width != width or name in shard.added:
+                return None
+            tables.append(section.table(name))
+        return core.JoinedTables(self._starts, tables, list(self._rows), self.count) if tables else None
 
     def _read_rows(self, store: core.Store, name: str, numbers: range, sections: Sequence[Section | None] = ()) -> npt.NDArray[Any]:
         """Reads and checks a column's rows of some shards. Memory is allocated only once the shards are known to hold as many bytes.
@@ -422,17 +509,23 @@ class DatasetReader:
         dtype, shape = self.schema.columns[name]
         row = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
         shards = [self.manifest.shards[number] for number in numbers]
-        elsewhere = self.files.fetch_columns([number for number in numbers if not (sections and sections[number])], name)
+        copied = [sections and (section := sections[number]) is not None and section.has(name, row) for number in numbers]
+        self.files.fetch_tables(
+            [number for number, there in zip(numbers, copied, strict=True) if there], PLACES if name == CRC_COLUMN else name
+        )
+        elsewhere = self.files.fetch_columns([number for number, there in zip(numbers, copied, strict=True) if not there], name)
         try:
             for number, shard in zip(numbers, shards, strict=True):
                 if name not in shard.added and store.column_bytes(number, name) != shard.stored * row:
                     raise damaged_column(name, shard.file)
             out = np.empty((sum(shard.count for shard in shards), *shape), dtype)
             content, at = out.reshape(-1).view(np.uint8).data, 0
-            for number, shard in zip(numbers, shards, strict=True):
+            for number, shard, there in zip(numbers, shards, copied, strict=True):
                 chunk, rows = content[at : at + shard.count * row], self._rows[number]
-                section = sections[number] if sections else None
-                known = elsewhere.get(number) if section is None else section.chunks.get(name)
+                known = elsewhere.get(number)
+                if there and (section := sections[number]) is not None and name not in shard.added:
+                    with suppress(DatasetError):  # a damaged sidecar: the shard has the rows too
+                        known = section.values(name)
                 if rows is None:
                     read_chunk(self.files, store, number, shard, name, chunk, known)
                 else:
@@ -465,8 +558,13 @@ class DatasetReader:
     def _record(self, index: int) -> bytes:
         elsewhere = self.files.record(index)
         if elsewhere is None:
-            elsewhere = self.healed(index)
-        return self.store.get(index) if elsewhere is None else bytes(elsewhere)
+            try:
+                return self.store.get(index)
+            except (SampleError, DatasetError):
+                elsewhere = self.healed(index)
+                if elsewhere is None:
+                    raise
+        return bytes(elsewhere)
 
     def healed(self, index: int) -> Buffer | None:
         """The record of a sample that lies in a cache: what is there if it holds, else what its files have elsewhere.
@@ -474,11 +572,33 @@ class DatasetReader:
         None: it lies in no cache, and there is no other. Raises RemoteError, SampleError with the reason alone.
         """
         if not self.files.remote:
-            return None
+            return self._walked_record(index)
         try:
             return self.store.get(index)
         except (SampleError, DatasetError):  # other bytes, or none: the file was cut
             return self.files.heal(index)
+
+    def _walked_record(self, index: int) -> bytes | None:
+        """The record of a sample whose place cannot be read in its sidecar: its shard is walked. None: another fault, or no sidecar."""
+        number = self.shard_number(index)
+        section, shard, rows = self._sections[number], self.manifest.shards[number], self._rows[number]
+        if section is None:
+            return None
+        row = index - shard.first if rows is None else int(rows[index - shard.first])
+        try:
+            section.table().read(row, 1)
+        except DatasetError:
+            with suppress(DatasetError, SampleError):
+                store = walked(Path(self.path), shard)
+                try:
+                    record = store.get(row)
+                    crcs = bytearray(4 * shard.stored)
+                    store.column(0, CRC_COLUMN, crcs)
+                    good = core.crc32c(crcs) == shard.columns[CRC_COLUMN]
+                    return record if good and core.crc32c(record) == np.frombuffer(crcs, "<u4")[row] else None
+                finally:
+                    store.close()
+        return None
 
     def record_fields(self, index: int) -> list[tuple[int, int, bytes]]:
         """The fields in sample index's record: (field number, kind as in `core.KIND_...`, bytes). The entropy

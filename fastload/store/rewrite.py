@@ -33,7 +33,7 @@ from fastload.store.manifest import Manifest, sync_folder
 from fastload.store.reader import DatasetReader
 from fastload.store.schema import CRC_COLUMN, Schema
 from fastload.store.shard import ShardFile, durable_entry, write_error
-from fastload.store.sidecar import read_sidecar, write_sidecar
+from fastload.store.sidecar import check_file, write_sidecar
 
 COMMITS = 256
 """Commits of a rewrite of all shards, where there are more of them."""
@@ -111,9 +111,9 @@ class DatasetRewriter(LockedDataset):
             raise
         except OSError as error:
             raise write_error(path, 0, error, self.go_on) from None
-        if len(old) == 1 and (old[0].bytes, old[0].crc32c) == (new.bytes, new.crc32c):
+        if len(old) == 1 and (old[0].bytes, old[0].crc32c, old[0].directory) == (new.bytes, new.crc32c, new.directory):
             with suppress(DatasetError):
-                read_sidecar(self.path, old[0])
+                check_file(self.path, old[0])
                 self.remove([new.file])
                 return
         self.put_manifest(replace(self.manifest, sidecars=(new,)))

@@ -1,12 +1,16 @@
-"""Sidecars: files that say where everything lies in shards, so that a dataset opens by one read instead of a walk over each shard's trees.
+"""Sidecars: files that say where everything lies in shards, so that a dataset opens by few reads instead of a walk over each shard's trees.
 
 NOTE [ sidecars: what they are worth ]
 A sidecar is a copy of facts in the shards. So a sidecar that is missing, damaged or of a later version is skipped, and shards that no
 sidecar knows are walked. A section of it belongs to the shard of its key, size, number of samples and file's checksum: after a shard was
 written anew, or taken out, its old section is no shard's. Sections may come in any order, and a shard's may lie in any sidecar.
-Its content is used after these checks: the sidecar's checksum, which the manifest has; every length; that places lie in the shard's file
-(`core.Store.add`); columns against the manifest's checksums. A record is compared with its checksum at each read, as ever: a wrong place is
-that sample's error, and never another sample's bytes.
+A sidecar is tables, one after another, and at its end a directory: the head of each shard's section, which says where the section's tables
+are, and has the CRC32C of each of their blocks. The manifest has the checksum of the directory, and that of the whole file.
+  opening      reads the directory, and checks it and every length. Tables stay on the disk: NOTE [ table: read in place ].
+  a place      is read with its block, which is compared with its checksum; it has to lie in the shard's file.
+  a record     is compared with its checksum at each read, as ever: a wrong place is that sample's error, and never another sample's bytes.
+  a copy       of a column's values, too, is a table.
+A block that is found damaged after the dataset was opened is an error that names the file. `fastload verify` compares all of a sidecar.
 
 NOTE [ segments: what is checked when ]
   rows           the numbers of a shard's samples that count: read and checked when the dataset is opened, since all reads need them.
@@ -20,8 +24,11 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +36,10 @@ import numpy.typing as npt
 from fastload._native import core
 from fastload.common.files import open_regular
 from fastload.errors import DatasetError
+from fastload.store import sidecar_1
 from fastload.store.checked import Bad
 from fastload.store.entries import OFFSET_BYTES, Segment, ShardEntry, file_path
+from fastload.store.groups import Groups
 from fastload.store.manifest import sync_folder
 from fastload.store.schema import CRC_COLUMN
 
@@ -136,42 +145,34 @@ def damaged_column(name: str, file: str) -> DatasetError:
     )
 
 
-MAGIC = b"FLX1"
-VERSION = 1
+MAGIC = b"FLX2"
+DIRECTORY = b"FLXD"
+VERSION = 2
 SIDECARS_MOST = 8
 """Sidecars of a dataset that is appended to; where there would be more, they are written as one."""
 ROW_MOST = 64
 """Bytes of a column's row up to which its values are copied too."""
-COLUMN_MOST = 64 << 20
-"""Bytes of a column in one sidecar above which its values are not copied: opening does not read them either. The records' checksums are."""
+PLACES = ""
+"""Name of the table of places, beside those of columns: a row is low and high half of the offset, size, CRC32C of the record, u32 each."""
 
 WALKED_SAMPLES = 1024
 WALKED_SHARDS = 4
 """Limits below which a dataset's shards are walked, which takes less time than reading a sidecar."""
 
-_HEAD = struct.Struct("<4sIQQQQII")
+_HEAD = struct.Struct("<4sIQQQIIIIQ")
 _COLUMN = struct.Struct("<QIHH")
-_PLACE_BYTES = 12
+_DIRECTORY = struct.Struct("<4sIQ")
+_AT = struct.Struct("<Q")
+_PLACE_BYTES = 16
+_WALKED_BYTES = 12
 _ALIGNED = 8
-"""Sections begin at multiples of this."""
+"""Tables and heads begin at multiples of this."""
+_COPIED_BYTES = 1 << 20
 
 Identity = tuple[int, int, int, int]
 Chunk = bytes | bytearray | memoryview
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Section:
-    """A sidecar's section about one shard.
-
-    Attributes:
-        places: place of each stored sample: three u32 for each, as `core.Store.add` takes them.
-        columns: (name, offset, size) of each of its columns.
-        chunks: rows of the columns that were copied, by name; they have the checksums in the manifest.
-    """
-
-    places: npt.NDArray[np.uint32]
-    columns: tuple[tuple[bytes, int, int], ...]
-    chunks: Mapping[str, memoryview]
+Parts = Iterable[Chunk]
+"""The content of a section: its head, and then its tables in chunks."""
 
 
 def identity(shard: ShardEntry) -> Identity:
@@ -179,82 +180,182 @@ def identity(shard: ShardEntry) -> Identity:
     return shard.key, shard.stored, shard.bytes, shard.crc32c
 
 
-def split(data: memoryview) -> dict[Identity, memoryview]:
-    """The sections of a sidecar, unread, by the shards that they belong to.
+@dataclass(frozen=True, slots=True, eq=False)
+class TablePart:
+    """A table's part of a section.
 
-    Raises:
-        Bad: its lengths do not hold, or it is of a later version.
+    Attributes:
+        width: bytes of a row.
+        start: offset of its first row among the section's tables.
+        crcs: CRC32C of each of its blocks.
     """
-    found: dict[Identity, memoryview] = {}
-    at = 0
-    while at < len(data):
-        if len(data) - at < _HEAD.size:
-            raise Bad("it ends within a section's head")
-        magic, version, size, key, stored, file_bytes, crc, _ = _HEAD.unpack_from(data, at)
-        if magic != MAGIC or version != VERSION:
-            raise Bad(f"the section at {at} is of version {version}" if magic == MAGIC else f"there is no section at {at}")
-        if size < _HEAD.size or size % _ALIGNED or size > len(data) - at:
-            raise Bad(f"the section at {at} has {size} bytes")
-        found[key, stored, file_bytes, crc] = data[at : at + size]
-        at += size
-    return found
+
+    width: int
+    start: int
+    crcs: npt.NDArray[np.uint32]
 
 
-def parse(data: memoryview, shard: ShardEntry) -> Section:
-    """The section of a shard.
+class Section:
+    """A sidecar's section about one shard.
 
-    Raises:
-        Bad: its lengths do not hold, or its columns are not the shard's.
+    Attributes:
+        columns: (name, offset, size) of each of the shard's columns.
+        parts: its tables, by the name of the column, and `PLACES`.
+        stored: samples that the shard stores.
+        size: bytes of its tables.
+        units: number of groups of the shard's records, as `Groups` forms them.
+        single: True if each group is one record.
+        file: the open file of the tables; None: it is not open here.
+        at: offset of the first table in the file.
     """
-    count = _HEAD.unpack_from(data)[-1]
-    names = _HEAD.size + count * _COLUMN.size
-    if names > len(data):
-        raise Bad(f"{count} columns in {len(data)} bytes")
-    table = list(_COLUMN.iter_unpack(data[_HEAD.size : names]))
-    places = names + sum(length for _, _, length, _ in table)
-    places += -places % 4
-    chunks = places + shard.stored * _PLACE_BYTES
-    if chunks + sum(size for _, size, _, copied in table if copied) > len(data):
-        raise Bad(f"{shard.stored} samples and their columns in {len(data)} bytes")
-    columns: list[tuple[bytes, int, int]] = []
-    copies: dict[str, memoryview] = {}
-    at, chunk = names, chunks
-    for offset, size, length, copied in table:
-        name = data[at : at + length].tobytes()
-        columns.append((name, offset, size))
-        at += length
-        if copied:
-            copies[name.decode("utf-8", "replace")] = data[chunk : chunk + size]
-            chunk += size
-    known = {name for name, _, _ in columns}
-    for wanted, crc in shard.columns.items():
-        if wanted.encode() not in known or (wanted in copies and core.crc32c(copies[wanted]) != crc):
-            raise Bad(f"column {wanted} is missing or not what was packed")
-    kept = {name: copy for name, copy in copies.items() if name in shard.columns}
-    return Section(np.frombuffer(data[places:chunks], np.uint32), tuple(columns), kept)
+
+    __slots__ = ("_head", "at", "columns", "file", "parts", "single", "size", "stored", "units")
+
+    def __init__(self, head: memoryview, file: core.TableFile | None, at: int) -> None:
+        """Takes the section's head. Raises Bad: its lengths do not hold."""
+        self._head, self.file, self.at = head, file, at
+        _, _, _, self.stored, _, _, count, self.units, single, self.size = _HEAD.unpack_from(head)
+        self.single = bool(single)
+        names = _HEAD.size + count * _COLUMN.size
+        if names > len(head):
+            raise Bad(f"{count} columns in a head of {len(head)} bytes")
+        listed = list(_COLUMN.iter_unpack(head[_HEAD.size : names]))
+        crcs = names + sum(length for _, _, length, _ in listed)
+        crcs += -crcs % 4
+        columns: list[tuple[bytes, int, int]] = []
+        widths = [(PLACES, _PLACE_BYTES)]
+        at = names
+        for offset, size, length, width in listed:
+            name = head[at : at + length].tobytes()
+            columns.append((name, offset, size))
+            at += length
+            if width:
+                widths.append((name.decode("utf-8", "replace"), width))
+        self.columns = tuple(columns)
+        self.parts: dict[str, TablePart] = {}
+        start = 0
+        for key, width in widths:
+            blocks = -(-self.stored // (core.TABLE_BLOCK // width)) if width <= core.TABLE_BLOCK else 0
+            if not blocks or crcs + 4 * blocks > len(head):
+                raise Bad(f"{self.stored} samples and their columns in a head of {len(head)} bytes")
+            self.parts[key] = TablePart(width, start, np.frombuffer(head[crcs : crcs + 4 * blocks], "<u4"))
+            crcs += 4 * blocks
+            start += self.stored * width + -(self.stored * width) % _ALIGNED
+        if start != self.size or not (self.units == self.stored or (not self.single and 0 < self.units <= self.stored)):
+            raise Bad(f"its tables have {self.size} bytes and not {start}, or its {self.stored} records {self.units} groups")
+
+    def table(self, name: str = PLACES) -> core.Table:
+        """A table of the section. Raises KeyError: the column was not copied."""
+        part = self.parts[name]
+        assert self.file is not None
+        return core.Table(self.file, self.at + part.start, self.stored, part.width, part.crcs)
+
+    def has(self, name: str, width: int) -> bool:
+        """Returns True if the section has the values of a column, whose rows have so many bytes."""
+        return name == CRC_COLUMN or (name in self.parts and self.parts[name].width == width)
+
+    def values(self, name: str) -> memoryview:
+        """The rows of a column that it has, of all stored samples. Raises DatasetError: they are not what was written."""
+        found = self.rows()[:, 3].tobytes() if name == CRC_COLUMN else self.table(name).read(0, self.stored).reshape(-1).data
+        return memoryview(found)
+
+    def rows(self) -> npt.NDArray[np.uint32]:
+        """The table of places as an array (stored, 4). Raises DatasetError."""
+        return self.table().read(0, self.stored).view("<u4")
+
+    def content(self) -> Iterator[Chunk]:
+        """The section as another sidecar has it. Raises DatasetError: a table is not what was written."""
+        yield self._head
+        for name, part in self.parts.items():
+            table, step = self.table(name), max(1, _COPIED_BYTES // part.width)
+            for first in range(0, self.stored, step):
+                yield table.read(first, min(step, self.stored - first)).reshape(-1).data
+            yield bytes(-(self.stored * part.width) % _ALIGNED)
+
+
+def _head_of(data: memoryview, at: int) -> tuple[Identity, memoryview]:
+    """(the shard's identity, bytes) of a section's head at this place. Raises Bad."""
+    if len(data) - at < _HEAD.size:
+        raise Bad("it ends within a section's head")
+    magic, size, key, stored, file_bytes, crc, *_ = _HEAD.unpack_from(data, at)
+    if magic != MAGIC or size < _HEAD.size or size % _ALIGNED or size > len(data) - at:
+        raise Bad(f"there is no head of a section at {at}")
+    return (key, stored, file_bytes, crc), data[at : at + size]
+
+
+def open_section(data: memoryview, shard: ShardEntry) -> Parts:
+    """The content of a section that is a file by itself, as `section` made it. Raises Bad: it is none of this shard."""
+    found, head = _head_of(data, 0)
+    if found != identity(shard) or len(data) - len(head) != Section(head, None, 0).size:
+        raise Bad("it is another shard's, or was cut")
+    return head, data[len(head) :]
 
 
 class Sidecars:
-    """The sidecars of a dataset, read into memory. See NOTE [ sidecars: what they are worth ]."""
+    """The open sidecars of a dataset. See NOTE [ sidecars: what they are worth ]."""
 
-    def __init__(self, read: SegmentReader, segments: Iterable[Segment]) -> None:
-        """Reads them by `read`; those that do not hold are passed over."""
-        self.sections: dict[Identity, memoryview] = {}
-        for segment in segments:
-            try:
-                self.sections |= sections_of(read(segment).data, segment.file)
-            except DatasetError:  # noqa: PERF203
-                continue
+    def __init__(self) -> None:
+        self._heads: dict[Identity, tuple[memoryview, core.TableFile | None, int]] = {}
+        self._sections: dict[Identity, Section] = {}
+
+    def add(self, directory: memoryview, file: core.TableFile | None, start: int, tables: int) -> None:
+        """Adds the sections of one sidecar.
+
+        Args:
+            directory: its checked directory.
+            file: the open file of its tables; None: it is opened later.
+            start: offset of the first table in the file.
+            tables: bytes of all tables.
+
+        Raises:
+            Bad: the directory does not hold, or is of a later version.
+        """
+        if len(directory) < _DIRECTORY.size:
+            raise Bad("it ends within its directory")
+        magic, version, count = _DIRECTORY.unpack_from(directory)
+        if magic != DIRECTORY or version != VERSION:
+            raise Bad(f"its directory is of version {version}" if magic == DIRECTORY else "it has no directory")
+        found: dict[Identity, tuple[memoryview, core.TableFile | None, int]] = {}
+        at = _DIRECTORY.size
+        for _ in range(count):
+            if len(directory) - at < _AT.size:
+                raise Bad("its directory ends within a section")
+            (place,) = _AT.unpack_from(directory, at)
+            known, head = _head_of(directory, at + _AT.size)
+            if place > tables or _HEAD.unpack_from(head)[-1] > tables - place:
+                raise Bad(f"a section lies outside of its {tables} bytes of tables")
+            found[known] = head, file, start + place
+            at += _AT.size + len(head)
+        self._heads |= found
 
     def get(self, shard: ShardEntry) -> Section | None:
-        """The section of a shard; None: it has to be walked."""
-        data = self.sections.get(identity(shard))
-        if data is None:
-            return None
-        try:
-            return parse(data, shard)
-        except Bad:
-            return None
+        """The section of a shard, the same each time; None: it has to be walked."""
+        key = identity(shard)
+        if key not in self._sections and key in self._heads:
+            with suppress(Bad):
+                self._sections[key] = Section(*self._heads[key])
+        return self._sections.get(key)
+
+    def opened(self, first: int, last: int) -> list[Section]:
+        """The sections that shards were asked for, among those numbered first .. last-1 in the order in which they were added."""
+        keys = islice(self._heads, first, last)
+        return [self._sections[key] for key in keys if key in self._sections]
+
+    def content(self, shard: ShardEntry) -> Parts | None:
+        """The content of a shard's section, for another sidecar; None: there is none. Raises DatasetError when it is read."""
+        found = self.get(shard)
+        return None if found is None else found.content()
+
+    def covers(self, shards: Iterable[ShardEntry]) -> bool:
+        """Returns True if there are sections of these shards, and of no others."""
+        return self._heads.keys() == {identity(shard) for shard in shards}
+
+    def identities(self) -> Iterator[Identity]:
+        """The identities of the shards that there are sections of."""
+        return iter(self._heads)
+
+    def __len__(self) -> int:
+        return len(self._heads)
 
 
 def useful(shards: Sequence[ShardEntry], segments: Iterable[Segment]) -> Iterable[Segment]:
@@ -263,25 +364,65 @@ def useful(shards: Sequence[ShardEntry], segments: Iterable[Segment]) -> Iterabl
     return () if small else segments
 
 
-def read_sidecar(dataset: Path, segment: Segment) -> dict[Identity, memoryview]:
-    """The sections of one sidecar.
+def open_sidecars(dataset: Path, segments: Iterable[Segment]) -> Sidecars:
+    """The sidecars of a dataset's folder; those that do not hold are passed over."""
+    sidecars = Sidecars()
+    for segment in segments:
+        with suppress(DatasetError):
+            add_sidecar(sidecars, dataset, segment)
+    return sidecars
+
+
+def add_sidecar(sidecars: Sidecars, dataset: Path, segment: Segment) -> None:
+    """Opens one sidecar.
 
     Raises:
-        DatasetError: it is missing, damaged or of a later version.
+        DatasetError: it is missing, its directory is damaged, or it is of a later version.
     """
-    return sections_of(read_segment(dataset, segment).data, str(file_path(dataset, segment.folder, segment.file)))
-
-
-def sections_of(data: memoryview, name: str) -> dict[Identity, memoryview]:
-    """The sections in the bytes of a sidecar; `name` is its, for messages.
-
-    Raises:
-        DatasetError: it is damaged or of a later version.
-    """
+    path = file_path(dataset, segment.folder, segment.file)
+    if segment.directory is None:
+        add_upgraded(sidecars, read_segment(dataset, segment).data, os.fspath(path))
+        return
+    size, crc = segment.directory
+    tables = segment.bytes - size
+    directory = read_segment(dataset, replace(segment, offset=segment.offset + tables, bytes=size, crc32c=crc))
     try:
-        return split(data)
+        descriptor, _ = open_regular(path)
+    except OSError as error:
+        raise DatasetError(f"cannot read {path}: {error.strerror}; {_AGAIN}") from None
+    add_directory(sidecars, directory.data, core.TableFile(descriptor, path), segment.offset, tables)
+
+
+def add_directory(sidecars: Sidecars, directory: memoryview, file: core.TableFile | None, start: int, tables: int, name: str = "") -> None:
+    """Adds a sidecar as `Sidecars.add` does. Raises DatasetError, which has its name, where it does not hold."""
+    try:
+        sidecars.add(directory, file, start, tables)
     except Bad as error:
-        raise DatasetError(f"{name} does not hold ({error})") from None
+        raise DatasetError(f"{name or 'a sidecar'} does not hold ({error})") from None
+
+
+def add_upgraded(sidecars: Sidecars, data: memoryview, name: str) -> None:
+    """Adds a sidecar of version 1, whose tables are made anew in memory: 16 bytes a sample, and its columns.
+
+    Raises:
+        DatasetError: it does not hold.
+    """
+    descriptor = os.memfd_create("fastload-sidecar", os.MFD_CLOEXEC)
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            segment = _written(file, (_upgraded(*each) for each in sidecar_1.sections_of(data, name)), name)
+        assert segment.directory is not None
+        size, tables = segment.directory[0], segment.bytes - segment.directory[0]
+        directory = os.pread(descriptor, size, tables)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    add_directory(sidecars, memoryview(directory), core.TableFile(descriptor, name), 0, tables, name)
+
+
+def _upgraded(key: Identity, old: sidecar_1.OldSection) -> Iterator[Chunk]:
+    copies = {name: rows for name, rows in old.chunks.items() if name != CRC_COLUMN and len(rows) <= ROW_MOST * key[1]}
+    return _encoded(key, old.columns, old.places, old.chunks[CRC_COLUMN], copies)
 
 
 def walked(dataset: Path, shard: ShardEntry) -> core.Store:
@@ -291,8 +432,8 @@ def walked(dataset: Path, shard: ShardEntry) -> core.Store:
     return store
 
 
-def section(dataset: Path, shard: ShardEntry, samples: int) -> Iterator[Chunk]:
-    """The parts of a shard's section, in a sidecar of so many samples; the shard is walked. Raises DatasetError."""
+def section(dataset: Path, shard: ShardEntry) -> Parts:
+    """The content of a shard's section; the shard is walked. Raises DatasetError."""
     store = walked(dataset, shard)
 
     def rows(name: str, size: int) -> Chunk:
@@ -302,69 +443,84 @@ def section(dataset: Path, shard: ShardEntry, samples: int) -> Iterator[Chunk]:
             raise DatasetError(f"column {name} in {shard.file} is damaged: copy the shard again or pack again")
         return chunk
 
-    return _encoded(shard, store.columns(0), store.places(0), rows, samples)
-
-
-def cut_section(data: memoryview, shard: ShardEntry, samples: int) -> Iterator[Chunk]:
-    """The parts of a shard's section made for a sidecar of fewer samples, as one of so many has them. Raises Bad."""
-    known = parse(data, shard)
-    places = known.places.tobytes()
-    return _encoded(shard, known.columns, places, lambda name, _: known.chunks[name], samples)
-
-
-class Sections(Mapping[Identity, memoryview]):
-    """Sections of a dataset's shards, each read when it is asked for.
-
-    Args:
-        shards: shards of the dataset.
-        read: returns the section of a shard, as a sidecar of so many samples has it.
-    """
-
-    def __init__(self, shards: Iterable[ShardEntry], read: Callable[[ShardEntry, int], memoryview]) -> None:
-        self._shards = {identity(shard): shard for shard in shards}
-        self._samples = sum(shard.stored for shard in self._shards.values())
-        self._read = read
-
-    def __getitem__(self, key: Identity) -> memoryview:
-        return self._read(self._shards[key], self._samples)
-
-    def __iter__(self) -> Iterator[Identity]:
-        return iter(self._shards)
-
-    def __len__(self) -> int:
-        return len(self._shards)
+    columns = store.columns(0)
+    sizes = {name.decode("utf-8", "replace"): size for name, _, size in columns}
+    copied = [name for name in sizes if name in shard.columns and name != CRC_COLUMN and 0 < sizes[name] // shard.stored <= ROW_MOST]
+    if sizes.get(CRC_COLUMN) != 4 * shard.stored:
+        raise DatasetError(f"{shard.file} has no checksums of its records: copy the shard again or pack again")
+    copies = {name: rows(name, sizes[name]) for name in copied}
+    return _encoded(identity(shard), columns, store.places(0), rows(CRC_COLUMN, sizes[CRC_COLUMN]), copies)
 
 
 def _encoded(
-    shard: ShardEntry, columns: Sequence[tuple[bytes, int, int]], places: bytes, rows: Callable[[str, int], Chunk], samples: int
+    key: Identity, columns: Sequence[tuple[bytes, int, int]], places: Chunk, checksums: Chunk, copies: Mapping[str, Chunk]
 ) -> Iterator[Chunk]:
-    """The parts of a section; `rows` returns a column's rows, by its name and size."""
-    copied = []
-    for name, _, size in columns:
-        row = size // shard.stored
-        small = row <= ROW_MOST and row * samples <= COLUMN_MOST
-        copied.append(name.decode("utf-8", "replace") in shard.columns and (small or name == CRC_COLUMN.encode()))
-    names = b"".join(name for name, _, _ in columns)
-    head = _HEAD.size + len(columns) * _COLUMN.size + len(names)
-    filled = head + -head % 4
-    content = filled + shard.stored * _PLACE_BYTES + sum(size for (_, _, size), copy in zip(columns, copied, strict=True) if copy)
-    total = content + -content % _ALIGNED
-    yield _HEAD.pack(MAGIC, VERSION, total, *identity(shard), len(columns))
-    for (name, offset, size), copy in zip(columns, copied, strict=True):
-        yield _COLUMN.pack(offset, size, len(name), copy)
-    yield names + bytes(filled - head)
-    yield places
-    for (name, _, size), copy in zip(columns, copied, strict=True):
-        if copy:
-            yield rows(name.decode(), size)
-    yield bytes(total - content)
+    """The content of a section.
+
+    Args:
+        key: identity of the shard.
+        columns: (name, offset, size) of each of its columns.
+        places: twelve bytes for each stored sample, as `core.Store.places` returns them.
+        checksums: CRC32C of each record, u32.
+        copies: rows of the columns that are copied, by name.
+    """
+    stored = key[1]
+    table = np.empty((stored, 4), "<u4")
+    table[:, :3] = np.frombuffer(places, "<u4").reshape(stored, 3)
+    table[:, 3] = np.frombuffer(checksums, "<u4")
+    groups = Groups(table, key[2])
+    tables = [(_PLACE_BYTES, table.reshape(-1).view(np.uint8).data)]
+    listed = []
+    for name, offset, size in columns:
+        copy = copies.get(name.decode("utf-8", "replace"))
+        listed.append(_COLUMN.pack(offset, size, len(name), 0 if copy is None else size // stored))
+        if copy is not None:
+            tables.append((size // stored, memoryview(copy)))
+    described = b"".join((*listed, *(name for name, _, _ in columns)))
+    described += bytes(-len(described) % 4)
+    described += b"".join(_block_crcs(data, width) for width, data in tables)
+    described += bytes(-(_HEAD.size + len(described)) % _ALIGNED)
+    size = sum(len(data) + -len(data) % _ALIGNED for _, data in tables)
+    head = _HEAD.pack(MAGIC, _HEAD.size + len(described), *key, len(columns), len(groups), groups.single, size)
+    yield head + described
+    for _, data in tables:
+        yield data
+        yield bytes(-len(data) % _ALIGNED)
+
+
+def _block_crcs(data: memoryview, width: int) -> bytes:
+    """CRC32C of each block of a table, u32."""
+    block = core.TABLE_BLOCK // width * width
+    return np.fromiter((core.crc32c(data[at : at + block]) for at in range(0, len(data), block)), "<u4").tobytes()
+
+
+def _written(file: BinaryIO, sections: Iterable[Parts], name: str) -> Segment:
+    """Writes a sidecar to an open file; `name` is its. One table is in memory at a time, and the heads."""
+    crc = at = 0
+    heads: list[Chunk] = []
+
+    def put(part: Chunk) -> None:
+        nonlocal crc, at
+        file.write(part)
+        crc = core.crc32c(part, crc)
+        at += len(part)
+
+    for parts in sections:
+        content = iter(parts)
+        head = next(content)
+        heads += (_AT.pack(at), head)
+        for part in content:
+            put(part)
+    directory = b"".join((_DIRECTORY.pack(DIRECTORY, VERSION, len(heads) // 2), *heads))
+    put(directory)
+    return Segment(name, 0, at, crc, None, (len(directory), core.crc32c(directory)))
 
 
 def write_sidecar(
     dataset: Path,
     name: str,
     shards: Iterable[ShardEntry],
-    known: Mapping[Identity, memoryview] | None = None,
+    known: Callable[[ShardEntry], Parts | None] = lambda shard: None,
     into: Path | None = None,
 ) -> Segment:
     """Writes a sidecar, and syncs file and folder. One shard's section is in memory at a time.
@@ -373,50 +529,80 @@ def write_sidecar(
         dataset: the dataset's folder.
         name: an unused name for the file.
         shards: those that it covers.
-        known: sections, which are copied; shards without one are walked.
+        known: returns the content of a shard's section, which is copied; None: the shard is walked.
         into: the folder to write it into; default: the dataset's.
 
     Raises:
         DatasetError: a shard is missing or damaged.
         OSError: the disk is full or fails.
     """
-    covered = list({identity(shard): shard for shard in shards}.values())
-    samples = sum(shard.stored for shard in covered)
-    sections = known or {}
+    covered = {identity(shard): shard for shard in shards}.values()
     folder = dataset if into is None else into
-    crc = size = 0
+
+    def content(shard: ShardEntry) -> Parts:
+        found = known(shard)
+        return section(dataset, shard) if found is None else found
+
     with open(folder / name, "xb") as file:
-        for shard in covered:
-            found = sections.get(identity(shard))
-            for part in section(dataset, shard, samples) if found is None else (found,):
-                file.write(part)
-                crc = core.crc32c(part, crc)
-                size += len(part)
+        segment = _written(file, map(content, covered), name)
         file.flush()
         os.fsync(file.fileno())
     sync_folder(folder)
-    return Segment(name, 0, size, crc)
+    return segment
+
+
+_CHECKED_BYTES = 4 << 20
+
+
+def check_file(dataset: Path, segment: Segment) -> None:
+    """Compares all bytes of a sidecar with the manifest's checksum. Raises DatasetError."""
+    path = file_path(dataset, segment.folder, segment.file)
+    try:
+        descriptor, size = open_regular(path)
+        with open(descriptor, "rb", buffering=0) as file:
+            if size < segment.offset + segment.bytes:
+                raise DatasetError(f"{path} has {size} bytes, the manifest names {segment.offset + segment.bytes}: {_AGAIN}")
+            file.seek(segment.offset)
+            crc, left = 0, segment.bytes
+            while left and (data := file.read(min(left, _CHECKED_BYTES))):
+                crc, left = core.crc32c(data, crc), left - len(data)
+    except DatasetError:
+        raise
+    except OSError as error:
+        raise DatasetError(f"cannot read {path}: {error.strerror}; {_AGAIN}") from None
+    if left or crc != segment.crc32c:
+        raise DatasetError(f"{path} is damaged (its checksum does not match): {_AGAIN}")
 
 
 def check_sidecar(dataset: Path, segment: Segment, shards: Mapping[Identity, ShardEntry]) -> str:
     """Describes what is wrong with a sidecar, compared with what its shards say; "" if nothing is. `shards`: of the dataset."""
-    again = "it is passed over; `fastload index` writes it anew"
+    path = file_path(dataset, segment.folder, segment.file)
+    sidecars = Sidecars()
     try:
-        sections = read_sidecar(dataset, segment)
+        check_file(dataset, segment)
+        add_sidecar(sidecars, dataset, segment)
     except DatasetError as error:
-        return f"{error} ({again})"
-    for key, data in sections.items():
+        return f"{error} (it is passed over; `fastload index` writes it anew)"
+    for key in sidecars.identities():
         shard = shards.get(key)
         if shard is None:
             continue
         try:
-            section = parse(data, shard)
-            store = walked(dataset, shard)
-            if section.places.tobytes() != store.places(0) or list(section.columns) != store.columns(0):
-                raise Bad("it names other places than the shard has")
+            if wrong := _difference(sidecars, dataset, shard):
+                return f"{path}: what it says of {shard.file} does not hold ({wrong}): `fastload index` writes it anew"
         except DatasetError:
             continue  # the shard's own damage
-        except Bad as error:
-            path = file_path(dataset, segment.folder, segment.file)
-            return f"{path}: what it says of {shard.file} does not hold ({error}): `fastload index` writes it anew"
     return ""
+
+
+def _difference(sidecars: Sidecars, dataset: Path, shard: ShardEntry) -> str:
+    """Describes how a shard's section differs from the shard; "" if it does not. Raises DatasetError: the shard is damaged."""
+    wanted = b"".join(section(dataset, shard))
+    found = sidecars.content(shard)
+    try:
+        said = None if found is None else b"".join(found)
+    except DatasetError as error:
+        return str(error)
+    if said is None:
+        return "its head does not hold"
+    return "" if said == wanted else "it names other places, or has other values, than the shard"

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ from fastload.remote.objects import ObjectInfo, Objects, request_threads
 from fastload.remote.writer import Bucket, same_object
 from fastload.store import CRC_COLUMN, JOURNAL_NAME, Manifest, Segment, ShardEntry, checked, file_path
 from fastload.store.manifest import MANIFEST_BYTES
-from fastload.store.sidecar import Sidecars, identity, read_segment, write_sidecar
+from fastload.store.sidecar import open_sidecars, read_segment, write_sidecar
 
 _BLOCK = 1 << 20
 
@@ -144,10 +143,10 @@ def _one_sidecar(dataset: Path, manifest: Manifest, scratch: Path) -> tuple[Segm
     """A sidecar of all shards: the dataset's, if it is one and has them all, else one made in `scratch`; none without shards."""
     if not manifest.shards:
         return ()
-    known = Sidecars(partial(read_segment, dataset), manifest.sidecars).sections
-    if len(manifest.sidecars) == 1 and {identity(shard) for shard in manifest.shards} == known.keys():
+    known = open_sidecars(dataset, manifest.sidecars)
+    if len(manifest.sidecars) == 1 and manifest.sidecars[0].directory is not None and known.covers(manifest.shards):
         return manifest.sidecars
-    made = write_sidecar(dataset, "index-00000.bin", manifest.shards, known, into=scratch)
+    made = write_sidecar(dataset, "index-00000.bin", manifest.shards, known.content, into=scratch)
     return (replace(made, folder=str(scratch)),)
 
 

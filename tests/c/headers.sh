@@ -45,7 +45,7 @@ prefixes() {
     common) echo 'fl_(fail|cpu|buffer|crc32c|rng|philox)' ;;
     jpeg) echo 'fl_(jpeg|libjpeg)_' ;;
     resize) echo 'fl_resize' ;;
-    store) echo 'fl_(store|record|files|open_files|page_cache|place|attached|planes|varying|rle|edges)_' ;;
+    store) echo 'fl_(store|record|files|open_files|page_cache|place|table|attached|planes|varying|rle|edges)_' ;;
     engine) echo 'fl_(ring|slot|pool|worker|batch|pipeline|geometry|boxes|rotated|objects|polygons|fields|rooms|render|target|shm|ticket|map|watch)' ;;
     esac
 }

@@ -2,6 +2,7 @@
 #ifndef STORE_SHARD_H
 #define STORE_SHARD_H
 
+#include <fcntl.h>
 #include <lmdb.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -82,6 +83,30 @@ static inline void end(const char *what) {
     unlink(path);
     rmdir(folder);
     printf("%s: ok (seed %llu)\n", what, check_seed);
+}
+
+/* A table of the places of the shard's samples, in an unlinked file; freed by free_places. */
+static inline fl_table place_table(const fl_store_place *places) {
+    static const uint32_t each = FL_TABLE_BLOCK / sizeof(fl_store_row);
+    fl_store_row rows[SAMPLES];
+    fl_error err;
+    char file[sizeof path + 16];
+    snprintf(file, sizeof file, "%s.table", path);
+    for (int i = 0; i < SAMPLES; i++) rows[i] = (fl_store_row){places[i], sums[i]};
+    const int fd = open(file, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    CHECK(fd >= 0 && write(fd, rows, sizeof rows) == sizeof rows && unlink(file) == 0);
+    uint32_t *crcs = calloc(fl_table_blocks(SAMPLES, sizeof *rows), sizeof *crcs);
+    CHECK(crcs);
+    for (uint32_t at = 0; at < SAMPLES; at += each)
+        crcs[at / each] = fl_crc32c(0, rows + at, (SAMPLES - at < each ? SAMPLES - at : each) * sizeof *rows);
+    fl_table table = {.rows = SAMPLES, .width = sizeof *rows, .crcs = crcs};
+    CHECK(fl_table_file_create(&table.file, fd, "index-00000.bin", &err) == FL_OK);
+    return table;
+}
+
+static inline void free_places(fl_table table) {
+    fl_table_file_free(table.file);
+    free((void *)(uintptr_t)table.crcs);
 }
 
 #endif

@@ -129,6 +129,7 @@ static void test_absent(uint64_t bytes) {
     const int before = open_descriptors();
     fl_store *one = open_shards(1, bytes, true);
     const fl_store_tree *given = fl_store_shard_tree(one, 0, &stored);
+    const fl_table places = place_table(given->samples);
     for (int present = 0; present < 2; present++) {
         fl_store *store;
         CHECK(fl_store_create(&store, &err) == FL_OK);
@@ -136,17 +137,18 @@ static void test_absent(uint64_t bytes) {
             fl_shard_spec spec = {.path = "none.lmdb", .first = (uint64_t)i * SAMPLES, .count = SAMPLES, .bytes = bytes, .stored = SAMPLES};
             spec.absent = true;
             if (i == 0) CHECK(fl_store_add(store, &spec, &err) == FL_EARG); /* no places */
-            spec.given = given;
+            spec.given = given, spec.places = &places;
             if (present && i % 2) spec.absent = false, spec.path = name_of(i, "");
             CHECK(fl_store_add(store, &spec, &err) == FL_OK);
         }
-        CHECK(open_descriptors() == before + 1 + present * (KEPT - 1));
+        CHECK(open_descriptors() == before + 2 + present * (KEPT - 1)); /* the table's among them */
         for (int i = 0; i < SHARDS; i++) {
             const fl_code code = read_one(store, (uint64_t)i * SAMPLES + 5, &err);
             CHECK(present && i % 2 ? code == FL_OK : code == FL_ESHARD && strstr(err.text, "none.lmdb"));
         }
         fl_store_close(store);
     }
+    free_places(places);
     fl_store_close(one);
     CHECK(open_descriptors() == before);
 }

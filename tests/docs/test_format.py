@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -145,35 +146,69 @@ def test_a_changed_dataset(tmp_path: Path) -> None:
     assert [sample["note"] for sample in samples] == [f"note {number}" for number in of]
 
 
+def _groups_by_the_page(places: list[tuple[int, int]]) -> tuple[int, int]:
+    """(groups, whether each is one record) of records' (offset, size)."""
+    apart = all(offset >= sum(before) for before, (offset, _) in pairwise(places))
+    if apart and min(size for _, size in places) >= 32768:
+        return len(places), 1
+    groups, bytes_before, last = 0, 0, None
+    for offset, size in sorted(places):
+        if (
+            last is None
+            or bytes_before // 32768 != (bytes_before - last[1]) // 32768
+            or offset > sum(last) + 32768
+            or offset // 262144 != last[0] // 262144
+        ):
+            groups += 1
+        bytes_before, last = bytes_before + size, (offset, size)
+    return groups, 0
+
+
 def test_a_sidecar(packed: Path) -> None:
-    """By the page's rules, sections follow one another; places lead to the records' bytes, and copies are those of the shard."""
+    """By the page's rules, the directory leads to tables; places lead to the records' bytes, and copies are those of the shard."""
     manifest = json.loads((packed / "manifest.json").read_bytes())
-    data = (packed / manifest["sidecars"][0]["file"]).read_bytes()
-    at, found = 0, 0
-    while at < len(data):
-        magic, version, length, key, stored, size, crc, count = struct.unpack_from("<4sIQQQQII", data, at)
-        assert (magic, version, length % 8) == (b"FLX1", 1, 0)
+    part = manifest["sidecars"][0]
+    data = (packed / part["file"]).read_bytes()
+    at = part["bytes"] - part["directory"]["bytes"]
+    assert core.crc32c(data[at:]) == part["directory"]["crc32c"]
+    magic, version, sections = struct.unpack_from("<4sIQ", data, at)
+    assert (magic, version, sections) == (b"FLXD", 2, len(manifest["shards"]))
+    at += 16
+    for _ in range(sections):
+        (tables,) = struct.unpack_from("<Q", data, at)
+        at += 8
+        magic, length, key, stored, size, crc, count, groups, single, tables_size = struct.unpack_from("<4sIQQQIIIIQ", data, at)
+        assert (magic, length % 8) == (b"FLX2", 0)
         shard = next(each for each in manifest["shards"] if each["crc32c"] == crc)
         assert (key, stored, size) == (shard["first"], shard["count"], shard["bytes"])
         content = (packed / shard["file"]).read_bytes()
-        columns = [struct.unpack_from("<QIHH", data, at + 48 + 16 * each) for each in range(count)]
-        names_at = at + 48 + 16 * count
-        places_at = (names_at + sum(column[2] for column in columns) + 3) // 4 * 4
-        chunk_at, copied = places_at + 12 * stored, {}
-        for offset, chunk, name_length, copy in columns:
+        columns = [struct.unpack_from("<QIHH", data, at + 56 + 16 * each) for each in range(count)]
+        names_at = at + 56 + 16 * count
+        crcs_at = names_at + (sum(column[2] for column in columns) + 3) // 4 * 4
+        found = []
+        for width, chunk in [(16, None), *((column[3], column) for column in columns if column[3])]:
+            rows = data[tables : tables + stored * width]
+            for block in range(0, len(rows), 4096 // width * width):
+                assert core.crc32c(rows[block : block + 4096 // width * width]) == struct.unpack_from("<I", data, crcs_at)[0]
+                crcs_at += 4
+            assert chunk is None or rows == content[chunk[0] : chunk[0] + chunk[1]]
+            found.append(rows)
+            tables += (len(rows) + 7) // 8 * 8
+            tables_size -= (len(rows) + 7) // 8 * 8
+        assert tables_size == 0
+        assert not any(data[crcs_at : at + length])
+        for offset, chunk_size, name_length, copied in columns:
             name = data[names_at : names_at + name_length].decode()
             names_at += name_length
-            assert core.crc32c(content[offset : offset + chunk]) == shard["columns"][name]
-            if copy:
-                copied[name] = data[chunk_at : chunk_at + chunk]
-                assert copied[name] == content[offset : offset + chunk]
-                chunk_at += chunk
-        assert not any(data[chunk_at : at + length])
-        sums = struct.unpack(f"<{stored}I", copied["__crc32c__"])
-        for place, record_sum in zip(struct.iter_unpack("<QI", data[places_at : places_at + 12 * stored]), sums, strict=True):
-            assert core.crc32c(content[place[0] : sum(place)]) == record_sum
-        at, found = at + length, found + 1
-    assert found == len(manifest["shards"]) > 1
+            assert core.crc32c(content[offset : offset + chunk_size]) == shard["columns"][name]
+            assert bool(copied) == (chunk_size // stored <= 64 and name != "__crc32c__")
+        places = list(struct.iter_unpack("<QII", found[0]))
+        for offset, record, record_sum in places:
+            assert core.crc32c(content[offset : offset + record]) == record_sum
+        assert (groups, single) == _groups_by_the_page([place[:2] for place in places])
+        at += length
+    assert at == len(data)
+    assert sections > 1
 
 
 def damages() -> Iterator[tuple[str, str]]:

@@ -6,8 +6,8 @@ import pytest
 
 from fastload.errors import ArgumentError
 from fastload.remote.caches import BLOCK_BYTES, GIB, PRICES, Price, Traffic, epoch_traffic
-from fastload.remote.dataset_cache import GROUP_BYTES
 from fastload.remote.fetcher import RANGE_BYTES
+from fastload.store.groups import GROUP_BYTES
 
 SAMPLE = BLOCK_BYTES // 16
 

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastload.remote.dataset_cache import GROUP_BYTES, Groups
 from fastload.store.checked import Bad
+from fastload.store.groups import GROUP_BYTES, Groups
 
 FILE_BYTES = 1 << 40
 
 
-def places_of(records: list[tuple[int, int]]) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
+def places_of(records: list[tuple[int, int]]) -> np.ndarray[tuple[int, int], np.dtype[np.uint32]]:
     """Places as sidecars have them: low and high half of the start, and the size."""
-    return np.array([(start & 0xFFFFFFFF, start >> 32, size) for start, size in records], np.uint32).reshape(-1)
+    return np.array([(start & 0xFFFFFFFF, start >> 32, size) for start, size in records], np.uint32).reshape(-1, 3)
 
 
 RECORD = st.tuples(st.integers(0, FILE_BYTES // 2), st.integers(0, 4 * GROUP_BYTES))

@@ -119,16 +119,16 @@ def test_values_of_some_samples(dataset: Path, copy: Path, monkeypatch: pytest.M
     with DatasetReader(dataset) as reader, DatasetReader(copy) as damaged:
         for name, values in whole.items():
             for start, stop in ((0, 1), (0, COUNT), (3, ends[0]), (ends[0] - 1, ends[0] + 2), (COUNT - 1, COUNT)):
-                found = reader.values(name, start, stop)
+                found = reader.column_range(name, start, stop)
                 assert found.tobytes() == values[start:stop].tobytes()
                 assert not found.flags.writeable
-        assert not np.shares_memory(reader.values("label", 0, 9), reader.values("label", 0, 9))
-        assert np.shares_memory(reader.column("label"), reader.values("label", 0, 9))  # one that was read whole is not read again
-        assert damaged.values("label", 0, ends[0]).tobytes() == whole["label"][: ends[0]].tobytes()
+        assert not np.shares_memory(reader.column_range("label", 0, 9), reader.column_range("label", 0, 9))
+        assert np.shares_memory(reader.column("label"), reader.column_range("label", 0, 9))  # one that was read whole is not read again
+        assert damaged.column_range("label", 0, ends[0]).tobytes() == whole["label"][: ends[0]].tobytes()
         with pytest.raises(DatasetError, match=r"column label in shard-00001\.lmdb"):
-            damaged.values("label", 0, ends[0] + 1)
+            damaged.column_range("label", 0, ends[0] + 1)
         with pytest.raises(ArgumentError, match="no column 'missing'"):
-            reader.values("missing", 0, 1)
+            reader.column_range("missing", 0, 1)
 
 
 def test_column_is_read_once_into_memory(tmp_path: Path) -> None:

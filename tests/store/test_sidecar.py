@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,8 @@ from fastload.packing import verify
 from fastload.store import DatasetChange, DatasetReader, DatasetRewriter, Manifest
 from fastload.store import reader as reader_module
 from fastload.store import sidecar as sidecar_module
-from fastload.store.sidecar import Sidecars, read_segment
+from fastload.store.sidecar import PLACES as PLACE_TABLE
+from fastload.store.sidecar import open_sidecars
 
 COUNT = 60
 EXAMPLES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -55,7 +55,7 @@ def walked(path: Path) -> DatasetReader:
 def known(path: Path) -> list[bool]:
     """Whether a sidecar has a section that holds, for each shard."""
     manifest = Manifest.load(path)
-    sidecars = Sidecars(partial(read_segment, path), manifest.sidecars)
+    sidecars = open_sidecars(path, manifest.sidecars)
     return [sidecars.get(shard) is not None for shard in manifest.shards]
 
 
@@ -72,11 +72,20 @@ def without_trees(path: Path) -> Iterator[None]:
 
 
 def relied_on(path: Path, data: bytes) -> None:
-    """Puts other bytes in the place of a dataset's one sidecar, with the checksum that fits."""
+    """Puts other bytes in the place of a dataset's one sidecar, with the checksums that fit."""
     manifest = Manifest.load(path)
     part = manifest.sidecars[0]
+    assert part.directory is not None
     (path / part.file).write_bytes(data)
-    replace(manifest, sidecars=(replace(part, bytes=len(data), crc32c=core.crc32c(data)),)).write(path)
+    size = max(1, min(part.directory[0], len(data)))
+    directory = size, core.crc32c(data[-size:])
+    new = replace(part, bytes=max(1, len(data)), crc32c=core.crc32c(data), directory=directory)
+    replace(manifest, sidecars=(new,)).write(path)
+
+
+def blamed(path: Path) -> list[str]:
+    """Problems that verify finds."""
+    return list(verify(path, workers=1).problems)
 
 
 def test_no_tree_is_read(copy: Path, expected: Any) -> None:
@@ -103,14 +112,13 @@ def test_small_datasets_are_walked(copy: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_large_columns_stay_in_the_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A column that is not copied is read from the place that the sidecar names; the records' checksums are always copied."""
-    monkeypatch.setattr(sidecar_module, "ROW_MOST", 4)
-    monkeypatch.setattr(sidecar_module, "COLUMN_MOST", 200)
+    """A column that is not copied is read from the place that the sidecar names; the records' checksums are with their places."""
+    monkeypatch.setattr(sidecar_module, "ROW_MOST", 3)
     write(tmp_path / "d", COUNT)
     manifest = Manifest.load(tmp_path / "d")
-    section = Sidecars(partial(read_segment, tmp_path / "d"), manifest.sidecars).get(manifest.shards[0])
+    section = open_sidecars(tmp_path / "d", manifest.sidecars).get(manifest.shards[0])
     assert section is not None
-    assert section.chunks.keys() == {"__crc32c__"}
+    assert section.parts.keys() == {PLACE_TABLE}
     with walked(tmp_path / "d") as reader:
         boxes = reader.column("box").tolist()
     assert boxes[7] == values_of(7)["box"].tolist()
@@ -144,14 +152,17 @@ def test_missing_cut_or_no_file(copy: Path, expected: Any) -> None:
 @EXAMPLES
 @given(data=st.data())
 def test_flipped_byte(copy: Path, expected: Any, data: st.DataObject) -> None:
-    """One byte changed anywhere: the dataset opens by a walk, and has every value."""
+    """One byte changed anywhere: the dataset has every value, by a walk where the directory is damaged; verify finds it."""
     file = copy / Manifest.load(copy).sidecars[0].file
     good = file.read_bytes()
     at, change = data.draw(st.integers(0, len(good) - 1)), data.draw(st.integers(1, 255))
+    part = Manifest.load(copy).sidecars[0]
+    assert part.directory is not None
     file.write_bytes(good[:at] + bytes([good[at] ^ change]) + good[at + 1 :])
     try:
         assert contents(copy) == expected
-        assert not any(known(copy))
+        assert any(known(copy)) == (at < len(good) - part.directory[0])
+        assert any(file.name in problem and "fastload index" in problem for problem in blamed(copy))
     finally:
         file.write_bytes(good)
 
@@ -167,7 +178,10 @@ def test_lies(copy: Path, expected: Any, data: st.DataObject) -> None:
     file = copy / Manifest.load(copy).sidecars[0].file
     good = file.read_bytes()
     lie = np.frombuffer(good, "<u4").copy()
-    head = st.integers(0, 60)  # of the first section: where the lengths are
+    part = Manifest.load(copy).sidecars[0]
+    assert part.directory is not None
+    begins = (len(good) - part.directory[0]) // 4
+    head = st.integers(begins, begins + 60)  # of the directory and its first section: where the lengths are
     for place in data.draw(st.lists(st.one_of(head, st.integers(0, len(lie) - 1)), min_size=1, max_size=4)):
         lie[place] = data.draw(WORDS)
     begin, end = sorted(data.draw(st.tuples(st.integers(0, len(good)), st.integers(0, len(good)))))
@@ -185,6 +199,8 @@ def test_lies(copy: Path, expected: Any, data: st.DataObject) -> None:
                     assert reader.record(i) == expected[0][i]
                 except SampleError as error:
                     assert error.index == i
+            every = np.arange(COUNT)
+            assert {name: reader.take(name, every).tolist() for name in reader.schema.columns} == expected[1]
     except DatasetError as error:
         assert "column" in str(error)
     finally:
@@ -196,11 +212,13 @@ def test_places_of_others(copy: Path, expected: Any) -> None:
     """Two samples' places swapped, under a checksum that fits: both are errors; verify says what lies, and index makes it anew."""
     manifest = Manifest.load(copy)
     data = bytearray((copy / manifest.sidecars[0].file).read_bytes())
-    section = Sidecars(partial(read_segment, copy), manifest.sidecars).get(manifest.shards[0])
+    section = open_sidecars(copy, manifest.sidecars).get(manifest.shards[0])
     assert section is not None
-    places = section.places.tobytes()
+    places = section.rows().tobytes()
     at = data.find(places)
-    data[at : at + 24] = places[12:24] + places[:12]
+    data[at : at + 32] = places[16:28] + places[12:16] + places[:12] + places[28:32]
+    head = data.find(section.parts[PLACE_TABLE].crcs.tobytes())
+    data[head : head + 4] = core.crc32c(bytes(data[at : at + len(places)])).to_bytes(4, "little")
     relied_on(copy, bytes(data))
     with DatasetReader(copy) as reader:
         for i in (0, 1):
@@ -320,10 +338,15 @@ def test_given_places(copy: Path) -> None:
     """`core.Store.add` refuses another number of places than samples, and columns whose names are too long."""
     shard = Manifest.load(copy).shards[0]
     arguments = os.fspath(copy / shard.file), 0, shard.count, shard.bytes, 0, shard.stored
-    for places in (np.zeros(0, np.uint32), np.zeros(3 * shard.count + 1, np.uint32), np.zeros(3, np.uint32)):
+    file = core.TableFile(os.memfd_create("table"), "table")
+    for rows, width in ((0, 16), (shard.count + 1, 16), (shard.count, 12)):
+        crcs = np.zeros(-(-rows // (4096 // width)), np.uint32)
         with pytest.raises(fastload.errors.ArgumentError, match="places"):
-            core.Store().add(*arguments, places=places)
-    good = np.zeros(3 * shard.count, np.uint32)
+            core.Store().add(*arguments, places=core.Table(file, 0, rows, width, crcs))
+    good = core.Table(file, 0, shard.count, 16, np.zeros(-(-shard.count // 256), np.uint32))
+    for rows, width, blocks in ((10, 0, 1), (10, 4097, 10), (257, 16, 1), (256, 16, 2)):
+        with pytest.raises(fastload.errors.ArgumentError, match="checksums for"):
+            core.Table(file, 0, rows, width, np.zeros(blocks, np.uint32))
     with pytest.raises(fastload.errors.ArgumentError, match="512 bytes"):
         core.Store().add(*arguments, places=good, columns=[(b"x" * 512, 0, 1)])
     with pytest.raises(DatasetError, match="column 0"):

@@ -141,6 +141,10 @@ class InPlaceDataset(TransformedDataset):
     def column(self, name: str) -> npt.NDArray[Any]:
         """All values of a field that is a column."""
 
+    def take(self, name: str, indices: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """The values of a field that is a column: of some samples."""
+        return self.column(name)[indices]
+
     @abstractmethod
     def column_values(self, indices: Sequence[int]) -> dict[str, list[Any]]:
         """The fields that are columns, by name: of some samples, as the dataset gives them."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from fastload.engines.threads.image_sizes import EQUAL, LIST, ImageLayout, batch
 from fastload.errors import RemoteError, ResourceError, SampleError
 from fastload.remote.files import RemoteFiles
 from fastload.store.kinds import KINDS
+from fastload.store.reader import is_constant
 
 if TYPE_CHECKING:
     from fastload.dataset.view import NativeDataset, NativeView
@@ -220,7 +221,7 @@ class ThreadEngine:
             return fixed
         if any(d.plan.drawn_size for d in self.view.datasets):
             return None
-        if not all(len(side) and side.min() == side.max() for d in self.view.datasets for side in d.images.stored_sizes):
+        if not all(is_constant(side) for d in self.view.datasets for side in d.images.stored_sizes):
             return None
         try:
             sizes = {d.image_sizes(0) for d in self.view.datasets}
@@ -229,13 +230,14 @@ class ThreadEngine:
         return sizes.pop() if len(sizes) == 1 else None
 
     @cached_property
-    def fields(self) -> list[tuple[str, str, list[npt.NDArray[Any]]]]:
-        """(name, kind, columns by dataset) of the delivered fields; no columns for a field stored in records."""
+    def fields(self) -> list[tuple[str, str, bool]]:
+        """(name, kind, whether it is a column) of the delivered fields; the others are stored in records."""
         datasets = self.view.datasets
         kinds = datasets[0].kinds
         native = () if self.row_fields is None else self.row_fields.names
-        column = {name: kinds[name] in KINDS and KINDS[kinds[name]].is_column and name not in native for name in datasets[0].fields}
-        return [(name, kinds[name], [each.column(name) for each in datasets] if column[name] else []) for name in column]
+        return [
+            (name, kinds[name], kinds[name] in KINDS and KINDS[kinds[name]].is_column and name not in native) for name in datasets[0].fields
+        ]
 
     @cached_property
     def spare_cpus(self) -> int:

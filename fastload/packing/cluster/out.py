@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from fastload.store.checked import Bad
 from fastload.store.entries import SHARD_NAME, file_number
 from fastload.store.manifest import LOST, MANIFEST_BYTES, sync_folder
 from fastload.store.progress import check_free, claim_folder, clear, is_packed_file
-from fastload.store.sidecar import Sections, cut_section, write_sidecar
+from fastload.store.sidecar import Parts, open_section, write_sidecar
 
 _SIDECAR = "index-00000.bin"
 
@@ -85,22 +85,22 @@ class ClusterOut(ABC):
         """Removes what a driver left that was killed after the commit."""
 
 
-def sections_at(depot: Depot, manifest: Manifest, sizes: Mapping[str, tuple[int, int]]) -> Sections:
-    """The sections of a dataset's shards where the tasks put them; `sizes` has size and checksum of each, by the shard's name."""
+def sections_at(depot: Depot, sizes: Mapping[str, tuple[int, int]]) -> Callable[[ShardEntry], Parts]:
+    """Returns a function that reads a shard's section where its task put it; `sizes` has size and checksum of each, by the shard's name."""
 
-    def read(shard: ShardEntry, samples: int) -> memoryview:
+    def read(shard: ShardEntry) -> Parts:
         name = section_name(file_number(shard.file))
         data = depot.read(name, SECTION_MOST)
         try:
             if data is None or (len(data), core.crc32c(data)) != sizes[shard.file]:
                 raise Bad("it is missing, or its checksum does not match")
-            return memoryview(b"".join(cut_section(memoryview(data), shard, samples)))
+            return open_section(memoryview(data), shard)
         except Bad as error:
             raise DatasetError(
                 f"{depot.title}/{name} cannot be used ({error}): remove it and {shard.file}, and go on with resume=True (--resume)"
             ) from None
 
-    return Sections(manifest.shards, read)
+    return read
 
 
 class _Folder(ClusterOut):
@@ -132,7 +132,7 @@ class _Folder(ClusterOut):
 
     def commit(self, manifest: Manifest, sections: Mapping[str, tuple[int, int]], etags: Mapping[str, str | None]) -> Manifest:
         (self._folder / _SIDECAR).unlink(missing_ok=True)
-        known = sections_at(self.depot, manifest, sections)
+        known = sections_at(self.depot, sections)
         manifest = replace(manifest, sidecars=(write_sidecar(self._folder, _SIDECAR, manifest.shards, known),))
         manifest.write(self._folder)
         self.tidy(manifest)
@@ -207,7 +207,7 @@ class BucketOut(ClusterOut):
     def commit(self, manifest: Manifest, sections: Mapping[str, tuple[int, int]], etags: Mapping[str, str | None]) -> Manifest:
         sent = {shard.file: ObjectInfo(shard.file, shard.bytes, etags[shard.file]) for shard in manifest.shards}
         with scratch_folder("cluster") as folder:
-            return commit_with_sidecar(self._bucket, manifest, folder, sections_at(self.depot, manifest, sections), sent)
+            return commit_with_sidecar(self._bucket, manifest, folder, sections_at(self.depot, sections), sent)
 
     def tidy(self, manifest: Manifest) -> None:
         self._bucket.commit(manifest, {})

@@ -203,7 +203,7 @@ class RangePacker:
             self._check_token()
             etag, sizes = None, (0, 0)
             if shard is not None:
-                parts = b"".join(section(path.parent, replace(shard, file=path.name), 0))
+                parts = b"".join(section(path.parent, replace(shard, file=path.name)))
                 etag = self._depot.publish(path, shard_file)
                 self._depot.write(section_file, parts)
                 sizes = len(parts), core.crc32c(parts)

@@ -1,0 +1,192 @@
+# Tables in files for Python: rows of one width, read in place and checked by blocks. See NOTE [ table: read in place ].
+
+from fastload._native.c_common cimport fl_code, fl_error
+from fastload._native.c_store cimport (
+    fl_table, fl_table_blocks, fl_table_file, fl_table_file_create, fl_table_file_free, fl_table_read, fl_table_row, FL_TABLE_BLOCK,
+)
+
+from libc.stdint cimport int64_t
+
+TABLE_BLOCK = FL_TABLE_BLOCK
+
+
+cdef class TableFile:
+    """An open file with tables; it is closed with the last table that uses it.
+
+    Args:
+        fd: the file's descriptor, which is the object's from then on.
+        name: name of the file, for messages.
+    """
+
+    cdef fl_table_file *ptr
+
+    def __cinit__(self, int fd, name):
+        cdef fl_error err
+        encoded = _os.fsencode(name)
+        cdef fl_code code = fl_table_file_create(&self.ptr, fd, encoded, &err)
+        if code:
+            _os.close(fd)
+        check(code, &err)
+
+    def __dealloc__(self):
+        fl_table_file_free(self.ptr)
+
+
+cdef class Table:
+    """Rows of one width in a file. Any thread may read.
+
+    Args:
+        file: the file.
+        offset: place of the first row in it, in bytes.
+        rows: number of rows.
+        width: bytes of a row, 1 to TABLE_BLOCK.
+        crcs: uint32 CRC32C of each block of TABLE_BLOCK // width rows.
+
+    Raises:
+        ArgumentError: the width is out of range, or there is not a checksum for each block.
+    """
+
+    cdef fl_table c
+    cdef TableFile file
+    cdef object crcs
+
+    def __cinit__(self, TableFile file not None, uint64_t offset, uint64_t rows, uint32_t width, const uint32_t[::1] crcs not None):
+        if not 1 <= width <= FL_TABLE_BLOCK or <uint64_t>crcs.shape[0] != fl_table_blocks(rows, width):
+            raise _errors.ArgumentError(f"{crcs.shape[0]} checksums for {rows} rows of {width} bytes")
+        self.file, self.crcs = file, crcs
+        self.c.file = file.ptr
+        self.c.offset, self.c.rows, self.c.width = offset, rows, width
+        self.c.crcs = &crcs[0] if crcs.shape[0] else NULL
+
+    def __len__(self):
+        return self.c.rows
+
+    @property
+    def width(self):
+        """Bytes of a row."""
+        return self.c.width
+
+    def read(self, uint64_t first, uint64_t count):
+        """Rows first .. first+count-1 as a uint8 array (count, width).
+
+        Raises:
+            ArgumentError: there are no such rows.
+            DatasetError: the file was cut, or is not what was written.
+        """
+        cdef fl_error err
+        cdef fl_code code
+        if first > self.c.rows or count > self.c.rows - first:
+            raise _errors.ArgumentError(f"there are no rows {first}+{count} of {self.c.rows}")
+        out = _np.empty((count, self.c.width), _np.uint8)
+        cdef uint8_t[:, ::1] into = out
+        if count:
+            with nogil:
+                code = fl_table_read(&self.c, first, count, &into[0, 0], &err)
+            check(code, &err)
+        return out
+
+    def take(self, const int64_t[::1] rows not None):
+        """Rows of these numbers as a uint8 array (len(rows), width). Raises as `read` does."""
+        cdef fl_error err
+        cdef fl_code code = <fl_code>0
+        cdef Py_ssize_t i, count = rows.shape[0]
+        out = _np.empty((count, self.c.width), _np.uint8)
+        cdef uint8_t[:, ::1] into = out
+        if count:
+            with nogil:
+                for i in range(count):
+                    code = fl_table_row(&self.c, <uint64_t>rows[i], &into[i, 0], &err)
+                    if code:
+                        break
+            check(code, &err)
+        return out
+
+
+cdef class JoinedTables:
+    """The rows of a dataset's samples in tables of its shards, a table for each. Any thread may read.
+
+    Args:
+        firsts: int64 number of each shard's first sample, ascending from 0.
+        tables: table of each shard's stored samples, all of one width.
+        rows: of each shard the uint32 numbers of its stored samples that count; None: its first ones.
+        count: number of all samples.
+
+    Raises:
+        ArgumentError: the lengths or widths differ, or a table has fewer rows than its shard has samples.
+    """
+
+    cdef list tables, rows
+    cdef const fl_table **ptr
+    cdef const uint32_t **numbers
+    cdef const int64_t[::1] firsts
+    cdef int64_t count
+    cdef readonly uint32_t width
+
+    def __cinit__(self, const int64_t[::1] firsts not None, list tables not None, list rows not None, int64_t count):
+        cdef Py_ssize_t i, shards = firsts.shape[0]
+        cdef int64_t samples
+        cdef Table table
+        cdef const uint32_t[::1] kept
+        self.firsts, self.tables, self.rows, self.count = firsts, tables, rows, count
+        if not shards or len(tables) != shards or len(rows) != shards:
+            raise _errors.ArgumentError(f"{len(tables)} tables and {len(rows)} lists of rows for {shards} shards")
+        self.ptr = <const fl_table **>malloc(shards * sizeof(fl_table *))
+        self.numbers = <const uint32_t **>malloc(shards * sizeof(uint32_t *))
+        if self.ptr is NULL or self.numbers is NULL:
+            raise _errors.ResourceError(f"no memory for {shards} tables")
+        self.width = (<Table?>tables[0]).c.width
+        for i in range(shards):
+            table = <Table?>tables[i]
+            samples = (firsts[i + 1] if i + 1 < shards else count) - firsts[i]
+            self.numbers[i] = NULL
+            if rows[i] is not None:
+                kept = rows[i]
+                self.numbers[i] = &kept[0] if kept.shape[0] else NULL
+            if samples < 1 or table.c.width != self.width or (samples > <int64_t>table.c.rows if rows[i] is None else samples != kept.shape[0]):
+                raise _errors.ArgumentError(f"the table of shard {i} has other rows than its {samples} samples")
+            self.ptr[i] = &table.c
+
+    def __dealloc__(self):
+        free(self.ptr)
+        free(self.numbers)
+
+    def take(self, const int64_t[::1] indices not None):
+        """Rows of samples as a uint8 array (len(indices), width).
+
+        Raises:
+            IndexError: there is no such sample.
+            DatasetError: a file was cut, or is not what was written.
+        """
+        cdef fl_error err
+        cdef fl_code code = <fl_code>0
+        cdef Py_ssize_t i, low, high, middle, count = indices.shape[0]
+        cdef int64_t index
+        cdef uint64_t row
+        cdef bint inside = True
+        out = _np.empty((count, self.width), _np.uint8)
+        cdef uint8_t[:, ::1] into = out
+        if not count:
+            return out
+        with nogil:
+            for i in range(count):
+                index = indices[i]
+                inside = 0 <= index < self.count
+                if not inside:
+                    break
+                low, high = 0, self.firsts.shape[0]
+                while high - low > 1:
+                    middle = low + (high - low) // 2
+                    if self.firsts[middle] <= index:
+                        low = middle
+                    else:
+                        high = middle
+                row = <uint64_t>(index - self.firsts[low])
+                if self.numbers[low] is not NULL:
+                    row = self.numbers[low][row]
+                code = fl_table_row(self.ptr[low], row, &into[i, 0], &err)
+                if code:
+                    break
+        if not inside:
+            raise IndexError(f"index {index} is out of range for {self.count} samples")
+        check(code, &err)
+        return out
