@@ -417,7 +417,9 @@ class DatasetCache:
         self._users.shared()
 
     def _drop_above(self, folder: int, files: Sequence[CachedFile]) -> int:
-        """Removes files, the last ones first, until the caches are within the size, unless another process uses the dataset. Call it under the lock.
+        """Removes files, the last ones first, until the caches are within the size, unless another process uses the dataset.
+
+        Call it under the lock.
 
         Returns the bytes that are still above it. Raises OSError.
         """

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,13 +35,14 @@ from fastload.remote.session import RemoteStatus, Session
 from fastload.remote.shared_files import open_in_dataset
 from fastload.store.checked import Bad
 from fastload.store.entries import Segment, ShardEntry
-from fastload.store.groups import GROUP_BYTES, Groups, SingleGroups
+from fastload.store.groups import GROUP_BYTES
 from fastload.store.manifest import MANIFEST_NAME, Manifest, version_name
 from fastload.store.reader import DatasetFiles
 from fastload.store.sidecar import PLACES, Section, Sidecars, add_directory, add_upgraded, damaged_column
 
 TIMEOUT_S = 60.0
 """Default of `timeout`: seconds within which a request is tried again."""
+T = TypeVar("T")
 _AGAIN = "push the dataset again; `fastload verify` checks the rest"
 
 
@@ -79,6 +80,7 @@ class RemoteFiles(DatasetFiles):
         self._shards: list[CachedShard] = []
         self._sections: list[Section] = []
         self._tables: dict[int, tuple[int, CachedSidecar]] = {}  # by section: where its tables are
+        self._there: dict[str, npt.NDArray[np.bool_]] = {}  # by name and shard: True if its table is known to be on this host
         self.mean_bytes = 1
         self._held: dict[int, tuple[Buffer, int]] = {}  # records in memory, by sample, and the number of blocks that hold each
 
@@ -179,7 +181,7 @@ class RemoteFiles(DatasetFiles):
             shards = session.cache.shards(found, kept, [*wanted, *added])
         except Bad as error:
             raise DatasetError(f"{self.name}: {error}: {_AGAIN}") from None
-        self._tables = {}
+        self._tables, self._there = {}, {}
         for number, (file, (_, first, last)) in enumerate(zip(kept, cached, strict=True), len(shards)):
             opened = file.open(session.cache.root.writable)
             for section in sidecars.opened(first, last):
@@ -195,32 +197,48 @@ class RemoteFiles(DatasetFiles):
         return sidecars
 
     def fetch_tables(self, shards: Iterable[int], name: str, heal: bool = False) -> None:
-        """Fetches tables of the shards' sections which this host lacks, by the name of a column, or PLACES.
+        """Fetches tables of the shards' sections which this host lacks, and waits for them.
 
         Args:
             shards: numbers of the shards.
-            name: name of the tables.
+            name: name of the tables: a column's, or PLACES.
             heal: True if the cached ones are damaged.
 
         Raises:
             RemoteError: a table cannot be fetched.
             DatasetError: a table's bytes differ from the packed ones, or cannot be kept.
         """
+        lacking = self.lacking_tables(np.fromiter(shards, np.int64), (name,), heal)
+        if lacking:
+            request = Request(lacking, 0, heal=heal)
+            self.session.add(request)
+            self.session.wait(request)
+            self.keep_tables(request)
+
+    def lacking_tables(self, shards: npt.NDArray[np.int64], names: Iterable[str], heal: bool = False) -> list[Unit]:
+        """The tables of the shards' sections which this host lacks, or all of them with `heal`, as units of the cache."""
         lacking: list[Unit] = []
-        for number in shards if self.shards else ():
-            section = self._sections[number]
-            where, file = self._tables.get(id(section), (-1, None))
-            unit = None if file is None else file.unit_of(section, name)
-            if file is not None and unit is not None and (heal or not file.state[unit]):
-                lacking.append((where, unit))
-        if not lacking:
-            return
-        session = self.session
-        request = Request(lacking, 0, heal=heal)
-        session.add(request)
-        session.wait(request)
+        for name in names if self.shards else ():
+            there = self._there.setdefault(name, np.zeros(len(self._sections), bool))
+            for number in (shards if heal else shards[~there[shards]]).tolist():
+                where, file = self._tables.get(id(self._sections[number]), (-1, None))
+                unit = None if file is None else file.unit_of(self._sections[number], name)
+                if file is None or unit is None or (file.state[unit] and not heal):
+                    there[number] = True
+                else:
+                    lacking.append((where, unit))
+        return lacking
+
+    def request_tables(self, lacking: Iterable[Unit], done: Callable[[Request], None], heal: bool = False) -> None:
+        """Begins to fetch tables that `lacking_tables` returned. `done` is called in the fetcher's thread; it calls `keep_tables`."""
+        self.session.add(Request(lacking, 0, None, done, heal))
+
+    def keep_tables(self, request: Request) -> None:
+        """Puts tables that a finished request holds in memory where they are read. Raises as `fetch_tables` does."""
+        if request.error is not None:
+            raise request.error.with_traceback(None)
         for (where, unit), (_, body) in request.taken.items():
-            kept = session.shards[where]
+            kept = self.session.shards[where]
             assert isinstance(kept, CachedSidecar)
             if kept.damaged(unit, unit, memoryview(body)):
                 raise DatasetError(f"{self.name}/{kept.entry.file} is damaged (its checksum does not match): {_AGAIN}")
@@ -277,42 +295,53 @@ class RemoteFiles(DatasetFiles):
         return shards, rows
 
     def units(self, indices: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """(shards, stored rows, units) of samples. Fetches places of shards whose groups have several records, as `fetch_tables`."""
+        """(shards, stored rows, units) of samples. Fetches places as `fetch_tables`, also those that are damaged in the cache."""
+        return self._with_places(self.known_units, indices)
+
+    def _with_places(self, read: Callable[[npt.NDArray[np.int64]], T], indices: npt.NDArray[np.int64]) -> T:
+        """The result of a method that reads places of samples, after they were fetched; again where they are damaged in the cache."""
+        numbers = np.unique(self.rows(indices)[0]).tolist()
+        self.fetch_tables(numbers, PLACES)
+        try:
+            return read(indices)
+        except DatasetError:
+            self.fetch_tables(numbers, PLACES, heal=True)
+            return read(indices)
+
+    def known_units(self, indices: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """(shards, stored rows, units) of samples whose places were fetched. Fetches nothing. Raises DatasetError: a table is damaged."""
         shards, rows = self.rows(indices)
         units = rows.copy()
-        parts = [(number, mine) for number, mine in by_shard(shards) if not self.shards[number].single]
-        self.fetch_tables([number for number, _ in parts], PLACES)
-        for number, mine in parts:
-            units[mine] = self._groups(number).of(rows[mine])
+        for number, mine in by_shard(shards):
+            if not self.shards[number].single:
+                units[mine] = self.shards[number].groups.of(rows[mine])
         return shards, rows, units
 
-    def _groups(self, number: int) -> Groups | SingleGroups:
-        """The groups of a shard, whose places were fetched. Places that are damaged in the cache are fetched again. Raises DatasetError."""
-        try:
-            return self.shards[number].groups
-        except DatasetError:
-            self.fetch_tables([number], PLACES, heal=True)
-            return self.shards[number].groups
-
     def mark(self, number: int, rows: npt.NDArray[np.int64], mask: npt.NDArray[np.bool_]) -> None:
-        """Marks the units of a shard's stored rows in a mask. Where they are most of its rows, all of its groups are marked: a hint of
-        what a pass needs is not worth a request for its places."""
+        """Marks the units of a shard's stored rows in a mask, which is a hint of what a pass needs.
+
+        Where records share units and the shard's places were not fetched yet, all units are marked, or none: whichever is nearer to what
+        as many rows in random places need.
+        """
         shard = self.shards[number]
         if shard.single:
             mask[rows] = True
-        elif 2 * len(rows) > shard.entry.stored:
-            mask[: shard.grouped] = True
+        elif self.lacking_tables(np.array([number], np.int64), (PLACES,)):
+            share = len(rows) / shard.entry.stored
+            mask[: shard.grouped] = (1 - share) ** (shard.entry.stored / shard.grouped) < 0.5
         else:
-            self.fetch_tables([number], PLACES)
-            mask[self._groups(number).of(rows)] = True
+            with suppress(DatasetError):  # its place is read again when it is asked for
+                mask[shard.groups.of(rows)] = True
 
     def missing(self, indices: npt.NDArray[np.int64]) -> list[Unit]:
-        """The units of samples that the cache is not known to have."""
-        shards, _, units = self.units(indices)
+        """The units of samples that the cache is not known to have, whose places were fetched. Raises as `known_units` does."""
+        shards, _, units = self.known_units(indices)
         found: list[Unit] = []
         for number, mine in by_shard(shards):
-            lacking = units[mine]
-            found += [(number, unit) for unit in lacking[self.shards[number].state[lacking] == 0].tolist()]
+            lacking = units[mine][self.shards[number].state[units[mine]] == 0]
+            if len(lacking) and self.shards[number].single:
+                self._sections[number].table().take(lacking)  # their places, which the fetcher reads, hold
+            found += [(number, unit) for unit in lacking.tolist()]
         return found
 
     def request(
@@ -331,14 +360,14 @@ class RemoteFiles(DatasetFiles):
             owner: the request is cancelled once this object no longer exists; None: it is never cancelled.
             done: called with the request at its end, in the fetcher's thread.
             begin: called before the request begins; not called if there is none.
-            lacking: the units that `missing` returned for the samples, if the caller has them.
+            lacking: the units that `missing` returned for the samples, whose places were fetched; None: both are done here.
             share: the samples' share of a pass; None: they belong to no pass.
         """
-        lacking = self.missing(indices) if lacking is None else lacking
+        if lacking is None:
+            lacking = self._with_places(self.missing, indices)
         if not lacking:
             self.note(share)
             return None
-        self.fetch_tables({number for number, _ in lacking}, PLACES)
         request = Request(lacking, self.mean_bytes * len(indices), owner, done, share=share)
         begin()
         self.session.add(request)
@@ -358,9 +387,8 @@ class RemoteFiles(DatasetFiles):
         there = shard.state[: shard.grouped]
         if not there.any() or there.all():
             return shard.entry.count if there.any() else 0
-        counting = self._rows[number]
-        rows = np.arange(shard.entry.count) if counting is None else counting.astype(np.int64)
-        return int((there[rows if shard.single else self._groups(number).of(rows)] != 0).sum())
+        units = self.units(shard.entry.first + np.arange(shard.entry.count))[2]
+        return int((there[units] != 0).sum())
 
     def status(self) -> RemoteStatus:
         """State of the cache, and bytes and requests of this process's fetches."""
@@ -375,7 +403,7 @@ class RemoteFiles(DatasetFiles):
         """(position in `indices`, record) of the samples whose records a finished request holds in memory; the others are in the cache."""
         if not request.taken:
             return
-        where = (each.tolist() for each in self.units(indices))
+        where = (each.tolist() for each in self.known_units(indices))
         for at, (shard, row, unit) in enumerate(zip(*where, strict=True)):
             found = request.taken.get((shard, unit))
             if found is not None:
@@ -472,7 +500,7 @@ class RemoteFiles(DatasetFiles):
         session, self._session = self._session, None
         if session is not None:
             session.close()
-        self._shards, self._sections, self._tables = [], [], {}  # with which the tables' files are closed
+        self._shards, self._sections, self._tables, self._there = [], [], {}, {}  # with which the tables' files are closed
 
 
 def _directory(segment: Segment) -> Segment:

@@ -152,7 +152,7 @@ class SingleGroups:
 
     def checksums(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
         """CRC32C of the records of stored rows. Raises DatasetError."""
-        found: npt.NDArray[np.uint32] = self._table.take(np.asarray(rows, np.int64)).view("<u4")[:, 3]
+        found: npt.NDArray[np.uint32] = self._table.take(np.asarray(rows, np.int64)).view("<u4")[:, 3].copy()
         return found
 
     def records(self, first: int, last: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.int64]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,12 +19,13 @@ from fastload.common.positions import as_positions
 from fastload.common.system import available_cpus, available_memory
 from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.packed import PackedDataset
-from fastload.engines.threads.bucket import BatchFetch, BatchPart, BucketPass
+from fastload.engines.threads.bucket import Asks, BatchFetch, BatchPart, BucketPass, asks_of
 from fastload.engines.threads.image_sizes import EQUAL, LIST, ImageLayout, batch_sizes
-from fastload.errors import RemoteError, ResourceError, SampleError
+from fastload.errors import DatasetError, RemoteError, ResourceError, SampleError
 from fastload.remote.files import RemoteFiles
 from fastload.store.kinds import KINDS
 from fastload.store.reader import is_constant
+from fastload.store.sidecar import PLACES
 
 if TYPE_CHECKING:
     from fastload.dataset.view import NativeDataset, NativeView
@@ -163,18 +165,37 @@ class ThreadEngine:
         bucket_pass: BucketPass | None,
     ) -> None:
         """Begins to fetch what a batch needs of datasets in buckets."""
-        parts = []
         opens = None if bucket_pass is None else bucket_pass.opens(as_positions(positions))
-        for source, files in self._remote.items():
-            rows = np.flatnonzero(sources == source)
-            mine = indices[rows]
-            share = None if bucket_pass is None or opens is None else bucket_pass.share(source, opens, mine)
-            parts.append(BatchPart(files, rows, mine, files.missing(mine), share))
-        if any(part.missing for part in parts):
-            batch.fetch = BatchFetch(batch, parts)
+        parts = [self._part(source, sources, indices, bucket_pass, opens) for source in self._remote]
+        asks: list[Asks] = []
+        if not any(part.tables for part in parts) and not (bucket_pass is not None and bucket_pass.line):
+            with suppress(DatasetError):  # a table is damaged: the batch has it fetched again
+                asks = [asks_of(part, bucket_pass) for part in parts]
+        if asks and not any(ask.missing for ask in asks):
+            for part, ask in zip(parts, asks, strict=True):
+                part.files.note(ask.share)
         else:
-            for part in parts:
-                part.files.note(part.share)
+            batch.fetch = BatchFetch(batch, parts, bucket_pass, asks)
+
+    def _part(
+        self,
+        source: int,
+        sources: npt.NDArray[np.uint32],
+        indices: npt.NDArray[np.int64],
+        bucket_pass: BucketPass | None,
+        opens: npt.NDArray[np.int64] | None,
+    ) -> BatchPart:
+        """A batch's share of one dataset in a bucket."""
+        files, rows = self._remote[source], np.flatnonzero(sources == source)
+        mine = indices[rows]
+        opened = mine[:0] if bucket_pass is None or opens is None else bucket_pass.opened(source, opens)
+        shards = np.unique(files.rows(np.concatenate((mine, opened)) if len(opened) else mine)[0])
+        return BatchPart(source, files, rows, mine, opened, shards, files.lacking_tables(shards, self._tables))
+
+    @cached_property
+    def _tables(self) -> tuple[str, ...]:
+        """The tables that a batch needs: places, and columns that it delivers."""
+        return PLACES, *(name for name, _, is_column in self.fields if is_column)
 
     @cached_property
     def read_ahead(self) -> int:
