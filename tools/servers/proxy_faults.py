@@ -16,7 +16,7 @@ class Fault:
     """What is done to the next `count` requests of a method, after `skip` of them.
 
     Attributes:
-        kind: status (answers `status` in the server's place), cut (closes after half of the body), flip (changes bytes of the body),
+        kind: status (answers `status` in the server's place), cut (closes after half of the body), flip (changes the first bytes of the body),
             noise (does so differently each time), silence (holds the answer back for `seconds`), reset (closes the connection instead of
             an answer), or one of CHANGES, which are whole and sound answers to another request. Only `status`, `silence` and `reset` may
             befall an answer without a body, as of HEAD.
@@ -142,6 +142,7 @@ class SpoiledAnswer:
     kind: str
     _head: bytearray = field(default_factory=bytearray)
     _left: int = -1
+    _passed: int = 0
     _cut_at: int = 0
     _kept: bytearray = field(default_factory=bytearray)
 
@@ -166,6 +167,8 @@ class SpoiledAnswer:
         if self.kind == "cut":
             kept = data[: max(len(data) - max(self._cut_at - self._left, 0), 0)]
             return out + kept, self._left <= self._cut_at, self._left <= self._cut_at
-        mask = secrets.token_bytes(16) if self.kind == "noise" else b"\x55" * 16
-        spoiled = bytes(byte ^ (flip | 1) for byte, flip in zip(data[:16], mask, strict=False))
-        return out + spoiled + data[16:], self._left <= 0, False
+        # the first bytes of the body, and not of each piece: the same request is spoiled in the same way however its answer is cut into pieces
+        mask = (secrets.token_bytes(16) if self.kind == "noise" else b"\x55" * 16)[self._passed :]
+        self._passed += len(data)
+        spoiled = bytes(byte ^ (flip | 1) for byte, flip in zip(data[: len(mask)], mask, strict=False))
+        return out + spoiled + data[len(mask) :], self._left <= 0, False
