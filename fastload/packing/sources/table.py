@@ -183,6 +183,8 @@ LABEL_NAMES = frozenset(
 
 _PICTURE = (*IMAGE_EXTENSIONS, *OTHER_PICTURES)
 _INDEX_NAME = re.compile(r"(unnamed: ?\d+)?", re.IGNORECASE)
+_LINE_MOST = 16 << 20
+"""Characters of a line that no table has."""
 _DELIMITERS = {".tsv": "\t,;|", ".csv": ",;\t|"}
 _BLOCK = 1 << 20
 _LOOKED_AT = 20
@@ -380,8 +382,16 @@ class _Table:
         )
 
 
-def _reader(lines: Iterable[str], delimiter: str) -> csv._reader:  # type: ignore[name-defined]
-    return csv.reader(lines, delimiter=delimiter, strict=True)
+def _reader(file: TextIO, delimiter: str) -> csv._reader:  # type: ignore[name-defined]
+    return csv.reader(_bounded_lines(file), delimiter=delimiter, strict=True)
+
+
+def _bounded_lines(file: TextIO) -> Iterator[str]:
+    """The lines of a file. A file without line ends is not read into memory whole: raises csv.Error."""
+    while line := file.readline(_LINE_MOST):
+        if len(line) == _LINE_MOST:
+            raise csv.Error(f"a line of {_LINE_MOST:,} characters or more, which no table has")
+        yield line
 
 
 def _delimiter(file: TextIO, path: str) -> str:
@@ -533,7 +543,7 @@ class TableSource(Listed):
                 continue
             if kind in TYPED_KINDS:
                 some = [self._line(row)[1][place] for row in range(0, len(self), max(1, len(self) // FIRST_TRIES))]
-                typed = TypedColumn(name, kind, some if kind in FILE_KINDS else (), self._folder, boxes)
+                typed = TypedColumn(name, kind, some, self._folder, boxes)
                 self._typed.append((place, name, typed))
                 fields.append(typed.field)
                 continue
