@@ -1,16 +1,18 @@
-"""Memory and times by the size of a dataset: 10^6 to 10^9 samples, of which all can be read.
+"""Memory, bytes and times by the size of a dataset: 10^6 to 10^9 samples, of which all can be read.
 
-    python benchmarks/bench_scale.py                          # 10^6, 10^7, 10^8
-    python benchmarks/bench_scale.py --samples 1e9 --orders huge window
+    python benchmarks/bench_scale.py [--samples 1e6 1e7 1e8 1e9] [--only ranks resume bucket] [--save scale]
 
-The dataset is forged of one real shard with SHARD_SAMPLES pictures of 32 x 32 pixels: every other shard is a hard link to it, with a section of its
-own in the sidecar, which leads to the same tables. So opening and reading do what they do with as many shards of their own: the directory has a
-head with all checksums of blocks for each. The page cache holds the pictures and tables, which a real dataset of that size would read from a disk.
-
-Each figure comes from a process of its own. Memory is private memory (Private_Clean + Private_Dirty of smaps_rollup) beyond that of a process
-that has imported everything and read a batch of the one shard. *open* is the time of PackedDataset(path), *first* that of the first batch of an
-epoch with its order, *batch* that of later ones. With `--processes 8`, as many processes do the same at once, as ranks of one host do, and the
-figures are means of them.
+Method: the dataset is forged of one real shard of 10,000 pictures of 32 x 32 pixels. Every other shard is a hard link to it, with a section
+of its own in the sidecar, which leads to the same tables: so opening and reading do what they do with as many shards of their own, and
+the directory has all checksums of all blocks. Each rank is a process of its own; `--processes` of them run at once; figures are means.
+  ranks    processes with shard=(rank, processes) open the folder, make the first batch of 256 of an epoch, and 50 more.
+  resume   after that, 6 processes go on with the epoch that 8 began: the time from load_state_dict to the first batch, and its memory.
+  bucket   nginx serves the folder by HTTP, through a proxy that counts: 8 ranks share one cache (a host), then each has its own (8 hosts).
+           "open" is what opening fetches, "first" what the first batch fetches beside that, its pictures among it.
+Memory is that beyond a process which has imported everything and read a batch of the one shard: *private* is Private_Clean and
+Private_Dirty of smaps_rollup, *shared* the Shared_ lines.
+Caveats: the page cache holds the one shard and its tables, where a real dataset of that size would be read from a disk. Processes share
+two cores, so that times of 8 are not those of a host with a core for each.
 """
 
 from __future__ import annotations
@@ -23,39 +25,61 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import common
 import numpy as np
+from rich.table import Table
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+
+from servers.nginx import Nginx
+from servers.proxy import Proxy
+
+from fastload import FastLoader, PackedDataset, pack
+from fastload import transforms as T
 from fastload._native import core
+from fastload.bench.report import number
 from fastload.store import Manifest, sidecar
 
 SHARD_SAMPLES = 10_000
 LINKS_MOST = 60_000
-"""Links that one file of ext4 may have are 65,000."""
-BATCHES = 50
+"""Links that are made to one file; ext4 allows 65,000."""
+BATCH, BATCHES = 256, 50
+RESUMED = 6
+PARTS = ("ranks", "resume", "bucket")
+OPENED_MB, OPENED_S = 200.0, 3.0
+"""Bounds on private memory and time of opening 10^8 samples."""
+DIGITS = {
+    "open s": 2,
+    "first s": 2,
+    "batch ms": 1,
+    "open MB": 1,
+    "run MB": 1,
+    "shared MB": 1,
+    "B/sample": 2,
+    "open MB/host": 1,
+    "first MB/host": 1,
+}
+Json = dict[str, Any]
 
 
-def write_shard(folder: Path) -> Manifest:
-    """Packs the one shard of random small pictures, and returns its manifest."""
-    from fastload import pack
+class Pictures:
+    """Small pictures of noise with their number."""
 
-    class Pictures:
-        def __len__(self) -> int:
-            return SHARD_SAMPLES
+    def __len__(self) -> int:
+        return SHARD_SAMPLES
 
-        def __getitem__(self, index: int) -> Any:
-            return np.random.default_rng(index).integers(0, 256, (32, 32, 3), np.uint8), index
-
-    pack(Pictures(), folder)
-    return Manifest.load(folder)
+    def __getitem__(self, index: int) -> Any:
+        return np.random.default_rng(index).integers(0, 256, (32, 32, 3), np.uint8), index
 
 
 def forge(folder: Path, shard: Path, samples: int) -> None:
-    """Makes a dataset of `samples` samples of links to the one shard in the dataset `shard`."""
+    """Makes a dataset of `samples` samples of links to the one shard of the dataset `shard`."""
     manifest = Manifest.load(shard)
     (entry,) = manifest.shards
     count = samples // SHARD_SAMPLES
@@ -65,10 +89,9 @@ def forge(folder: Path, shard: Path, samples: int) -> None:
     head, tables = bytes(next(content)), b"".join(content)
     folder.mkdir()
     shards, heads, source = [], [], shard / entry.file
-    for number in range(count):
-        first = number * SHARD_SAMPLES
-        name = f"shard-{number:05d}.lmdb"
-        if number % LINKS_MOST == 0:
+    for each in range(count):
+        first, name = each * SHARD_SAMPLES, f"shard-{each:05d}.lmdb"
+        if each % LINKS_MOST == 0:
             shutil.copyfile(source, folder / name)
             source = folder / name
         else:
@@ -78,84 +101,243 @@ def forge(folder: Path, shard: Path, samples: int) -> None:
     directory = b"".join((sidecar.DIRECTORY, (2).to_bytes(4, "little"), count.to_bytes(8, "little"), *heads))
     data = tables + directory
     (folder / "index-00000.bin").write_bytes(data)
-    segment = replace(
-        manifest.sidecars[0], bytes=len(data), crc32c=core.crc32c(data), directory=(len(directory), core.crc32c(directory))
-    )
-    replace(manifest, shards=tuple(shards), sidecars=(segment,)).write(folder)
+    known_as = {"bytes": len(data), "crc32c": core.crc32c(data), "directory": (len(directory), core.crc32c(directory))}
+    replace(manifest, shards=tuple(shards), sidecars=(replace(manifest.sidecars[0], **known_as),)).write(folder)
 
 
-def private_bytes() -> int:
-    """Private memory of this process."""
+# ---- one process
+
+
+def memory() -> dict[str, int]:
+    """Private and shared bytes of this process."""
+    found = {"private": 0, "shared": 0}
     with open("/proc/self/smaps_rollup") as file:
-        return sum(int(line.split()[1]) << 10 for line in file if line.startswith("Private_"))
+        for line in file:
+            kind = line.partition("_")[0].lower()
+            if kind in found:
+                found[kind] += int(line.split()[1]) << 10
+    return found
 
 
-def one_process(path: str, small: str, order: str) -> dict[str, float]:
-    """The figures of one process."""
-    from fastload import FastLoader, PackedDataset
-    from fastload import transforms as T
+def grown(before: dict[str, int], name: str) -> Json:
+    """Memory beyond `before`, with names that begin with `name`."""
+    return {f"{name} {kind}": size - before[kind] for kind, size in memory().items()}
 
-    def loader(dataset: Any) -> Any:
-        shuffle: Any = {"True": True, "False": False}.get(order, order)
-        return FastLoader(dataset, batch_size=256, shuffle=shuffle, seed=1, num_workers=1, drop_last=True)
 
-    with closing(PackedDataset(small, transform=[T.CenterCrop(32)])) as dataset, loader(dataset) as batches:
+def step(result: Json) -> None:
+    """Prints what is known so far, and waits for the word to go on."""
+    sys.stdout.write(json.dumps(result) + "\n")
+    sys.stdout.flush()
+    sys.stdin.readline()
+
+
+def one_process(turn: Json) -> None:
+    """Opens the dataset, reads batches and goes on with a state, with a `step` after each."""
+
+    def loader(dataset: Any, **more: Any) -> Any:
+        shuffle: Any = {"True": True, "False": False}.get(turn["order"], turn["order"])
+        return FastLoader(dataset, batch_size=BATCH, shuffle=shuffle, seed=1, num_workers=1, drop_last=True, **more)
+
+    with closing(PackedDataset(turn["small"], transform=[T.CenterCrop(32)])) as dataset, loader(dataset) as batches:
         next(iter(batches))
-    before = private_bytes()
-    started = time.perf_counter()
-    with closing(PackedDataset(path, transform=[T.CenterCrop(32)])) as dataset:
-        opened = time.perf_counter() - started
-        held = private_bytes() - before
-        with loader(dataset) as batches:
-            started = time.perf_counter()
+    before, began = memory(), time.perf_counter()
+    with closing(PackedDataset(turn["path"], transform=[T.CenterCrop(32)], **turn["options"])) as dataset:
+        step({"open s": time.perf_counter() - began, **grown(before, "open")})
+        with loader(dataset, shard=tuple(turn["shard"])) as batches:
+            began = time.perf_counter()
+            if turn["state"]:
+                batches.load_state_dict(json.loads(Path(turn["state"]).read_text()))
             iterator = iter(batches)
-            _, labels = next(iterator)
-            first = time.perf_counter() - started
-            assert len(labels) == 256
-            started = time.perf_counter()
-            for _ in range(BATCHES):
+            assert len(next(iterator)[1]) == BATCH
+            step({"first s": time.perf_counter() - began, **grown(before, "first")})
+            began = time.perf_counter()
+            for _ in range(turn["batches"]):
                 next(iterator)
-            batch = (time.perf_counter() - started) / BATCHES
-            state = len(json.dumps(batches.state_dict(), default=str))
-            running = private_bytes() - before
-            del iterator
-    return {"open": opened, "held": held, "first": first, "batch": batch, "running": running, "state": state}
+            result = {"batch ms": (time.perf_counter() - began) / max(1, turn["batches"]) * 1e3, **grown(before, "run")}
+            if turn["save"]:
+                Path(turn["save"]).write_text(json.dumps(batches.state_dict()))
+            step(result)
 
 
-def measure(path: Path, small: Path, order: str, processes: int) -> dict[str, float]:
-    """The mean figures of processes that run at once."""
-    command = [sys.executable, __file__, "--one", str(path), str(small), order]
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(processes)]
-    results = [json.loads(process.communicate()[0].splitlines()[-1]) for process in running]
-    return {name: float(np.mean([result[name] for result in results])) for name in results[0]}
+# ---- processes together
 
 
-def main() -> None:
-    """Measures and prints a line for each size and order."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+class Turn:
+    """Processes that take the same steps at once, from `with` to its end."""
+
+    def __init__(self, turns: Sequence[Json]) -> None:
+        self._turns = turns
+
+    def __enter__(self) -> Turn:
+        command = [sys.executable, __file__, "--one"]
+        pipes: Json = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self._running = [subprocess.Popen([*command, json.dumps(turn)], **pipes) for turn in self._turns]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._running:
+            process.kill()
+            process.communicate()
+
+    def steps(self) -> Iterator[Json]:
+        """The mean figures of each step, which all have taken by then."""
+        while True:
+            lines = [process.stdout.readline() for process in self._running if process.stdout is not None]
+            if not any(lines):
+                return
+            found = [json.loads(line) for line in lines]
+            yield {name: float(np.mean([each[name] for each in found])) for name in found[0]}
+            for process in self._running:
+                assert process.stdin is not None
+                process.stdin.write("\n")
+                process.stdin.flush()
+
+
+def turns(path: str, small: Path, order: str, ranks: int, **more: Any) -> list[Json]:
+    """The turns of the ranks of one loader. `{rank}` in a text option is the rank."""
+
+    def of(value: Any, rank: int) -> Any:
+        if isinstance(value, dict):
+            return {name: of(each, rank) for name, each in value.items()}
+        return value.format(rank=rank) if isinstance(value, str) else value
+
+    known = {"options": {}, "state": "", "save": "", "batches": BATCHES, **more}
+    fixed = {"path": path, "small": str(small), "order": order}
+    return [{**fixed, "shard": [rank, ranks], **{name: of(value, rank) for name, value in known.items()}} for rank in range(ranks)]
+
+
+def together(made: Sequence[Json]) -> Json:
+    """All figures of turns that are taken at once."""
+    found: Json = {}
+    with Turn(made) as running:
+        for each in running.steps():
+            found.update(each)
+    return found
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[tuple[str, Proxy]]:
+    """The URL of a folder that nginx serves, and the proxy before it."""
+    with ExitStack() as stack:
+        nginx = stack.enter_context(Nginx())
+        folder.chmod(0o755)
+        for parent in folder.parents[:2]:
+            parent.chmod(0o755)
+        (nginx.root / "data").symlink_to(folder)
+        proxy = stack.enter_context(Proxy(int(nginx.http.rpartition(":")[2])))
+        yield f"{proxy.endpoint}/data", proxy
+
+
+def in_bucket(url: str, proxy: Proxy, small: Path, order: str, ranks: int, caches: str) -> Json:
+    """The figures of ranks that read a dataset by its URL, with the bytes that each host fetched."""
+    options = {"cache": caches, "cache_size": "20GiB", "storage_options": {"client_options": {"allow_http": True}}}
+    found: Json = {}
+    proxy.counts(reset=True)
+    with Turn(turns(url, small, order, ranks, options=options, batches=0)) as running:
+        for name, each in zip(("open", "first", "run"), running.steps(), strict=True):
+            counted = proxy.counts(reset=True)
+            found.update({f"{name} bytes": counted["down"], f"{name} requests": counted["requests"], **each})
+    return found
+
+
+# ---- the tables
+
+
+def ranks_table(made: dict[int, Path], small: Path, orders: Sequence[str], processes: Sequence[int]) -> list[Json]:
+    """Memory and times by samples, order and number of processes."""
+    lines = []
+    for samples, path in made.items():
+        for order in orders:
+            for ranks in processes:
+                if order == "True" and samples * ranks > 10**8:
+                    continue  # torch's own lists: 48 bytes a sample in each process
+                lines.append({"samples": samples, "order": order, "ranks": ranks, **together(turns(str(path), small, order, ranks))})
+    return lines
+
+
+def resume_table(made: dict[int, Path], small: Path, orders: Sequence[str], scratch: Path, ranks: int) -> list[Json]:
+    """Figures of an epoch that other numbers of ranks go on with."""
+    lines = []
+    for samples, path in made.items():
+        for order in orders:
+            if order == "True":
+                continue
+            together(turns(str(path), small, order, ranks, save=f"{scratch}/state-{{rank}}.json"))
+            found = together(turns(str(path), small, order, RESUMED, state=f"{scratch}/state-0.json"))
+            lines.append({"samples": samples, "order": order, "ranks": RESUMED, **found})
+    return lines
+
+
+def bucket_table(made: dict[int, Path], small: Path, orders: Sequence[str], scratch: Path, ranks: int) -> list[Json]:
+    """Bytes, requests, memory and times of a host's ranks, and of as many hosts."""
+    lines = []
+    for samples, path in made.items():
+        with served(path) as (url, proxy):
+            for order in orders:
+                if order == "True":
+                    continue
+                for hosts, name in ((1, "one"), (ranks, "{rank}")):
+                    found = in_bucket(url, proxy, small, order, ranks, f"{scratch}/caches/{name}")
+                    shutil.rmtree(scratch / "caches")
+                    lines.append({"samples": samples, "order": order, "ranks": ranks, "hosts": hosts, **found})
+    return lines
+
+
+def show(part: str, lines: Sequence[Json]) -> None:
+    """Prints one part's table."""
+    table = Table(title=part)
+    names = ["samples", "order", "ranks", "open s", "open MB", "first s", "batch ms", "run MB", "shared MB", "B/sample"]
+    if part == "bucket":
+        names = [*names[:3], "hosts", "open s", "open MB/host", "requests", "B/sample", "first s", "first MB/host", "run MB"]
+    for name in names:
+        table.add_column(name, justify="left" if name == "order" else "right")
+    for line in lines:
+        cells = {**line, "samples": f"{line['samples']:,}", "open MB": line["open private"] / 1e6, "run MB": line["run private"] / 1e6}
+        cells |= {"shared MB": line["run shared"] / 1e6, "B/sample": line["run private"] / line["samples"]}
+        if part == "bucket":
+            each = line["open bytes"] / line["hosts"]
+            cells |= {"open MB/host": each / 1e6, "requests": line["open requests"] / line["hosts"], "B/sample": each / line["samples"]}
+            cells |= {"first MB/host": line["first bytes"] / line["hosts"] / 1e6}
+        table.add_row(*(cell if isinstance(cell := cells[name], str) else number(cell, DIGITS.get(name, 0)) for name in names))
+    common.console.print(table)
+
+
+def main() -> int:
+    """Measures, and prints a table for each part."""
+    parser = common.parser(__doc__, rounds=1)
     parser.add_argument("--samples", type=float, nargs="+", default=[1e6, 1e7, 1e8])
     parser.add_argument("--orders", nargs="+", default=["window", "huge", "True"])
-    parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--processes", type=int, nargs="+", default=[1, 8])
+    parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        print(json.dumps(one_process(*arguments.one)))
-        return
-    with tempfile.TemporaryDirectory(prefix="fastload-scale-") as scratch:
-        small = Path(scratch) / "small.fl"
-        write_shard(small)
-        print(f"{'samples':>13} {'order':>8} {'open s':>8} {'open MB':>8} {'first s':>8} {'batch ms':>9} {'run MB':>8} {'B/sample':>9}")
-        for samples in map(int, arguments.samples):
-            path = Path(scratch) / f"{samples}.fl"
+        one_process(json.loads(arguments.one))
+        return 0
+    results: Json = {}
+    with tempfile.TemporaryDirectory(prefix="fastload-scale-") as folder:
+        scratch = Path(folder)
+        small, most = scratch / "small.fl", max(arguments.processes)
+        pack(Pictures(), small)
+        made = {int(samples): scratch / f"{int(samples)}.fl" for samples in arguments.samples}
+        for samples, path in made.items():
             forge(path, small, samples)
-            for order in arguments.orders:
-                found = measure(path, small, order, arguments.processes)
-                print(
-                    f"{samples:13,} {order:>8} {found['open']:8.2f} {found['held'] / 1e6:8.1f} {found['first']:8.2f} "
-                    f"{found['batch'] * 1e3:9.1f} {found['running'] / 1e6:8.1f} {found['running'] / samples:9.3f}"
-                )
-            shutil.rmtree(path)
+        makers = {
+            "ranks": lambda: ranks_table(made, small, arguments.orders, arguments.processes),
+            "resume": lambda: resume_table(made, small, arguments.orders, scratch, most),
+            "bucket": lambda: bucket_table(made, small, arguments.orders, scratch, most),
+        }
+        for part in arguments.only:
+            results[part] = makers[part]()
+            show(part, results[part])
+    targets = [
+        common.Target(f"{name} of opening {line['samples']:,} samples, {line['ranks']} ranks", line[key] / scale, bound, at_most=True)
+        for line in results.get("ranks", ())
+        if line["samples"] == 10**8 and line["order"] == "window"
+        for name, key, scale, bound in (("MB", "open private", 1e6, OPENED_MB), ("seconds", "open s", 1.0, OPENED_S))
+    ]
+    return common.finish("scale", arguments, targets, **results)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
