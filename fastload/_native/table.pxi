@@ -108,7 +108,7 @@ cdef class JoinedTables:
     Args:
         firsts: int64 number of each shard's first sample, ascending from 0.
         tables: table of each shard's stored samples, all of one width.
-        rows: of each shard the uint32 numbers of its stored samples that count; None: its first ones.
+        rows: uint32 numbers of the stored samples that count, for each shard; None: its first ones.
         count: number of all samples.
 
     Raises:

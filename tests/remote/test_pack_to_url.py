@@ -42,11 +42,11 @@ def test_the_same_dataset(tmp_path: Path, s3_url: str, open_s3: Open, options: d
     assert not (tmp_path / "staging").exists()
 
 
-def test_rows_too_large_for_the_whole_are_left_out_of_the_sidecar(
+def test_columns_of_large_rows_are_left_out_of_the_sidecar(
     tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which columns a sidecar copies depends on all samples, which are known at the end: the bytes are those of a local pack."""
-    monkeypatch.setattr("fastload.store.sidecar.COLUMN_MOST", 300)  # of 60 labels of 8 bytes, too little; of one shard's, enough
+    """A sidecar copies columns of small rows: the bytes are those of a local pack."""
+    monkeypatch.setattr("fastload.store.sidecar.ROW_MOST", 7)  # labels have 8 bytes, heights and widths 4
     source = source_of(tmp_path)
     fastload.pack(source, tmp_path / "local", shard_size="1MiB")
     fastload.pack(source, s3_url, **options)

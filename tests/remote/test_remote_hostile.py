@@ -15,10 +15,10 @@ from servers.seaweedfs import SeaweedFS
 
 from fastload import PackedDataset, push
 from fastload._native import core
-from fastload.errors import DatasetError, RemoteError
+from fastload.errors import DatasetError, RemoteError, SampleError
 from fastload.remote.client import open_objects
 from fastload.store import Manifest, checked
-from fastload.store.sidecar import identity, parse, split
+from fastload.store.sidecar import PLACES, open_sidecars
 
 Open = Callable[[str], PackedDataset]
 
@@ -51,26 +51,33 @@ def hostile(server: SeaweedFS, url: str, change: Callable[[dict[str, Any]], None
 
 
 def test_sidecars_that_name_places_elsewhere_are_refused(seaweedfs: SeaweedFS, opened: Open, photos: Path, own: str) -> None:
-    """Sidecars whose checksum the manifest has, and whose places lie outside of the shards: one sentence, and no file is made for them."""
+    """Tables with the right checksums, whose places lie outside of the shards: one sentence for their samples, and the others are read."""
     manifest = Manifest.load(photos)
     objects = open_objects(own, seaweedfs.options())
     (segment,) = Manifest.from_bytes(objects.get("manifest.json", 1 << 24), own, "manifest.json").sidecars
     data = bytearray(objects.get_range(segment.file, segment.offset, segment.offset + segment.bytes))
-    shard = manifest.shards[1]
-    places = parse(split(memoryview(bytes(data)))[identity(shard)], shard).places.tobytes()
-    at = data.find(places)
+    section = open_sidecars(photos, manifest.sidecars).get(manifest.shards[1])
+    assert section is not None
+    assert segment.directory is not None
+    places = section.rows().tobytes()
+    at, crc_at = data.find(places), data.find(section.parts[PLACES].crcs.tobytes())
     data[at + 4 : at + 8] = (7).to_bytes(4, "little")  # 28 GB further
+    data[crc_at : crc_at + 4] = core.crc32c(bytes(data[at : at + len(places)])).to_bytes(4, "little")
     objects.put(segment.file, bytes(data))
     objects.close()
 
     def sign(found: dict[str, Any]) -> None:
-        text = json.dumps(found).replace(str(segment.crc32c), str(core.crc32c(bytes(data))))
-        found.update(json.loads(text))
+        (known,) = found["sidecars"]
+        known["crc32c"] = core.crc32c(bytes(data))
+        known["directory"]["crc32c"] = core.crc32c(bytes(data[-known["directory"]["bytes"] :]))
 
     hostile(seaweedfs, own, sign)
-    with pytest.raises(DatasetError, match="its sidecar names places outside of its shards") as caught:
-        opened(own)
+    dataset, first = opened(own), manifest.shards[1].first
+    assert dataset[first - 1]
+    with pytest.raises(SampleError, match=f"sample {first} .*names places outside of its shards") as caught:
+        dataset[first]
     assert "\n" not in str(caught.value)
+    dataset.close()
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"[" * 100_000, b'{"format": "fastload"}', b"\xff\xfe", b"<html>no</html>"])

@@ -197,7 +197,7 @@ def test_a_link_is_not_resumed(tmp_path: Path) -> None:
 def test_arguments_are_packs() -> None:
     """append takes every argument of pack but overwrite and those of URLs and of clusters."""
     appends, packs = (set(inspect.signature(each).parameters) for each in (fastload.append, fastload.pack))
-    assert appends == packs - {"overwrite", "staging", "storage_options", "ray"}
+    assert appends == packs - {"overwrite", "staging", "storage_options", "timeout", "ray"}
 
 
 def test_joined_summary() -> None:
