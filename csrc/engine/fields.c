@@ -65,7 +65,7 @@ fl_code fl_fields_check(const fl_item *items, uint32_t count, fl_error *err) {
     for (uint32_t i = 0; i < count; i++) {
         const fl_item *item = &items[i];
         const bool boxes = item->kind == FL_ITEM_BOXES, mask = item->kind == FL_ITEM_MASK;
-        bool sound = (unsigned)item->kind <= FL_ITEM_POLYGONS && item->unit && (mask || item->counts);
+        bool sound = (unsigned)item->kind <= FL_ITEM_POLYGONS && item->unit && (mask || item->counts || item->counted);
         if (mask) sound = sound && item->unit <= 2;
         if (boxes) sound = sound && item->unit == fl_boxes_columns(item->format) * (item->integer ? 8 : 4);
         if (item->kind == FL_ITEM_KEYPOINTS) sound = sound && sound_keypoints(item);
@@ -94,13 +94,22 @@ static fl_code open_mask(const fl_item *item, const fl_record_field *entry, fl_p
     return code;
 }
 
+/* How many rows a sample has, as its column says. */
+static fl_code count_of(const fl_item *item, uint64_t index, int32_t *count, fl_error *err) {
+    if (!item->counts) return fl_tables_row(item->counted, index, count, err);
+    *count = item->counts[index];
+    return FL_OK;
+}
+
 static fl_code open_rows(const fl_item *item, const fl_record_field *entry, uint64_t index, fl_varying *out, fl_error *err) {
     const bool runs = item->kind == FL_ITEM_INSTANCES, outlines = item->kind == FL_ITEM_POLYGONS;
     if (entry->kind != FL_RECORD_KIND_VARYING)
         return fl_fail(err, FL_ERECORD, "it is stored as kind %u, not as rows of any number", entry->kind);
     fl_code code = fl_varying_open(entry->data, outlines ? 2 : runs, outlines ? FL_POLYGONS_POINT : item->unit, out, err);
-    if (!code && (int64_t)out->rows != item->counts[index])
-        code = fl_fail(err, FL_ERECORD, "its record has %" PRIu32 " rows, its column says %" PRId32, out->rows, item->counts[index]);
+    int32_t count = 0;
+    if (!code) code = count_of(item, index, &count, err);
+    if (!code && (int64_t)out->rows != count)
+        code = fl_fail(err, FL_ERECORD, "its record has %" PRIu32 " rows, its column says %" PRId32, out->rows, count);
     return code;
 }
 
@@ -389,7 +398,9 @@ static const uint64_t ROOM_MOST = (uint64_t)1 << 32;
 fl_code fl_fields_bytes(const fl_item *item, const fl_store *store, uint64_t index, uint64_t unit, uint64_t *bytes, fl_error *err) {
     *bytes = 0;
     if (index >= fl_store_count(store)) return fl_fail(err, FL_ENOTFOUND, "there is no sample %" PRIu64, index);
-    const int32_t count = item->counts[index];
+    int32_t count;
+    fl_code code = count_of(item, index, &count, err);
+    if (code) return of_item(item, code, err);
     const uint64_t size = fl_store_record_size(store, index);
     if (count < 0 || (uint64_t)count > size / item->unit)
         return of_item(

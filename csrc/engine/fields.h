@@ -38,6 +38,7 @@ typedef struct fl_item {
     uint16_t field; /* its number in records */
     const uint16_t *fields; /* its number in the records of each of the store's shards; NULL: `field` in all */
     const int32_t *counts; /* how many rows each of the store's samples has; not of masks */
+    const fl_tables *counted; /* the same in tables, as i32 little-endian, where `counts` is NULL */
     uint32_t unit; /* bytes of a row as it is stored; of a mask, of a label; of instances and polygons those of its first length, 4 */
     fl_box_format format; /* of boxes */
     bool integer;

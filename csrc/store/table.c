@@ -125,3 +125,15 @@ fl_code fl_table_read(const fl_table *t, uint64_t first, uint64_t count, void *i
     }
     return code;
 }
+
+fl_code fl_tables_row(const fl_tables *t, uint64_t index, void *into, fl_error *err) {
+    if (index >= t->count) return fl_fail(err, FL_ENOTFOUND, "there is no sample %" PRIu64 " of %" PRIu64, index, t->count);
+    uint32_t low = 0, high = t->shards;
+    while (high - low > 1) {
+        const uint32_t middle = low + (high - low) / 2;
+        if ((uint64_t)t->firsts[middle] <= index) low = middle;
+        else high = middle;
+    }
+    const uint64_t row = index - (uint64_t)t->firsts[low];
+    return fl_table_row(t->tables[low], t->rows[low] ? t->rows[low][row] : row, into, err);
+}

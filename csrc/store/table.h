@@ -47,6 +47,18 @@ fl_code fl_table_row(const fl_table *table, uint64_t row, void *into, fl_error *
 /* Copies rows first .. first+count-1 to `into`, in few reads. Errors as above; then the content of `into` is undefined. */
 fl_code fl_table_read(const fl_table *table, uint64_t first, uint64_t count, void *into, fl_error *err);
 
+/* Rows of the samples of a dataset, in a table for each of its shards, all of one width. All that it points to must outlive it. */
+typedef struct fl_tables {
+    const int64_t *firsts; /* [shards] number of each shard's first sample, ascending from 0 */
+    const fl_table *const *tables; /* [shards] rows of the shard's stored samples */
+    const uint32_t *const *rows; /* [shards] numbers of the stored samples that count; NULL: the shard's first ones */
+    uint32_t shards;
+    uint64_t count; /* samples */
+} fl_tables;
+
+/* Copies the row of sample `index` to `into`. FL_ENOTFOUND where there is no such sample; else errors as above. */
+fl_code fl_tables_row(const fl_tables *tables, uint64_t index, void *into, fl_error *err);
+
 /* Files of this process that were made and not yet freed: a test ends with zero. */
 uint32_t fl_table_live(void);
 

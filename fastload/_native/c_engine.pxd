@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from fastload._native.c_common cimport fl_box, fl_code, fl_error, fl_key, fl_sink, fl_span, fl_view
-from fastload._native.c_store cimport fl_files, fl_store
+from fastload._native.c_store cimport fl_files, fl_store, fl_tables
 
 cdef extern from "engine/step.h" nogil:
     ctypedef enum fl_step_kind:
@@ -187,6 +187,7 @@ cdef extern from "engine/fields.h" nogil:
         uint16_t field
         const uint16_t *fields
         const int32_t *counts
+        const fl_tables *counted
         uint32_t unit
         fl_box_format format
         bint integer

@@ -37,8 +37,8 @@ cdef class _Items:
     """The items of a source: dicts with "kind", "name", "field", and by kind "counts", "unit", "format", "integer", "columns", "pairs", "of",
     "hidden".
 
-    "field" is the number in records, or a uint16 array with that of each shard; "counts" is the int32 column of the rows of each sample; "pairs"
-    is a sequence of two numbers of keypoints each, which flips exchange.
+    "field" is the number in records, or a uint16 array with that of each shard; "counts" is the int32 column of the rows of each sample, an array
+    or JoinedTables; "pairs" is a sequence of two numbers of keypoints each, which flips exchange.
 
     Attributes:
         form: properties that the items of all sources of a batch must have in common.
@@ -64,7 +64,6 @@ cdef class _Items:
 
     cdef int _set(self, fl_item *out, dict item, Store store) except -1:
         cdef const uint16_t[::1] fields
-        cdef const int32_t[::1] counts
         cdef const uint32_t[::1] pairs
         cdef bytes name = item["name"].encode()
         self.borrowed.append(name)
@@ -79,12 +78,7 @@ cdef class _Items:
             out.fields = &fields[0]
             self.borrowed.append(fields)
         if item["kind"] != "mask":
-            counts = item["counts"]
-            if <uint64_t>counts.shape[0] != fl_store_count(store.ptr):
-                raise _errors.ArgumentError(f"{counts.shape[0]} numbers of rows for {fl_store_count(store.ptr)} samples")
-            if counts.shape[0]:
-                out.counts = &counts[0]
-            self.borrowed.append(counts)
+            self._set_counts(out, item["counts"], store)
         out.unit = item["unit"]
         out.format = _BOX_FORMATS[item.get("format", "xyxy")]
         out.integer = item.get("integer", False)
@@ -95,6 +89,22 @@ cdef class _Items:
             self.borrowed.append(pairs)
         out.of = item.get("of", -1)
         out.hidden = item.get("hidden", False)
+        return 0
+
+    cdef int _set_counts(self, fl_item *out, found, Store store) except -1:
+        cdef const int32_t[::1] counts
+        if len(found) != <Py_ssize_t>fl_store_count(store.ptr):
+            raise _errors.ArgumentError(f"{len(found)} numbers of rows for {fl_store_count(store.ptr)} samples")
+        if isinstance(found, JoinedTables):
+            if (<JoinedTables>found).width != sizeof(int32_t):
+                raise _errors.ArgumentError(f"numbers of rows in tables of {found.width} bytes a row")
+            out.counted = &(<JoinedTables>found).c
+            self.borrowed.append(found)
+            return 0
+        counts = found
+        if counts.shape[0]:
+            out.counts = &counts[0]
+        self.borrowed.append(counts)
         return 0
 
     def __dealloc__(self):

@@ -1,11 +1,13 @@
 # Tables in files for Python: rows of one width, read in place and checked by blocks. See NOTE [ table: read in place ].
 
-from fastload._native.c_common cimport fl_code, fl_error
+from fastload._native.c_common cimport fl_code, fl_error, FL_ENOTFOUND
 from fastload._native.c_store cimport (
-    fl_table, fl_table_blocks, fl_table_file, fl_table_file_create, fl_table_file_free, fl_table_read, fl_table_row, FL_TABLE_BLOCK,
+    fl_table, fl_table_blocks, fl_table_file, fl_table_file_create, fl_table_file_free, fl_table_read, fl_table_row,
+    fl_tables, fl_tables_row, FL_TABLE_BLOCK,
 )
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
 
 TABLE_BLOCK = FL_TABLE_BLOCK
 
@@ -115,11 +117,11 @@ cdef class JoinedTables:
         ArgumentError: the lengths or widths differ, or a table has fewer rows than its shard has samples.
     """
 
+    cdef fl_tables c
+    cdef const fl_table **ptr  # c.tables
+    cdef const uint32_t **numbers  # c.rows
     cdef list tables, rows
-    cdef const fl_table **ptr
-    cdef const uint32_t **numbers
     cdef const int64_t[::1] firsts
-    cdef int64_t count
     cdef readonly uint32_t width
 
     def __cinit__(self, const int64_t[::1] firsts not None, list tables not None, list rows not None, int64_t count):
@@ -127,13 +129,15 @@ cdef class JoinedTables:
         cdef int64_t samples
         cdef Table table
         cdef const uint32_t[::1] kept
-        self.firsts, self.tables, self.rows, self.count = firsts, tables, rows, count
+        self.firsts, self.tables, self.rows = firsts, tables, rows
         if not shards or len(tables) != shards or len(rows) != shards:
             raise _errors.ArgumentError(f"{len(tables)} tables and {len(rows)} lists of rows for {shards} shards")
+        self.c.firsts, self.c.shards, self.c.count = &firsts[0], <uint32_t>shards, <uint64_t>count
         self.ptr = <const fl_table **>malloc(shards * sizeof(fl_table *))
         self.numbers = <const uint32_t **>malloc(shards * sizeof(uint32_t *))
         if self.ptr is NULL or self.numbers is NULL:
             raise _errors.ResourceError(f"no memory for {shards} tables")
+        self.c.tables, self.c.rows = self.ptr, self.numbers
         self.width = (<Table?>tables[0]).c.width
         for i in range(shards):
             table = <Table?>tables[i]
@@ -150,6 +154,9 @@ cdef class JoinedTables:
         free(self.ptr)
         free(self.numbers)
 
+    def __len__(self):
+        return self.c.count
+
     def take(self, const int64_t[::1] indices not None):
         """Rows of samples as a uint8 array (len(indices), width).
 
@@ -159,34 +166,16 @@ cdef class JoinedTables:
         """
         cdef fl_error err
         cdef fl_code code = <fl_code>0
-        cdef Py_ssize_t i, low, high, middle, count = indices.shape[0]
-        cdef int64_t index
-        cdef uint64_t row
-        cdef bint inside = True
+        cdef Py_ssize_t i, count = indices.shape[0]
         out = _np.empty((count, self.width), _np.uint8)
         cdef uint8_t[:, ::1] into = out
-        if not count:
-            return out
-        with nogil:
-            for i in range(count):
-                index = indices[i]
-                inside = 0 <= index < self.count
-                if not inside:
-                    break
-                low, high = 0, self.firsts.shape[0]
-                while high - low > 1:
-                    middle = low + (high - low) // 2
-                    if self.firsts[middle] <= index:
-                        low = middle
-                    else:
-                        high = middle
-                row = <uint64_t>(index - self.firsts[low])
-                if self.numbers[low] is not NULL:
-                    row = self.numbers[low][row]
-                code = fl_table_row(self.ptr[low], row, &into[i, 0], &err)
-                if code:
-                    break
-        if not inside:
-            raise IndexError(f"index {index} is out of range for {self.count} samples")
-        check(code, &err)
+        if count:
+            with nogil:
+                for i in range(count):
+                    code = fl_tables_row(&self.c, <uint64_t>indices[i], &into[i, 0], &err)
+                    if code:
+                        break
+            if code == FL_ENOTFOUND:
+                raise IndexError(f"index {indices[i]} is out of range for {self.c.count} samples")
+            check(code, &err)
         return out

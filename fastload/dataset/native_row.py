@@ -250,6 +250,12 @@ class NativeFields:
         return [each.field.name for each in self.fields if not each.hidden]
 
     @property
+    def counts(self) -> list[str]:
+        """Names of the columns that count the rows of fields of any number."""
+        schema = self._reader.schema
+        return [name for each in self.fields if each.field.is_varying for name in schema.hidden_names(each.field)]
+
+    @property
     def items(self) -> list[dict[str, Any]]:
         """The fields, as core.Source takes them."""
         return [self._item(each) for each in self.fields]
@@ -259,7 +265,8 @@ class NativeFields:
         item = {"name": field.name, "hidden": each.hidden, "field": number_of(reader, field.name), **field.handler.native_item(field)}
         if field.is_varying:
             (counts,) = reader.schema.hidden_names(field)
-            item |= {"counts": reader.column(counts), "of": self._places.get(field.of, -1)}
+            found = reader.values(counts)
+            item |= {"counts": found.tables if isinstance(found, ColumnValues) else found, "of": self._places.get(field.of, -1)}
         return item | ({"pairs": exchanged_pairs(self._plan, field)} if field.handler.has_points else {})
 
     def sample(self, made: Sequence[tuple[npt.NDArray[np.uint8], int] | None], size: Size) -> dict[str, Any]:

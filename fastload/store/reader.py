@@ -217,11 +217,16 @@ _SCANNED = 1 << 16
 
 
 class ColumnValues:
-    """The values of a column that stays in the sidecars, by sample: `values[index]` or `values[indices]` reads them."""
+    """The values of a column that stays in the sidecars, by sample: `values[index]` or `values[indices]` reads them.
 
-    def __init__(self, reader: DatasetReader, name: str) -> None:
+    Attributes:
+        tables: the tables, where native code reads them; in a bucket, once they were fetched.
+    """
+
+    def __init__(self, reader: DatasetReader, name: str, tables: core.JoinedTables) -> None:
         self._reader = reader
         self._name = name
+        self.tables = tables
 
     def __len__(self) -> int:
         return self._reader.count
@@ -487,8 +492,8 @@ class DatasetReader:
         if name not in self._columns and name in self.schema.columns:
             if name not in self._joined:
                 self._joined[name] = self._join(name)
-            if self._joined[name] is not None:
-                return ColumnValues(self, name)
+            if (joined := self._joined[name]) is not None:
+                return ColumnValues(self, name, joined)
         return self.column(name)
 
     def _join(self, name: str) -> core.JoinedTables | None:

@@ -23,6 +23,7 @@ from fastload._native import core
 from fastload.errors import BatchShapeError
 from fastload.packing import Item
 from fastload.store import Field
+from fastload.store.reader import ColumnValues
 
 COUNT, BATCH, SEED = 26, 4, 7
 ENGINES = [("auto", 0), ("auto", 1), ("auto", 2), ("auto", 3), ("python", 0), ("python", 2)]
@@ -105,6 +106,23 @@ def test_forms_of_every_engine(path: Path, collate: Any, engine: Any, workers: i
     ):
         for mine, theirs in zip(one, other, strict=True):
             same(mine, theirs)
+
+
+@pytest.mark.parametrize("transform", [FIXED, BOXED], ids=["fixed", "boxed"])
+def test_numbers_of_rows_in_the_sidecars(path: Path, transform: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where columns are large, native threads read how many rows a field has in the sidecars: the batches are the same."""
+    with loader(path, transform, collate="padded", pad_to=1) as batches:
+        wanted = [*batches, *batches]
+    monkeypatch.setattr("fastload.store.reader.EAGER_BYTES", 0)
+    monkeypatch.setattr("fastload.store.sidecar.WALKED_SAMPLES", 0)
+    dataset = PackedDataset(path, transform)
+    counts = [name for name in dataset.opened.reader.schema.columns if name.startswith("__count__")]
+    assert counts
+    with FastLoader(dataset, BATCH, shuffle=True, seed=SEED, collate="padded", pad_to=1, num_workers=2) as batches:
+        for epoch in range(2):
+            for mine, theirs in zip(batches, wanted[epoch * len(batches) :], strict=False):
+                same(mine, theirs)
+    assert all(isinstance(dataset.opened.reader.values(name), ColumnValues) for name in counts)  # nothing has read them whole
 
 
 FLOATS = [*DRAWN, T.Normalize((0.5,) * 3, (0.5,) * 3)]

@@ -147,6 +147,8 @@ def copied(batch: Any) -> Any:
         return batch.clone()
     if isinstance(batch, Mapping):
         return {key: copied(value) for key, value in batch.items()}
+    if hasattr(batch, "_fields"):
+        return type(batch)(*map(copied, batch))
     return type(batch)(copied(each) for each in batch) if isinstance(batch, (list, tuple)) else batch
 
 

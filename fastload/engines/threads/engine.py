@@ -28,6 +28,7 @@ from fastload.store.reader import is_constant
 from fastload.store.sidecar import PLACES
 
 if TYPE_CHECKING:
+    from fastload.dataset.native_row import NativeFields
     from fastload.dataset.view import NativeDataset, NativeView
     from fastload.sampling.known import Coverage
 
@@ -99,6 +100,8 @@ class ThreadEngine:
             ResourceError: a batch needs more memory than there is.
         """
         sources, indices = (self.view if view is None else view).rows(positions)
+        if self._remote and self.row_fields is not None:
+            self._fetch_counts(sources, indices.astype(np.int64), self.row_fields)
         sizes = self._one_size
         if sizes is not None and layout.kind != "padded":
             batch = core.Batch(self.core, sources, indices, _wide(sizes), self.outputs, seed, epoch, even=layout.even)
@@ -133,6 +136,13 @@ class ThreadEngine:
             need = f"a batch of {batch.rows} images {described} needs {batch.bytes} bytes"
             raise ResourceError(f"{need} and {free} are available: lower batch_size")
         self._largest = max(self._largest, batch.bytes)
+
+    def _fetch_counts(self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.int64], fields: NativeFields) -> None:
+        """Fetches the tables that the size of a batch depends on, and waits for those that this host lacks. Raises RemoteError."""
+        for source, files in self._remote.items():
+            shards = np.unique(files.rows(indices[sources == source])[0])
+            for name in (PLACES, *fields.counts) if files.lacking_tables(shards, (PLACES, *fields.counts)) else ():
+                files.fetch_tables(shards.tolist(), name)
 
     def made_alone(self, source: int, index: int, seed: int, epoch: int) -> core.Batch | None:
         """Makes one sample in the calling thread, as a ready batch of its own, which says whether it failed; None: there is no batch of it.
