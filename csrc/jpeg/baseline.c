@@ -1,6 +1,7 @@
 #include "jpeg/baseline.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/buffer.h"
 #include "common/cpu.h"
@@ -10,6 +11,7 @@
 #include "jpeg/baseline_rows.h"
 #include "jpeg/baseline_scalar.h"
 #include "jpeg/huffman.h"
+#include "jpeg/markers.h"
 
 static const fl_buffer_rule RULE = {.least = 1 << 16, .keep = 64 << 20};
 
@@ -51,6 +53,19 @@ bool fl_jpeg_baseline_open(fl_jpeg_baseline *b, const uint8_t *bytes, size_t siz
     *width = f->width;
     *height = f->height;
     return b->opened = true;
+}
+
+uint32_t fl_jpeg_baseline_components(const fl_jpeg_baseline *b) { return b->frame.count; }
+
+size_t fl_jpeg_baseline_end(const fl_jpeg_baseline *b) {
+    const uint8_t *at = b->bytes + b->frame.data, *end = b->bytes + b->size;
+    if (!b->opened) return 0;
+    while (at < end && (at = memchr(at, 0xFF, (size_t)(end - at))) && end - at >= 2) {
+        if (at[1] == FL_JPEG_EOI) return (size_t)(at + 2 - b->bytes);
+        if (at[1] != 0 && (at[1] < FL_JPEG_RST0 || at[1] > FL_JPEG_RST7)) return 0;
+        at += 2;
+    }
+    return 0;
 }
 
 static bool fit(fl_buffer *buffer, size_t size) { return fl_buffer_fit(buffer, size, 1, RULE); }

@@ -6,6 +6,13 @@
  * file with fl_libjpeg, which decodes it or says what is wrong with it. So a file is judged by one decoder only, and this one
  * refuses at the first doubt. It looks at no byte behind the MCUs that the box needs.
  *
+ * NOTE [ baseline: files of which libjpeg-turbo raises no error ]
+ * Errors of libjpeg-turbo come of headers, tables and segments; what is wrong with coded data are warnings, of which Pillow says nothing. So a
+ * file whose header this decoder reads (fl_jpeg_header_read refuses all of which libjpeg might have anything to say), and in which nothing but
+ * stuffed zeros and restart markers stands between its first coded byte and its end marker, loads in Pillow without an exception, whatever
+ * its coded data are: a missing MCU becomes grey, and the end marker ends every wait for more data. To know that takes one search for
+ * 0xFF. It says nothing about pixels: those of damaged data are libjpeg's business, as ever.
+ *
  * One fl_jpeg_baseline per thread, made and freed by its owner; it keeps tables and scratch between images, so a warm decode allocates
  * nothing. A view lives until the next call on the same fl_jpeg_baseline.
  */
@@ -23,6 +30,13 @@ void fl_jpeg_baseline_free(fl_jpeg_baseline *baseline); /* NULL is allowed */
 
 /* Reads the markers of bytes[0..size), which must stay valid until the decode has returned. False: not a file for this decoder. */
 bool fl_jpeg_baseline_open(fl_jpeg_baseline *baseline, const uint8_t *bytes, size_t size, uint32_t *width, uint32_t *height);
+
+/* Components of the file last opened: 1 or 3. */
+uint32_t fl_jpeg_baseline_components(const fl_jpeg_baseline *baseline);
+
+/* Bytes of the file last opened, its end marker included; 0 where libjpeg-turbo might raise an error of it, or wait for more data.
+ * See NOTE [ baseline: files of which libjpeg-turbo raises no error ]. */
+size_t fl_jpeg_baseline_end(const fl_jpeg_baseline *baseline);
 
 /* Decodes the box (in full-size pixels, inside the image) of the file last opened, scaled by eighths/8 (1, 2, 4 or 8): the view of
  * fl_libjpeg_decode, byte for byte. May be called again for another box of the same file. With an index (size 0: none) only the box's part of

@@ -19,6 +19,16 @@ cdef extern from "jpeg/libjpeg.h" nogil:
     uint32_t fl_libjpeg_warnings(const fl_libjpeg *, const char **)
     int fl_jpeg_scale(uint32_t, uint32_t, uint32_t, uint32_t)
 
+cdef extern from "jpeg/baseline.h" nogil:
+    ctypedef struct fl_jpeg_baseline:
+        pass
+    fl_code fl_jpeg_baseline_create(fl_jpeg_baseline **, fl_error *)
+    void fl_jpeg_baseline_free(fl_jpeg_baseline *)
+    bint fl_jpeg_baseline_open(fl_jpeg_baseline *, const uint8_t *, size_t, uint32_t *, uint32_t *)
+    uint32_t fl_jpeg_baseline_components(const fl_jpeg_baseline *)
+    size_t fl_jpeg_baseline_end(const fl_jpeg_baseline *)
+    bint fl_jpeg_baseline_decode(fl_jpeg_baseline *, const fl_box *, int, const uint8_t *, size_t, fl_view *)
+
 cdef extern from "jpeg/markers.h" nogil:
     ctypedef struct fl_jpeg_layout:
         uint32_t width, height

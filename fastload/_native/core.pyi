@@ -164,6 +164,19 @@ def resize_planes(
     lut: npt.NDArray[Any] | None = None,
 ) -> npt.NDArray[Any]: ...
 
+# --- regions.pxi
+
+class JpegRegions(NamedTuple):
+    width: int
+    height: int
+    components: int
+    end: int
+
+class RegionDecoder:
+    def __new__(cls) -> Self: ...
+    def open(self, data: bytes) -> JpegRegions | None: ...
+    def decode(self, x: int, y: int, width: int, height: int, eighths: int = 8, grey: bool = False) -> npt.NDArray[np.uint8] | None: ...
+
 # --- pack.pxi
 
 class Prepared(NamedTuple):

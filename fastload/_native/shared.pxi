@@ -28,6 +28,7 @@ def live_handles():
         "files": fl_files_live(),
         "tables": fl_table_live(),
         "jpegs": fl_libjpeg_live(),
+        "regions": _live_regions,
         "engines": _live_engines,
         "batches": _live_batches,
         "leases": _live_leases,
