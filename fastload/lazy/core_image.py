@@ -1,0 +1,107 @@
+"""LazyCore: the stand-in for a Pillow core image whose pixels are a recipe."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from fastload.lazy.pixels import Array, Core, to_array, to_core
+from fastload.lazy.recipe import Recipe
+from fastload.lazy.steps import Crop, Reduce, Resize, Step, ToRgb, Transpose
+
+
+class LazyCore:
+    """An object with the methods of an ImagingCore that Pillow's Python code calls, to be met by that code alone.
+
+    1. A method that composes returns another LazyCore. For arguments that are not plainly right, and for every other method, the pixels are
+       made, and Pillow's own core image is asked: it does the work, or raises its own exception.
+    2. Once the pixels are made, as a core image, every method is that image's. They are made once, whichever threads ask.
+    """
+
+    __slots__ = ("_array", "_lock", "_real", "_recipe", "mode", "readonly", "size")
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe: Recipe | None = recipe
+        self._array: Array | None = None
+        self._real: Core = None
+        self._lock = threading.Lock()
+        self.mode, self.size, self.readonly = recipe.mode, recipe.size, 0
+
+    @property
+    def made(self) -> bool:
+        """True if the pixels are a core image by now."""
+        return self._real is not None
+
+    def real(self) -> Core:
+        """The core image with the pixels; always the same one."""
+        with self._lock:
+            if self._real is None:
+                assert self._recipe is not None
+                self._real = to_core(self._recipe.pixels() if self._array is None else self._array)
+                self._recipe = self._array = None
+            return self._real
+
+    def array(self) -> Array:
+        """The pixels, contiguous and not to be written to; made straight from the file, if there is no core image yet."""
+        with self._lock:
+            if self._real is not None:
+                return to_array(self._real)
+            if self._array is None:
+                assert self._recipe is not None
+                self._array = to_array(self._recipe.pixels())
+            return self._array
+
+    def _then(self, step: Step) -> LazyCore | None:
+        recipe = self._recipe
+        following = None if recipe is None else recipe.then(step)
+        return None if following is None else LazyCore(following)
+
+    def copy(self) -> Any:
+        """As ImagingCore.copy."""
+        recipe = self._recipe
+        return self.real().copy() if recipe is None else LazyCore(recipe)
+
+    def crop(self, box: Any) -> Any:
+        """As ImagingCore.crop."""
+        made = None
+        if type(box) is tuple and len(box) == 4 and all(type(side) is int for side in box) and box[0] < box[2] and box[1] < box[3]:
+            made = self._then(Crop(box))
+        return self.real().crop(box) if made is None else made
+
+    def resize(self, size: Any, filter: Any = 0, box: Any = None) -> Any:
+        """As ImagingCore.resize."""
+        made = None
+        if _is_size(size) and isinstance(filter, int) and (box is None or _is_within(box, self.size, int | float)):
+            made = self._then(Resize(size, int(filter), (0, 0, *self.size) if box is None else tuple(box)))
+        return self.real().resize(size, filter, box) if made is None else made
+
+    def reduce(self, factor: Any, box: Any) -> Any:
+        """As ImagingCore.reduce."""
+        made = None
+        if _is_size(factor) and _is_within(box, self.size, int):
+            made = self._then(Reduce(factor, tuple(box)))
+        return self.real().reduce(factor, box) if made is None else made
+
+    def transpose(self, method: Any) -> Any:
+        """As ImagingCore.transpose."""
+        made = self._then(Transpose(int(method))) if isinstance(method, int) and 0 <= method <= 6 else None
+        return self.real().transpose(method) if made is None else made
+
+    def convert(self, mode: Any, *dither: Any) -> Any:
+        """As ImagingCore.convert."""
+        made = self._then(ToRgb()) if mode == "RGB" and self.mode == "L" else None
+        return self.real().convert(mode, *dither) if made is None else made
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real(), name)
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is tuple and len(value) == 2 and all(type(side) is int and 0 < side < 1 << 16 for side in value)
+
+
+def _is_within(box: Any, size: tuple[int, int], kind: Any) -> bool:
+    """Returns True for a box of such numbers that is not empty and lies in an image of that size."""
+    if type(box) is not tuple or len(box) != 4 or not all(isinstance(side, kind) and not isinstance(side, bool) for side in box):
+        return False
+    return bool(0 <= box[0] < box[2] <= size[0] and 0 <= box[1] < box[3] <= size[1])
