@@ -102,6 +102,10 @@ class FastLoader(DataLoader[_T]):
             after another, with offsets. `fastload.batch.collate` has the exact rules. None: collate_fn, or torch's default_collate.
         pad_to: with "padded" or "flat": images and masks of different sizes are padded to the largest of their batch, each side rounded
             up to a multiple of pad_to, and come as Padded. None: all have one size, and come as one tensor.
+        lazy: JPEGs that Python code opens with Pillow stay a recipe until their pixels are read; what is cropped away is not decoded.
+            "exact": the pixels are Pillow's, bit for bit. "fast": bilinear and bicubic resizes are within 1 of Pillow's, and images may be
+            scaled while they are decoded. False: Pillow is left alone, as by engine="python". None: "exact" in worker processes, False in
+            the calling process.
 
     Raises:
         SampleError: a sample cannot be made and on_error="raise"; no substitute can be made; or every sample of an epoch was skipped.
@@ -136,6 +140,7 @@ class FastLoader(DataLoader[_T]):
     even: bool
     collate: Form | None
     pad_to: int | None
+    lazy: Literal["exact", "fast", False] | None
     _fastload: LoaderState
 
     @takes(Arguments[_T])

@@ -21,6 +21,7 @@ from fastload.common.originals import OwnCode
 from fastload.common.rng import checked_seed, order_seed
 from fastload.device.to_float import DTYPES, FORMATS
 from fastload.errors import ArgumentError
+from fastload.lazy.opening import Exactness
 from fastload.sampling.known import Draws, SamplerFacts, facts_of
 from fastload.sampling.sharding import Shard
 from fastload.transforms.ops import Normalize, ToFloat
@@ -82,6 +83,7 @@ class Arguments(Generic[_T]):
     even: bool = True
     collate: Form | None = None
     pad_to: int | None = None
+    lazy: Literal["exact", "fast", False] | None = None
 
 
 def takes(arguments: Callable[_P, _Given]) -> Callable[[Callable[[_Loader, _Given], None]], Callable[Concatenate[_Loader, _P], None]]:
@@ -155,6 +157,8 @@ class Settings(Arguments[Any]):
             raise ArgumentError(f'on_error={self.on_error!r}: choose "raise", "replace" or "skip"')
         if self.seed_by not in (None, "sample"):
             raise ArgumentError(f'seed_by={self.seed_by!r}: choose "sample", or None for torch\'s seeds per worker')
+        if self.lazy not in (None, "exact", "fast") and self.lazy is not False:
+            raise ArgumentError(f'lazy={self.lazy!r}: choose "exact", "fast", or False to leave Pillow alone')
         if self.dtype not in (None, torch.uint8, *DTYPES):
             raise ArgumentError(f"dtype={self.dtype}: images are torch.uint8, float32, float16 or bfloat16")
         if self.memory_format not in (None, *FORMATS):
@@ -290,6 +294,13 @@ class Settings(Arguments[Any]):
     def drawn_at_iter(self) -> int:
         """Index batches that torch's DataLoader draws at iter(); 0: it draws each at its own next()."""
         return self.depth * self.num_workers
+
+    @property
+    def lazy_images(self) -> Exactness | None:
+        """Exactness of the lazy images that worker processes, or the calling process, open by Pillow; None: Pillow is left alone."""
+        if self.engine == "python" or self.lazy is False:
+            return None
+        return self.lazy or ("exact" if self.num_workers else None)
 
     @property
     def may_draw_ahead(self) -> bool:

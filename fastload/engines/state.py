@@ -107,7 +107,7 @@ class LoaderState:
                 self._sent.note(plan.data)
             self._begin(plan, kept=False)
             if plan.engine == "caller":
-                return InProcessIterator(plan, self.progress, self.counters.losses, length_called)
+                return InProcessIterator(plan, self.progress, self.counters, length_called)
             iterator = WorkerIterator(plan, self.progress, self.counters, length_called)
             self.workers.add(iterator)
         iterator.begin_again = weakref.WeakMethod(self.reset)

@@ -18,6 +18,7 @@ from fastload.engines.settings import Settings
 from fastload.engines.state import LoaderState
 from fastload.errors import FastloadError
 from fastload.explain.measure import Costs, measure
+from fastload.lazy.counts import LazyCounts
 from fastload.remote.files import RemoteFiles
 from fastload.remote.session import RemoteStatus
 from fastload.sampling.known import DRAWN_BYTES, listed_order
@@ -260,6 +261,8 @@ def explain(state: LoaderState, *, measured: bool = False) -> str:
     if not plan.settings.iterable:
         lines.append(f"order      {_order(plan)}")
         lines += [f"memory     {told}" for told in _order_memory(plan.settings)]
+    if plan.engine != "threads" and plan.settings.lazy_images is not None:
+        lines.append(f"images     {_images(plan.settings.lazy_images, state.counters.workers.images)}")
     if plan.data is not None and plan.data.in_place:
         lines.append(f"indexes    {_learnt(plan.data)}")
     lines += [f"bucket     {_bucket(each)}" for each in _buckets(plan.data)]
@@ -270,6 +273,23 @@ def explain(state: LoaderState, *, measured: bool = False) -> str:
             f"{told['envelope_bytes']} bytes went by pickle, {told['bytes']} by slots"
         )
     return "\n".join([*lines, "", *table(plan, measured=measured)])
+
+
+def _images(exactness: str, seen: LazyCounts) -> str:
+    """Text on the images that Pillow opened: what became of them, and who asked for their pixels early."""
+    lines = [f"Pillow images are lazy ({exactness})"]
+    if seen.opened:
+        lines.append(f"{seen.opened:,} JPEGs opened, {seen.straight:,} times decoded straight into an array")
+    if seen.whole:
+        asked = ", ".join(f"{name} {count:,}" for name, count in seen.whole.most_common(REASONS))
+        lines.append(f"{seen.whole.total():,} made a Pillow image, for {asked}{f', first at {seen.line}' if seen.line else ''}")
+    if seen.left:
+        lines.append("left to Pillow: " + ", ".join(f"{count:,} ({why})" for why, count in seen.left.most_common(REASONS)))
+    return "; ".join(lines)
+
+
+REASONS = 4
+"""Reasons that explain() names, the most frequent first."""
 
 
 def _order(plan: ExecutionPlan) -> str:

@@ -3,9 +3,9 @@
 NOTE [ compressed: one decode for several boxes ]
 A decode reads all coded data up to the last row of its box, and inverts the transform of the box alone: of a box with the share `a` of the
 image's area it costs about OF_READING + (1 - OF_READING) * a of a whole decode. Two boxes of one image soon cost more than all of it. So a
-file counts the cost of the boxes that were asked for. As soon as these would cost more than a whole decode, the whole is decoded, and kept for as
-long as images made of the file live; the compressed bytes are dropped then. A program does to each image as it did to those before: where
-the boxes of the last files cost more than a whole decode, on average, the first box already takes the whole. Pixels are the same either way.
+file counts the cost of the boxes that were asked for. As soon as these would cost more than a whole decode, the whole is decoded, and kept
+for as long as images made of the file live; the compressed bytes are dropped then. A program does to each image as it did to those before:
+where the boxes of the last files cost more than a whole decode, on average, the first box already takes the whole. Pixels are the same.
 """
 
 from __future__ import annotations

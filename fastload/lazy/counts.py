@@ -16,7 +16,7 @@ _LIBRARIES = ("site-packages", "dist-packages")
 
 @dataclass
 class LazyCounts:
-    """What became of the images that Pillow opened.
+    """Counts of the images that Pillow opened, by their fate.
 
     Attributes:
         opened: JPEGs that were opened as lazy images.

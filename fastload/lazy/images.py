@@ -9,8 +9,8 @@ Each class of Pillow that can be lazy, Image and JpegImageFile, has three faces 
    and only the calls into its C code are met by others. Its `_new` makes views, which become lazy images when the method returns.
    Two threads in one image have a view each.
 3. As soon as the pixels are made, the image gets Pillow's own *plain* class, and nothing of this room is left in it.
-A file is read, and closed, where Pillow would load it; the recipe needs its bytes alone. Whatever is not known to load without an exception is
-loaded by Pillow there and then (CompressedImage.known), and the image is a plain one from there on.
+A file is read, and closed, where Pillow would load it; the recipe needs its bytes alone. Whatever is not known to load without an exception
+is loaded by Pillow there and then (CompressedImage.known), and the image is a plain one from there on.
 """
 
 from __future__ import annotations
@@ -43,17 +43,18 @@ class _View:
         """Loads nothing: the pixels stay a recipe."""
 
     def _new(self, core: Any) -> Any:
-        new = _Plain._new(self, core)  # type: ignore[arg-type]
+        this: Any = self
+        new: Any = _Plain._new(this, core)
         if type(core) is LazyCore:
             new.__class__ = _ImageView
         return new
 
 
-class _ImageView(_View, _Plain):  # type: ignore[misc]
+class _ImageView(_View, _Plain):
     """View of an image that was derived from another."""
 
 
-class _FileView(_View, _PlainFile):  # type: ignore[misc]
+class _FileView(_View, _PlainFile):
     """View of an image file."""
 
     def load(self) -> None:
@@ -137,7 +138,7 @@ class _Lazy:
             return self.__array_interface__
         counts.straight()
         pixels = core.array()
-        return {"version": 3, "data": memoryview(pixels).toreadonly(), "shape": pixels.shape, "typestr": "|u1"}
+        return {"version": 3, "data": memoryview(pixels.data).toreadonly(), "shape": pixels.shape, "typestr": "|u1"}
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _Plain.__reduce_ex__(_made(self), protocol)
@@ -159,13 +160,13 @@ class _Lazy:
         return f"<{self._plain.__module__}.{self._plain.__name__} image mode={self.mode} size={self.width}x{self.height}"
 
 
-class LazyImage(_Lazy, _Plain):  # type: ignore[misc]
+class LazyImage(_Lazy, _Plain):
     """An image that was derived from another, and whose pixels are a recipe."""
 
     _plain, _view = _Plain, _ImageView
 
 
-class LazyFile(_Lazy, _PlainFile):  # type: ignore[misc]
+class LazyFile(_Lazy, _PlainFile):
     """An image file of which nothing but the header was read, or whose pixels are a recipe."""
 
     _plain, _view = _PlainFile, _FileView
@@ -241,14 +242,15 @@ def _composed(image: Any, name: str, *args: Any, **options: Any) -> Any:
     kind = image._plain
     view = object.__new__(image._view)
     view.__dict__ = image.__dict__
-    result = getattr(kind, name)(view, *args, **options)
+    result: Any = getattr(kind, name)(view, *args, **options)
     core = view.__dict__.get(_SLOT)
     if core is not None and (type(core) is not LazyCore or core.made):
         if type(core) is LazyCore:
             counts.whole()
             view.__dict__[_SLOT] = core.real()
         _settle(image)
-    if type(result) is _ImageView:
+    made: type = type(result)
+    if made is _ImageView:
         result.__class__ = LazyImage
     return result
 
@@ -288,7 +290,7 @@ def _decoders_replaced() -> bool:
 
 
 def _bytes_of(file: Any) -> bytes | None:
-    """All bytes of a file; None where there are too many, or the file object has ways of its own. Pillow can still read it from its start."""
+    """All bytes of a file; None where there are too many, or the file object has ways of its own. Pillow can read it all the same."""
     file.seek(0, 2)
     size = file.tell()
     file.seek(0)

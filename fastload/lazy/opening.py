@@ -83,11 +83,12 @@ class Opening:
         if self._kinds is None:
             self._kinds, self._refused = self._prepared()
         plain, lazy = self._kinds
-        if type(image) is not plain:
+        kind: type = type(image)
+        if kind is not plain:
             return image
-        why = self._refused or _OWN.replaced()
-        if why or image._mode not in ("RGB", "L"):
-            counts.left(why or f"mode {image._mode}")
+        mode, why = image.mode, self._refused or _OWN.replaced()
+        if why or mode not in ("RGB", "L"):
+            counts.left(why or f"mode {mode}")
             return image
         image.__class__ = lazy
         counts.opened()

@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 import torch
 from pictures import photo
+from PIL import Image
+from PIL.JpegImagePlugin import JpegImageFile
 from torch.utils.data import Dataset, IterableDataset
 
 from fastload import FastLoader, PackedDataset
@@ -31,6 +33,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "arguments.md"
 COUNT = 7
 BAD = 5
 """The sample that cannot be made, where a test asks for one."""
+JPEG = (lambda out: (photo(1, 20, 20).save(out, "JPEG"), out.getvalue())[1])(io.BytesIO())
 LEFT = [index for index in range(COUNT) if index != BAD]
 
 
@@ -327,6 +330,16 @@ def snapshot_every_n_steps(on: Engine) -> bool:
     return bool(states[0] != states[1])
 
 
+def opened(samples: Any) -> bool:
+    """True if an image that Pillow opens here is a lazy one."""
+    return type(Image.open(io.BytesIO(JPEG))) is not JpegImageFile
+
+
+def lazy(on: Engine) -> bool:
+    plain, asked = (on.batches(collate_fn=opened, lazy=given)[0] for given in (False, "exact"))
+    return (plain, asked) == (False, True)
+
+
 def index_cache(on: Engine) -> bool:
     """Of files in place only: tests/dataset/in_place/test_index_cache.py."""
     raise NotImplementedError
@@ -356,6 +369,7 @@ IDLE: dict[str, dict[str, Any]] = {
     "seed_by": {"seed_by": "sample"},
     "snapshot_every_n_steps": {"snapshot_every_n_steps": 2},
     "index_cache": {"index_cache": "a folder that nobody makes"},
+    "lazy": {"lazy": "fast"},
 }
 
 

@@ -162,7 +162,9 @@ def run(data: bytes, moves: list[Move]) -> Any:
             continue
         if isinstance(value, Image.Image):
             kept.append(value)
-        values.append(value if not isinstance(value, np.ndarray) else (value.flags.writeable, value.shape, str(value.dtype), value.tobytes()))
+        values.append(
+            value if not isinstance(value, np.ndarray) else (value.flags.writeable, value.shape, str(value.dtype), value.tobytes())
+        )
     states: list[Any] = []
     for each in kept:
         try:

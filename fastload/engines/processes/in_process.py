@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from torch.utils.data import _DatasetKind
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
-from fastload.batch.bad_samples import NOTHING, Counts, Lost, PassLosses, Policy, kept_state, seed_sample
+from fastload.batch.bad_samples import NOTHING, Lost, PassLosses, Policy, kept_state, seed_sample
 from fastload.batch.collate import AdvisedCollate
 from fastload.device.stages import BatchKey
 from fastload.device.transfer import Transfer
 from fastload.engines.iterator import IteratorArguments, LoaderIterator
 from fastload.engines.plan import ExecutionPlan
+from fastload.engines.processes.scheduler import LoaderCounters
 from fastload.engines.resume.datasets import dataset_state_of, fetched, fetcher_at
 from fastload.engines.resume.epoch import Progress, attach
+from fastload.lazy import counts, opening
 from fastload.sampling.known import is_stateful
 
 
@@ -37,7 +40,7 @@ class _Seeded:
 class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
     """Iterator over one epoch in the calling process. Under seed_by="sample" the caller's own random state does not change."""
 
-    def __init__(self, plan: ExecutionPlan, progress: Progress, counts: Counts, length_called: int | None) -> None:
+    def __init__(self, plan: ExecutionPlan, progress: Progress, counters: LoaderCounters, length_called: int | None) -> None:
         settings, epoch_state, epoch = plan.settings, progress.epoch_state, progress.epoch
         assert epoch_state is not None
         self._dataset: Any
@@ -58,7 +61,8 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
         self._seeds = (int(self._base_seed) if settings.seed is None else settings.seed, epoch)
         self._by_sample = settings.seed_by == "sample"
         self._policy = Policy(settings.on_error, plan.data is not None, *self._seeds)
-        self._losses = PassLosses(counts)
+        self._losses = PassLosses(counters.losses)
+        self._lazy, self._images = settings.lazy_images, counters.workers.images
         self._lost = Lost()  # losses of the current batch
         if self._by_sample:
             seeds = (int(self._base_seed), epoch_state.passes) if settings.seed is None else (settings.seed, epoch)
@@ -112,10 +116,22 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
         self._lost = Lost()
         self._advised.indices = None if self._iterable else index
         make = self._fetched if self._policy.raises else self._make
+        if self._lazy is not None:
+            make = partial(self._lazily, make)
         if not self._by_sample:
             return make(index)
         with kept_state():
             return make(index)
+
+    def _lazily(self, make: Callable[[Any], Any], index: Any) -> Any:
+        """Makes a batch of which the images that Pillow opens are lazy, and leaves Pillow as it was."""
+        assert self._lazy is not None
+        with opening.opened_lazily(self._lazy):
+            made = make(index)
+        told = counts.take()
+        if told is not None:
+            self._images.add(told)
+        return made
 
     def _fetched(self, index: Any) -> Any:
         rewind, self._rewind = self._rewind, False

@@ -130,6 +130,7 @@ class WorkerIterator(LoaderIterator):
             snapshot_every=-(-(settings.snapshot_every_n_steps or 0) // self._num_workers),
             set_draws=None if self._draws is None else set_mixture if plan.data is None else set_draws,
             policy=self._policy,
+            lazy=settings.lazy_images,
         )
 
     def _sample_seed(self, seed: int | None) -> tuple[int, int] | None:

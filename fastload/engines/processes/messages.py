@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from fastload.batch.bad_samples import Lost
     from fastload.dataset.view import Draws
     from fastload.engines.processes.row_collate import SampleLayout
+    from fastload.lazy.counts import LazyCounts
+    from fastload.lazy.opening import Exactness
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Job:
         snapshot_every: a worker sends the state of an iterable dataset after each so many of its batches; 0: only at the end.
         set_draws: for packed data and mixtures, the seed and epoch from which a new epoch's samples and random transforms follow.
         policy: treatment of samples that fail in the first epoch.
+        lazy: exactness of the images that Pillow opens as lazy ones; None: it is left alone.
     """
 
     dataset: Any
@@ -56,6 +59,7 @@ class Job:
     snapshot_every: int = 1
     set_draws: Callable[[Any, Any], None] | None = None
     policy: Policy = RAISE
+    lazy: Exactness | None = None
 
 
 class WorkerReport(NamedTuple):
@@ -66,6 +70,7 @@ class WorkerReport(NamedTuple):
         collate_seconds: time in collating and packing.
         slowest_seconds, slowest_index: time and index of the slowest sample.
         by_value: tensors that did not fit the slot and went by pickle.
+        images: counts of lazy images since the last report; None: there were none.
     """
 
     python_seconds: float
@@ -73,6 +78,7 @@ class WorkerReport(NamedTuple):
     slowest_seconds: float
     slowest_index: Any
     by_value: int
+    images: LazyCounts | None = None
 
 
 # ---- to a worker

@@ -24,6 +24,7 @@ from fastload.engines.processes.messages import Job
 from fastload.engines.processes.pool import Pool
 from fastload.engines.processes.serialization import opened, unpack
 from fastload.engines.resume.datasets import DatasetState
+from fastload.lazy.counts import LazyCounts
 
 
 @dataclass
@@ -145,10 +146,13 @@ class WorkerCounts:
     collate_seconds: float = 0.0
     restarts: int = 0
     slow: list[tuple[Any, float]] = field(default_factory=list)
+    images: LazyCounts = field(default_factory=LazyCounts)
 
     def add(self, body: int, needed: int, report: messages.WorkerReport) -> None:
         """Adds a worker's report of one batch, or of its part of one: `body` bytes of pickle, `needed` bytes of its slot."""
-        python, collate, slowest, key, by_value = report
+        python, collate, slowest, key, by_value, images = report
+        if images is not None:
+            self.images.add(images)
         self.python_seconds += python
         self.collate_seconds += collate
         self.bytes += needed

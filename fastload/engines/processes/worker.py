@@ -35,6 +35,7 @@ from fastload.engines.processes.serialization import INLINE_MOST, Arena, BatchPi
 from fastload.engines.resume.datasets import DatasetState, dataset_state_of, fetched, fetcher_at, load_at_start, state_after
 from fastload.engines.thread_limits import hold_threads
 from fastload.errors import RemoteError, SampleError
+from fastload.lazy import counts, opening
 
 # NOTE [ heap: memory kept between batches ]
 # A worker allocates a batch of samples, copies them into a slot and frees them, and then does the same again. glibc's malloc gives free
@@ -119,6 +120,8 @@ class Worker:
         if self._plain_stack is torch_collate.collate_tensor_fn:
             torch_collate.default_collate_fn_map[torch.Tensor] = self._stack
         self._in_place = False  # True only while the batch itself is collated: a dataset may keep what it collates for itself
+        if job.lazy is not None:
+            opening.install(job.lazy)
         try:
             if job.init_fn is not None:
                 job.init_fn(self._number)
@@ -383,7 +386,7 @@ class Worker:
             self._seconds[1] += time.perf_counter() - begun
 
     def _report(self) -> messages.WorkerReport:
-        return messages.WorkerReport(self._seconds[0], self._seconds[1], *self._slowest, self._pickler.by_value)
+        return messages.WorkerReport(self._seconds[0], self._seconds[1], *self._slowest, self._pickler.by_value, counts.take())
 
     def _send(self, message: Any, fds: tuple[int, ...] = ()) -> None:
         try:
