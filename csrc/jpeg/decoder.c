@@ -65,6 +65,10 @@ fl_code fl_jpeg_decoder_decode(fl_jpeg_decoder *d, const fl_box *box, int eighth
     return fl_libjpeg_decode(d->jpeg, box, eighths, view, err);
 }
 
+uint32_t fl_jpeg_decoder_components(const fl_jpeg_decoder *d) { return d->usual ? fl_jpeg_baseline_components(d->baseline) : 0; }
+
+size_t fl_jpeg_decoder_end(const fl_jpeg_decoder *d) { return d->usual ? fl_jpeg_baseline_end(d->baseline) : 0; }
+
 bool fl_jpeg_decoder_fell_back(const fl_jpeg_decoder *d) { return !d->usual; }
 
 uint32_t fl_jpeg_decoder_warnings(const fl_jpeg_decoder *d) { return d->usual ? 0 : fl_libjpeg_warnings(d->jpeg, NULL); }

@@ -27,6 +27,12 @@ fl_code fl_jpeg_decoder_decode(fl_jpeg_decoder *decoder, const fl_box *box, int 
 /* True if libjpeg-turbo, the slower of the two, has the file last opened: it was not usual, or the other met damage in it. */
 bool fl_jpeg_decoder_fell_back(const fl_jpeg_decoder *decoder);
 
+/* Components of the file last opened, 1 or 3, if fl_jpeg_baseline has it; else 0. */
+uint32_t fl_jpeg_decoder_components(const fl_jpeg_decoder *decoder);
+
+/* As fl_jpeg_baseline_end, if fl_jpeg_baseline has the file last opened; else 0. */
+size_t fl_jpeg_decoder_end(const fl_jpeg_decoder *decoder);
+
 /* Warnings of the last open + decode. */
 uint32_t fl_jpeg_decoder_warnings(const fl_jpeg_decoder *decoder);
 

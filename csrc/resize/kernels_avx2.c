@@ -5,21 +5,11 @@
 
 #include "common/simd.h"
 #include "resize/kernels_scalar.h"
+#include "resize/pixels_avx2.h"
 
 #if defined(__x86_64__)
 
 enum { NONE = -128 }; /* picks no byte, also after a small number is added */
-
-FL_AVX2_INLINE __m256i load_pair(const uint8_t *low, const uint8_t *high) {
-    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)low)), _mm_loadu_si128((const __m128i *)high),
-                                   1);
-}
-
-FL_AVX2_INLINE __m256i coef_pair(const int16_t *coef) {
-    int32_t both;
-    memcpy(&both, coef, sizeof both);
-    return _mm256_set1_epi32(both);
-}
 
 FL_AVX2_INLINE void store_quads(int16_t *quads, __m256i even, __m256i odd) {
     _mm256_store_si256((__m256i *)quads, _mm256_unpacklo_epi64(even, odd));
@@ -41,7 +31,7 @@ FL_AVX2_INLINE void four_quads(const fl_resize_quad_rows *rows, const __m256i co
         const uint8_t *low = rows->row[odd] + at, *high = rows->row[odd + 2] + at;
         sum[odd][0] = sum[odd][1] = start;
         for (uint32_t k = 0; k < taps; k++, low += rows->stride, high += rows->stride) {
-            __m256i pixels = load_pair(low, high);
+            __m256i pixels = fl_resize_load_rows(low, high);
             __asm__("" : "+x"(pixels)); /* or gcc loads them twice */
             sum[odd][0] = _mm256_add_epi16(sum[odd][0], _mm256_mulhi_epu16(_mm256_shuffle_epi8(pixels, first), coef[odd][k]));
             sum[odd][1] = _mm256_add_epi16(sum[odd][1], _mm256_mulhi_epu16(_mm256_shuffle_epi8(pixels, second), coef[odd][k]));
@@ -81,17 +71,6 @@ FL_AVX2 static void quad_down(const fl_resize_quad_rows *rows, int16_t *quads, s
     }
 }
 
-/* Stores n <= FL_RESIZE_BLOCK pixels, or a whole vector where there is room for it. */
-FL_AVX2_INLINE void store_pixels(uint8_t *dst, __m128i rgb, uint32_t left) {
-    if (left >= FL_RESIZE_BLOCK + 2) { /* the 4 bytes too many are overwritten by the next block */
-        _mm_storeu_si128((__m128i *)dst, rgb);
-    } else {
-        uint8_t last[16];
-        _mm_storeu_si128((__m128i *)last, rgb);
-        memcpy(dst, last, left < FL_RESIZE_BLOCK ? 3 * (size_t)left : 3 * FL_RESIZE_BLOCK);
-    }
-}
-
 FL_AVX2_INLINE void quad_across_taps(const fl_resize_axis *axis, const int16_t *quads, uint8_t *const dst[4], uint32_t taps) {
     const __m256i compress = FL_AVX2_BOTH(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
     const __m256i round = _mm256_set1_epi16(1 << (15 - FL_RESIZE_QUAD_BITS)); /* a rounding multiply by it is a rounding shift */
@@ -102,8 +81,9 @@ FL_AVX2_INLINE void quad_across_taps(const fl_resize_axis *axis, const int16_t *
         __m256i pixel[FL_RESIZE_BLOCK];
         for (int j = 0; j < FL_RESIZE_BLOCK; j++, coef += 2 * taps) {
             const __m256i *quad = (const __m256i *)(quads + (size_t)(first[i + j] - low) * FL_RESIZE_QUAD_LANES);
-            __m256i sum = _mm256_mulhrs_epi16(quad[0], coef_pair(coef));
-            for (uint32_t k = 1; k < taps; k++) sum = _mm256_add_epi16(sum, _mm256_mulhrs_epi16(quad[k], coef_pair(coef + 2 * k)));
+            __m256i sum = _mm256_mulhrs_epi16(quad[0], fl_resize_coef_pair(coef));
+            for (uint32_t k = 1; k < taps; k++)
+                sum = _mm256_add_epi16(sum, _mm256_mulhrs_epi16(quad[k], fl_resize_coef_pair(coef + 2 * k)));
             pixel[j] = _mm256_mulhrs_epi16(sum, round);
         }
         /* a: pixels 0 and 1, b: 2 and 3, each (row 0, row 1, row 0, row 1 | row 2, row 3, row 2, row 3) in 32-bit pixels */
@@ -112,10 +92,10 @@ FL_AVX2_INLINE void quad_across_taps(const fl_resize_axis *axis, const int16_t *
         const __m256i even = _mm256_shuffle_epi8(_mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88)), compress);
         const __m256i odd = _mm256_shuffle_epi8(_mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xDD)), compress);
         const size_t at = 3 * (size_t)i;
-        store_pixels(out[0] + at, _mm256_castsi256_si128(even), count - i);
-        store_pixels(out[1] + at, _mm256_castsi256_si128(odd), count - i);
-        store_pixels(out[2] + at, _mm256_extracti128_si256(even, 1), count - i);
-        store_pixels(out[3] + at, _mm256_extracti128_si256(odd, 1), count - i);
+        fl_resize_store_pixels(out[0] + at, _mm256_castsi256_si128(even), count - i);
+        fl_resize_store_pixels(out[1] + at, _mm256_castsi256_si128(odd), count - i);
+        fl_resize_store_pixels(out[2] + at, _mm256_extracti128_si256(even, 1), count - i);
+        fl_resize_store_pixels(out[3] + at, _mm256_extracti128_si256(odd, 1), count - i);
     }
 }
 
@@ -138,11 +118,13 @@ FL_AVX2_INLINE __m256i long_sum(const uint8_t *low, const uint8_t *high, const i
     const __m256i second = FL_AVX2_BOTH(6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1);
     __m256i sum = half;
     for (uint32_t k = 0; k + 4 <= taps; k += 4, low += 12, high += 12, coef += 4) {
-        const __m256i pixels = load_pair(low, high);
-        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_shuffle_epi8(pixels, first), coef_pair(coef)));
-        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_shuffle_epi8(pixels, second), coef_pair(coef + 2)));
+        const __m256i pixels = fl_resize_load_rows(low, high);
+        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_shuffle_epi8(pixels, first), fl_resize_coef_pair(coef)));
+        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_shuffle_epi8(pixels, second), fl_resize_coef_pair(coef + 2)));
     }
-    if (taps % 4 != 0) sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_shuffle_epi8(load_pair(low, high), first), coef_pair(coef)));
+    if (taps % 4 != 0)
+        sum =
+            _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_shuffle_epi8(fl_resize_load_rows(low, high), first), fl_resize_coef_pair(coef)));
     return sum;
 }
 
@@ -188,7 +170,7 @@ FL_AVX2 static void long_across(const fl_resize_axis *axis, fl_resize_row_form f
 FL_AVX2_INLINE __m256i down_sum(const int16_t *const *rows, const int16_t *coef, uint32_t taps, size_t at, __m256i half, __m128i shift) {
     __m256i low = half, high = half;
     for (uint32_t k = 0; k < taps; k += 2) {
-        const __m256i a = _mm256_loadu_si256((const __m256i *)(rows[k] + at)), c = coef_pair(coef + k);
+        const __m256i a = _mm256_loadu_si256((const __m256i *)(rows[k] + at)), c = fl_resize_coef_pair(coef + k);
         const __m256i b = k + 1 < taps ? _mm256_loadu_si256((const __m256i *)(rows[k + 1] + at)) : _mm256_setzero_si256();
         low = _mm256_add_epi32(low, _mm256_madd_epi16(_mm256_unpacklo_epi16(a, b), c));
         high = _mm256_add_epi32(high, _mm256_madd_epi16(_mm256_unpackhi_epi16(a, b), c));
@@ -251,7 +233,7 @@ FL_AVX2 static void split(const uint8_t *rgb, uint8_t *const plane[3], size_t n)
 
 /* Sums of a pixel and its neighbour, two in each lane. */
 FL_AVX2_INLINE __m256i neighbours(const uint8_t *low, const uint8_t *high, __m256i pairs) {
-    return _mm256_maddubs_epi16(_mm256_shuffle_epi8(load_pair(low, high), pairs), _mm256_set1_epi8(1));
+    return _mm256_maddubs_epi16(_mm256_shuffle_epi8(fl_resize_load_rows(low, high), pairs), _mm256_set1_epi8(1));
 }
 
 /* Four pixels of eight in each row: one load begins with these, the other ends with them. Four bytes too many are stored, which the next

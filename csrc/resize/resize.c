@@ -14,10 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/cpu.h"
 #include "resize/axis.h"
-#include "resize/kernels_avx2.h"
-#include "resize/kernels_scalar.h"
 #include "resize/ramp.h"
 #include "resize/sink.h"
 
@@ -26,7 +23,7 @@ struct fl_resizer {
     fl_resize_ramp ramp; /* of the last float32 table */
     fl_buffer between; /* FL_RESIZE_QUAD: quads of the columns in use. FL_RESIZE_LONG: a ring, row r of the source at slot r % slots */
     fl_buffer spare[2]; /* copies of rows whose end a kernel would read beyond */
-    fl_buffer line[4]; /* finished rows that the sink does not take as they are */
+    fl_buffer line[FL_RESIZE_LINES];
     fl_buffer rows; /* pointers to the rows that one output row is made of */
 };
 
@@ -34,22 +31,15 @@ struct fl_resizer {
 typedef struct job {
     fl_resizer *resizer;
     const fl_view *view;
-    const fl_sink *sink;
     const fl_resize_kernels *kernels;
-    const fl_resize_ramp *ramp; /* or NULL */
     const fl_resize_axis *across, *down;
-    uint32_t x, at_y; /* the window's left column and top row in the sink; the column is already mirrored */
+    fl_resize_rows rows; /* of the window, finished */
     size_t n; /* bytes of a row of the window */
-    bool in_place; /* the sink takes finished rows as they are */
     fl_resize_row_form form; /* of FL_RESIZE_LONG's rows between the passes */
     size_t slots, pitch; /* the ring: rows, bytes from row to row */
     uint32_t next; /* the first source row that is not in the ring yet */
     uint32_t last; /* the last source row that any output needs */
 } job;
-
-static const fl_resize_kernels *best_kernels(void) {
-    return fl_cpu_has(FL_CPU_AVX2) ? fl_resize_kernels_avx2() : &fl_resize_kernels_scalar;
-}
 
 fl_code fl_resizer_create(fl_resizer **out, fl_error *err) {
     *out = calloc(1, sizeof **out);
@@ -63,7 +53,7 @@ void fl_resizer_free(fl_resizer *resizer) {
     fl_resize_axis_free(&resizer->down);
     fl_buffer_free(&resizer->between);
     for (int i = 0; i < 2; i++) fl_buffer_free(&resizer->spare[i]);
-    for (int i = 0; i < 4; i++) fl_buffer_free(&resizer->line[i]);
+    for (int i = 0; i < FL_RESIZE_LINES; i++) fl_buffer_free(&resizer->line[i]);
     fl_buffer_free(&resizer->rows);
     free(resizer);
 }
@@ -76,27 +66,19 @@ static bool sees(double start, double length, uint32_t out, uint32_t from, uint3
     return start + from * scale >= -FL_RESIZE_EDGE && start + ((double)from + count) * scale <= source + FL_RESIZE_EDGE;
 }
 
-fl_code fl_resize_check(const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_error *err) {
+fl_code fl_resize_check_out(uint32_t width, uint32_t height, const fl_box *window, fl_error *err) {
+    if (width == 0 || height == 0 || width > FL_IMAGE_SIDE_MAX || height > FL_IMAGE_SIDE_MAX)
+        return fl_fail(err, FL_EARG, "resize: an output of %u x %u pixels", width, height);
+    if (window->width > width || window->x > width - window->width || window->height > height || window->y > height - window->height)
+        return fl_fail(err, FL_EARG, "resize: the window (%u, %u) + %u x %u is not inside the %u x %u output", window->x, window->y,
+                       window->width, window->height, width, height);
+    return FL_OK;
+}
+
+fl_code fl_resize_check_ends(const fl_view *view, const fl_sink *sink, fl_error *err) {
     if (view->pixels == NULL || view->width == 0 || view->height == 0 || view->width > FL_IMAGE_SIDE_MAX ||
         view->height > FL_IMAGE_SIDE_MAX || view->stride < view->width * fl_view_pixel(view))
         return fl_fail(err, FL_EARG, "resize: a view of %u x %u pixels, %zu bytes a row", view->width, view->height, view->stride);
-    if (spec->out_width == 0 || spec->out_height == 0 || spec->out_width > FL_IMAGE_SIDE_MAX || spec->out_height > FL_IMAGE_SIDE_MAX)
-        return fl_fail(err, FL_EARG, "resize: an output of %u x %u pixels", spec->out_width, spec->out_height);
-    if (spec->filter != FL_RESIZE_BILINEAR && spec->filter != FL_RESIZE_BICUBIC)
-        return fl_fail(err, FL_EARG, "resize: no filter %d", (int)spec->filter);
-    const fl_box *window = &spec->window;
-    if (window->width > spec->out_width || window->x > spec->out_width - window->width || window->height > spec->out_height ||
-        window->y > spec->out_height - window->height)
-        return fl_fail(err, FL_EARG, "resize: the window (%u, %u) + %u x %u is not inside the %u x %u output", window->x, window->y,
-                       window->width, window->height, spec->out_width, spec->out_height);
-    if (!(sees(spec->x, spec->width, spec->out_width, window->x, window->width, view->width) &&
-          sees(spec->y, spec->height, spec->out_height, window->y, window->height, view->height)))
-        return fl_fail(err, FL_EARG, "resize: the box (%g, %g) + %g x %g is not inside the %u x %u view", spec->x, spec->y, spec->width,
-                       spec->height, view->width, view->height);
-    if (window->width > sink->width || spec->at_x > sink->width - window->width || window->height > sink->height ||
-        spec->at_y > sink->height - window->height)
-        return fl_fail(err, FL_EARG, "resize: a window of %u x %u at (%u, %u) is not inside the %u x %u sink", window->width,
-                       window->height, spec->at_x, spec->at_y, sink->width, sink->height);
     if (fl_sink_pitch(sink) < sink->width || fl_sink_plane(sink) < fl_sink_pitch(sink) * sink->height)
         return fl_fail(err, FL_EARG, "resize: a sink of %u x %u pixels with %u from row to row and %zu from plane to plane", sink->width,
                        sink->height, sink->pitch, sink->plane);
@@ -110,6 +92,24 @@ fl_code fl_resize_check(const fl_view *view, const fl_resize_spec *spec, const f
     return FL_OK;
 }
 
+fl_code fl_resize_check(const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_error *err) {
+    const fl_box *window = &spec->window;
+    fl_code code = fl_resize_check_ends(view, sink, err);
+    if (!code) code = fl_resize_check_out(spec->out_width, spec->out_height, window, err);
+    if (code) return code;
+    if (spec->filter != FL_RESIZE_BILINEAR && spec->filter != FL_RESIZE_BICUBIC)
+        return fl_fail(err, FL_EARG, "resize: no filter %d", (int)spec->filter);
+    if (!(sees(spec->x, spec->width, spec->out_width, window->x, window->width, view->width) &&
+          sees(spec->y, spec->height, spec->out_height, window->y, window->height, view->height)))
+        return fl_fail(err, FL_EARG, "resize: the box (%g, %g) + %g x %g is not inside the %u x %u view", spec->x, spec->y, spec->width,
+                       spec->height, view->width, view->height);
+    if (window->width > sink->width || spec->at_x > sink->width - window->width || window->height > sink->height ||
+        spec->at_y > sink->height - window->height)
+        return fl_fail(err, FL_EARG, "resize: a window of %u x %u at (%u, %u) is not inside the %u x %u sink", window->width,
+                       window->height, spec->at_x, spec->at_y, sink->width, sink->height);
+    return FL_OK;
+}
+
 static void make_keys(const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_resize_axis_key *across,
                       fl_resize_axis_key *down) {
     fl_resize_axis_keys(view, spec, sink, across, down);
@@ -119,40 +119,14 @@ static void make_keys(const fl_view *view, const fl_resize_spec *spec, const fl_
     across->sum = down->sum = quad ? FL_RESIZE_QUAD : FL_RESIZE_LONG;
 }
 
-static fl_code reserve_lines(const job *job, int count, fl_error *err) {
-    fl_code code = FL_OK;
-    for (int i = 0; i < count && code == FL_OK && !job->in_place; i++) code = fl_resize_fit(&job->resizer->line[i], job->n, 1, err);
-    return code;
-}
-
-/* Address of finished output row y of the sink: in the sink, or in line `spare` for store_row. */
-static uint8_t *finished_row(const job *job, uint32_t y, int spare) {
-    return job->in_place ? (uint8_t *)job->sink->data + ((size_t)y * fl_sink_pitch(job->sink) + job->x) * 3
-                         : job->resizer->line[spare].bytes;
-}
-
-static uint32_t sink_y(const job *job, uint32_t i) { return job->sink->vflip ? job->sink->height - 1 - job->at_y - i : job->at_y + i; }
-
-static void store_row(const job *job, uint32_t y, const uint8_t *rgb) {
-    fl_resize_sink_row(job->sink, job->kernels, job->ramp, job->x, y, rgb, job->n / 3);
-}
-
-static fl_code run_copy(const job *job, const fl_resize_axis_key *across, const fl_resize_axis_key *down, fl_error *err) {
-    const fl_code code = reserve_lines(job, 1, err);
-    if (code != FL_OK) return code;
+static void run_copy(const job *job, const fl_resize_axis_key *across, const fl_resize_axis_key *down) {
     const fl_view *view = job->view;
     const uint8_t *row = view->pixels + (size_t)(down->start + down->begin) * view->stride + (size_t)(across->start + across->begin) * 3;
     for (uint32_t i = 0; i < down->count; i++, row += view->stride) {
-        const uint32_t y = sink_y(job, i);
-        if (!across->mirror) {
-            store_row(job, y, row);
-            continue;
-        }
-        uint8_t *line = finished_row(job, y, 0);
-        job->kernels->mirror(row, line, job->n / 3);
-        if (!job->in_place) store_row(job, y, line);
+        uint8_t *line = across->mirror ? fl_resize_rows_at(&job->rows, i, 0) : NULL;
+        if (line) job->kernels->mirror(row, line, job->n / 3);
+        fl_resize_rows_store(&job->rows, i, line ? line : row);
     }
-    return FL_OK;
 }
 
 static const int16_t *coef_of(const fl_resize_axis *axis, uint32_t i) { return axis->coef + (size_t)i * axis->stride; }
@@ -161,8 +135,7 @@ static fl_code run_quads(const job *job, fl_error *err) {
     const fl_resize_axis *down = job->down, *across = job->across;
     fl_resizer *resizer = job->resizer;
     const size_t columns = across->high - across->low;
-    fl_code code = fl_resize_fit(&resizer->between, columns, FL_RESIZE_QUAD_LANES * sizeof(int16_t), err);
-    if (code == FL_OK) code = reserve_lines(job, 4, err);
+    const fl_code code = fl_resize_fit(&resizer->between, columns, FL_RESIZE_QUAD_LANES * sizeof(int16_t), err);
     if (code != FL_OK) return code;
     int16_t *quads = resizer->between.bytes;
     for (uint32_t i = 0; i < down->key.count; i += 4) {
@@ -172,13 +145,13 @@ static fl_code run_quads(const job *job, fl_error *err) {
             const uint32_t at = i + j < down->key.count ? i + j : down->key.count - 1;
             rows.row[j] = job->view->pixels + down->first[at] * job->view->stride + (size_t)across->low * 3;
             rows.coef[j] = coef_of(down, at);
-            line[j] = finished_row(job, sink_y(job, at), (int)(at - i));
+            line[j] = fl_resize_rows_at(&job->rows, at, (int)(at - i));
         }
-        for (int j = 0; j < 4 && job->in_place; j++) /* the batch is not in the cache: it is fetched while rows go down */
+        for (int j = 0; j < 4 && job->rows.in_place; j++) /* the batch is not in the cache: it is fetched while rows go down */
             for (size_t at = 0; at < job->n; at += 64) __builtin_prefetch(line[j] + at, 1);
         job->kernels->quad_down(&rows, quads, columns);
         job->kernels->quad_across(across, quads, line);
-        for (uint32_t j = 0; j < 4 && i + j < down->key.count && !job->in_place; j++) store_row(job, sink_y(job, i + j), line[j]);
+        for (uint32_t j = 0; j < 4 && i + j < down->key.count; j++) fl_resize_rows_store(&job->rows, i + j, line[j]);
     }
     return FL_OK;
 }
@@ -217,7 +190,7 @@ static fl_code reserve_ring(job *job, fl_error *err) {
     fl_code code = fl_resize_fit(&resizer->rows, job->down->taps, sizeof(void *), err);
     if (code == FL_OK) code = fl_resize_fit(&resizer->between, job->slots, job->pitch, err);
     for (int i = 0; i < 2 && code == FL_OK; i++) code = fl_resize_fit(&resizer->spare[i], spare, 1, err);
-    return code == FL_OK ? reserve_lines(job, 1, err) : code;
+    return code;
 }
 
 static fl_code run_long(job *job, fl_error *err) {
@@ -227,13 +200,13 @@ static fl_code run_long(job *job, fl_error *err) {
     const void **rows = job->resizer->rows.bytes;
     job->last = down->first[down->key.count - 1] + down->taps - 1;
     for (uint32_t i = 0; i < down->key.count; i++) {
-        const uint32_t first = down->first[i], y = sink_y(job, i);
+        const uint32_t first = down->first[i];
         job->next = job->next > first ? job->next : first;
         advance(job, first + down->taps - 1);
         for (uint32_t k = 0; k < down->taps; k++) rows[k] = ring_row(job, first + k);
-        uint8_t *line = finished_row(job, y, 0);
+        uint8_t *line = fl_resize_rows_at(&job->rows, i, 0);
         job->kernels->long_down(down, job->form, coef_of(down, i), (const int16_t *const *)rows, line, job->n);
-        if (!job->in_place) store_row(job, y, line);
+        fl_resize_rows_store(&job->rows, i, line);
     }
     return FL_OK;
 }
@@ -250,16 +223,17 @@ fl_code fl_resize(fl_resizer *resizer, const fl_view *view, const fl_resize_spec
     if (view->channels || sink->dtype == FL_U16) return fl_fail(err, FL_EARG, "resize: planes, where RGB is meant");
     if (spec->window.width == 0 || spec->window.height == 0) return FL_OK;
 
-    job job = {.resizer = resizer, .view = view, .sink = sink, .across = &resizer->across, .down = &resizer->down};
-    job.kernels = best_kernels();
-    if (sink->dtype == FL_F32) job.ramp = fl_resize_ramp_of(&resizer->ramp, sink->lut);
-    job.x = sink->hflip ? sink->width - spec->at_x - spec->window.width : spec->at_x;
-    job.at_y = spec->at_y;
+    job job = {.resizer = resizer, .view = view, .across = &resizer->across, .down = &resizer->down};
+    code = fl_resize_rows_start(&job.rows, sink, spec->at_x, spec->at_y, spec->window.width, &resizer->ramp, resizer->line, err);
+    if (code != FL_OK) return code;
+    job.kernels = job.rows.kernels;
     job.n = (size_t)spec->window.width * 3;
-    job.in_place = sink->dtype == FL_U8 && sink->layout == FL_HWC;
     fl_resize_axis_key across, down;
     make_keys(view, spec, sink, &across, &down);
-    if (fl_resize_axis_copies(&across) && fl_resize_axis_copies(&down)) return run_copy(&job, &across, &down, err);
+    if (fl_resize_axis_copies(&across) && fl_resize_axis_copies(&down)) {
+        run_copy(&job, &across, &down);
+        return FL_OK;
+    }
     code = fl_resize_axis_build(&resizer->across, &across, err);
     if (code == FL_OK) code = fl_resize_axis_build(&resizer->down, &down, err);
     if (code != FL_OK) return code;

@@ -34,6 +34,12 @@ void fl_resizer_free(fl_resizer *resizer); /* NULL is allowed */
  * whole pixels and equals out in size, pixels are copied unresampled. */
 fl_code fl_resize(fl_resizer *resizer, const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_error *err);
 
+/* Checks an output's size, and that the window is inside it: FL_EARG. */
+fl_code fl_resize_check_out(uint32_t width, uint32_t height, const fl_box *window, fl_error *err);
+
+/* Checks that a view and a sink can be, and are of one form: FL_EARG. */
+fl_code fl_resize_check_ends(const fl_view *view, const fl_sink *sink, fl_error *err);
+
 /* Checks that box, window and sink fit, for a view and a sink of one form: FL_EARG. */
 fl_code fl_resize_check(const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_error *err);
 

@@ -2,6 +2,11 @@
 
 #include <string.h>
 
+#include "common/cpu.h"
+#include "resize/axis.h"
+#include "resize/kernels_avx2.h"
+#include "resize/kernels_scalar.h"
+
 /* Table look-ups for one element type: n RGB pixels, interleaved or into planes `plane` elements apart. */
 #define LOOK_UP(NAME, TYPE)                                                                                                                \
     static void NAME##_interleaved(const uint8_t *rgb, const TYPE *lut, TYPE *restrict dst, size_t n) {                                    \
@@ -15,6 +20,9 @@
     static void NAME##_planar(const uint8_t *rgb, const TYPE *lut, TYPE *restrict dst, size_t plane, size_t n) {                           \
         for (int c = 0; c < 3; c++, rgb++, lut += 256, dst += plane)                                                                       \
             for (size_t i = 0; i < n; i++) dst[i] = lut[rgb[3 * i]];                                                                       \
+    }                                                                                                                                      \
+    static void NAME##_grey(const uint8_t *grey, const TYPE *lut, TYPE *restrict dst, size_t n) {                                          \
+        for (size_t i = 0; i < n; i++) dst[i] = lut[grey[i]];                                                                              \
     }
 LOOK_UP(word, uint32_t)
 LOOK_UP(half, uint16_t)
@@ -34,17 +42,25 @@ static void ramp_planar(const fl_resize_ramp *ramp, const fl_resize_kernels *ker
     }
 }
 
-void fl_resize_sink_row(const fl_sink *sink, const fl_resize_kernels *kernels, const fl_resize_ramp *ramp, uint32_t x, uint32_t y,
-                        const uint8_t *rgb, size_t n) {
-    const size_t at = y * fl_sink_pitch(sink) + x, plane = fl_sink_plane(sink);
+/* n pixels of one byte, at (x, y) of the stored image. */
+static void store_grey(const fl_sink *sink, size_t at, const uint8_t *grey, size_t n) {
+    if (sink->dtype == FL_U8) memcpy((uint8_t *)sink->data + at, grey, n);
+    else if (sink->dtype == FL_F32) word_grey(grey, sink->lut, (uint32_t *)sink->data + at, n);
+    else half_grey(grey, sink->lut, (uint16_t *)sink->data + at, n);
+}
+
+/* n RGB pixels into the sink's type and layout; `at` is the first pixel's place in a plane. */
+static void store_rgb(const fl_resize_rows *rows, size_t at, const uint8_t *rgb, size_t n) {
+    const fl_sink *sink = rows->sink;
+    const size_t plane = fl_sink_plane(sink);
     if (sink->dtype == FL_U8) {
         uint8_t *data = sink->data;
         if (sink->layout == FL_HWC) memcpy(data + 3 * at, rgb, 3 * n);
-        else kernels->split(rgb, (uint8_t *const[3]){data + at, data + plane + at, data + 2 * plane + at}, n);
-    } else if (ramp != NULL) {
+        else rows->kernels->split(rgb, (uint8_t *const[3]){data + at, data + plane + at, data + 2 * plane + at}, n);
+    } else if (rows->ramp != NULL) {
         float *data = sink->data;
-        if (sink->layout == FL_HWC) fl_resize_ramp_interleaved(ramp, rgb, data + 3 * at, n);
-        else ramp_planar(ramp, kernels, rgb, data + at, plane, n);
+        if (sink->layout == FL_HWC) fl_resize_ramp_interleaved(rows->ramp, rgb, data + 3 * at, n);
+        else ramp_planar(rows->ramp, rows->kernels, rgb, data + at, plane, n);
     } else if (sink->dtype == FL_F32) {
         uint32_t *data = sink->data; /* the bits of a float: copied, never calculated with */
         if (sink->layout == FL_HWC) word_interleaved(rgb, sink->lut, data + 3 * at, n);
@@ -54,6 +70,36 @@ void fl_resize_sink_row(const fl_sink *sink, const fl_resize_kernels *kernels, c
         if (sink->layout == FL_HWC) half_interleaved(rgb, sink->lut, data + 3 * at, n);
         else half_planar(rgb, sink->lut, data + at, plane, n);
     }
+}
+
+fl_code fl_resize_rows_start(fl_resize_rows *rows, const fl_sink *sink, uint32_t at_x, uint32_t at_y, uint32_t n, fl_resize_ramp *ramp,
+                             fl_buffer line[FL_RESIZE_LINES], fl_error *err) {
+    const bool grey = sink->channels == 1;
+    *rows = (fl_resize_rows){.sink = sink, .line = line, .y = at_y, .n = n};
+    rows->kernels = fl_cpu_has(FL_CPU_AVX2) ? fl_resize_kernels_avx2() : &fl_resize_kernels_scalar;
+    rows->x = sink->hflip ? sink->width - at_x - n : at_x;
+    rows->in_place = sink->dtype == FL_U8 && (grey || sink->layout == FL_HWC);
+    if (sink->dtype == FL_F32 && !grey) rows->ramp = fl_resize_ramp_of(ramp, sink->lut);
+    fl_code code = FL_OK;
+    for (int i = 0; i < FL_RESIZE_LINES && !code && !rows->in_place; i++) code = fl_resize_fit(&line[i], n, grey ? 1 : 3, err);
+    return code;
+}
+
+/* The place of row i's first pixel in a plane of the sink. */
+static size_t place_of(const fl_resize_rows *rows, uint32_t i) {
+    const uint32_t y = rows->sink->vflip ? rows->sink->height - 1 - rows->y - i : rows->y + i;
+    return y * fl_sink_pitch(rows->sink) + rows->x;
+}
+
+uint8_t *fl_resize_rows_at(const fl_resize_rows *rows, uint32_t i, int line) {
+    if (!rows->in_place) return rows->line[line].bytes;
+    return (uint8_t *)rows->sink->data + place_of(rows, i) * (rows->sink->channels == 1 ? 1 : 3);
+}
+
+void fl_resize_rows_store(const fl_resize_rows *rows, uint32_t i, const uint8_t *row) {
+    if (rows->in_place && row == fl_resize_rows_at(rows, i, 0)) return;
+    if (rows->sink->channels == 1) store_grey(rows->sink, place_of(rows, i), row, rows->n);
+    else store_rgb(rows, place_of(rows, i), row, rows->n);
 }
 
 enum { FILL_PIXELS = 64, UNIT_MAX = 3 * sizeof(float) };

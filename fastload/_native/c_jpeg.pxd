@@ -19,15 +19,17 @@ cdef extern from "jpeg/libjpeg.h" nogil:
     uint32_t fl_libjpeg_warnings(const fl_libjpeg *, const char **)
     int fl_jpeg_scale(uint32_t, uint32_t, uint32_t, uint32_t)
 
-cdef extern from "jpeg/baseline.h" nogil:
-    ctypedef struct fl_jpeg_baseline:
+cdef extern from "jpeg/decoder.h" nogil:
+    ctypedef struct fl_jpeg_decoder:
         pass
-    fl_code fl_jpeg_baseline_create(fl_jpeg_baseline **, fl_error *)
-    void fl_jpeg_baseline_free(fl_jpeg_baseline *)
-    bint fl_jpeg_baseline_open(fl_jpeg_baseline *, const uint8_t *, size_t, uint32_t *, uint32_t *)
-    uint32_t fl_jpeg_baseline_components(const fl_jpeg_baseline *)
-    size_t fl_jpeg_baseline_end(const fl_jpeg_baseline *)
-    bint fl_jpeg_baseline_decode(fl_jpeg_baseline *, const fl_box *, int, const uint8_t *, size_t, fl_view *)
+    fl_code fl_jpeg_decoder_create(fl_jpeg_decoder **, fl_error *)
+    void fl_jpeg_decoder_free(fl_jpeg_decoder *)
+    fl_code fl_jpeg_decoder_open(fl_jpeg_decoder *, const uint8_t *, size_t, uint64_t, uint32_t *, uint32_t *, fl_error *)
+    fl_code fl_jpeg_decoder_decode(fl_jpeg_decoder *, const fl_box *, int, fl_view *, fl_error *)
+    bint fl_jpeg_decoder_fell_back(const fl_jpeg_decoder *)
+    uint32_t fl_jpeg_decoder_components(const fl_jpeg_decoder *)
+    size_t fl_jpeg_decoder_end(const fl_jpeg_decoder *)
+    uint32_t fl_jpeg_decoder_warnings(const fl_jpeg_decoder *)
 
 cdef extern from "jpeg/markers.h" nogil:
     ctypedef struct fl_jpeg_layout:

@@ -164,18 +164,33 @@ def resize_planes(
     lut: npt.NDArray[Any] | None = None,
 ) -> npt.NDArray[Any]: ...
 
-# --- regions.pxi
+# --- exact.pxi
 
-class JpegRegions(NamedTuple):
-    width: int
-    height: int
-    components: int
-    end: int
-
-class RegionDecoder:
-    def __new__(cls) -> Self: ...
-    def open(self, data: bytes) -> JpegRegions | None: ...
-    def decode(self, x: int, y: int, width: int, height: int, eighths: int = 8, grey: bool = False) -> npt.NDArray[np.uint8] | None: ...
+def resize_exact(
+    image: npt.NDArray[np.uint8],
+    box: Sequence[float] | None,
+    size: Sequence[int],
+    filter: str = "bilinear",
+    *,
+    order: str = "horizontal",
+    window: Sequence[int] | None = None,
+    hflip: bool = False,
+    vflip: bool = False,
+    dtype: str = "uint8",
+    layout: str = "HWC",
+    into: npt.NDArray[Any] | None = None,
+) -> npt.NDArray[Any]: ...
+def resize_exact_reads(
+    image_size: Sequence[int],
+    box: Sequence[float] | None,
+    size: Sequence[int],
+    filter: str = "bilinear",
+    *,
+    window: Sequence[int] | None = None,
+) -> tuple[int, int, int, int]: ...
+def reduce_exact(
+    image: npt.NDArray[np.uint8], factors: int | Sequence[int], box: Sequence[int] | None = None
+) -> npt.NDArray[np.uint8]: ...
 
 # --- pack.pxi
 
@@ -219,6 +234,48 @@ def decode_planes(data: bytes, box: tuple[int, int, int, int] | None = None) -> 
 def sample_planes(data: bytes, rows: npt.NDArray[np.uint32], columns: npt.NDArray[np.uint32]) -> npt.NDArray[Any]: ...
 def split_varying(data: bytes, levels: int, unit: int) -> tuple[int, tuple[npt.NDArray[np.uint32], ...], npt.NDArray[np.uint8]]: ...
 def decode_instances(data: bytes, height: int, width: int) -> npt.NDArray[np.uint8]: ...
+
+# --- regions.pxi
+
+class RegionDecoder:
+    def __new__(cls) -> Self: ...
+    def close(self) -> None: ...
+    def open(self, data: _BytesLike, max_pixels: int = ...) -> tuple[int, int]: ...
+    @property
+    def fell_back(self) -> bool: ...
+    @property
+    def components(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def warnings(self) -> int: ...
+    def decode(self, box: Sequence[int] | None = None, eighths: int = 8) -> tuple[int, int]: ...
+    def resample(
+        self,
+        box: Sequence[float] | None,
+        size: Sequence[int],
+        filter: str = "bilinear",
+        *,
+        image: Sequence[int] | None = None,
+        window: Sequence[int] | None = None,
+        hflip: bool = False,
+        vflip: bool = False,
+        dtype: str = "uint8",
+        layout: str = "HWC",
+        into: npt.NDArray[Any] | None = None,
+        order: str = "horizontal",
+        exact: bool = True,
+    ) -> npt.NDArray[Any]: ...
+    def pixels(
+        self,
+        box: Sequence[int] | None = None,
+        *,
+        hflip: bool = False,
+        vflip: bool = False,
+        dtype: str = "uint8",
+        layout: str = "HWC",
+        into: npt.NDArray[Any] | None = None,
+    ) -> npt.NDArray[Any]: ...
 
 # --- engine.pxi
 

@@ -1,100 +1,267 @@
-# The own JPEG decoder on one file after another, box by box, for images whose pixels are asked for later.
+# Regions of one JPEG at a time: decoded, then resampled, in the calling thread.
 
-from fastload._native.c_common cimport fl_box, fl_code, fl_error, fl_view
+from fastload._native.c_common cimport fl_box, fl_code, fl_error, FL_HWC, fl_sink, FL_U8, fl_view
 from fastload._native.c_jpeg cimport (
-    fl_jpeg_baseline, fl_jpeg_baseline_components, fl_jpeg_baseline_create, fl_jpeg_baseline_decode, fl_jpeg_baseline_end,
-    fl_jpeg_baseline_free, fl_jpeg_baseline_open,
+    fl_jpeg_decoder, fl_jpeg_decoder_components, fl_jpeg_decoder_create, fl_jpeg_decoder_decode, fl_jpeg_decoder_end,
+    fl_jpeg_decoder_fell_back, fl_jpeg_decoder_free, fl_jpeg_decoder_open, fl_jpeg_decoder_warnings,
+)
+from fastload._native.c_resize cimport (
+    fl_resize, fl_resize_exact, fl_resize_exact_create, fl_resize_exact_free, fl_resize_exact_reads, fl_resize_exact_run,
+    fl_resize_exact_spec, fl_resize_spec, fl_resizer, fl_resizer_create, fl_resizer_free,
 )
 
-from libc.stdint cimport uint8_t, uint32_t
-from libc.string cimport memcpy as _c_memcpy
-from cpython.bytes cimport PyBytes_AS_STRING
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 cdef long _live_regions = 0
 
-JpegRegions = _namedtuple("JpegRegions", ("width", "height", "components", "end"))
-
 
 cdef class RegionDecoder:
-    """The own decoder, without libjpeg-turbo behind it: what it does not know, it refuses.
+    """Decodes boxes of one JPEG at a time, and resamples them; warm, it allocates nothing but the results.
 
-    1. open() comes before decode(), which may follow any number of times for other boxes of the same file.
-    2. It keeps its tables and scratch from file to file. It is used by one thread at a time, which the caller sees to.
+    1. open() a file, decode() a box of it, then resample() or pixels() as often as wanted: several crops of one region cost one decode.
+    2. The file's bytes stay referenced until the next open() or close(); the decoded region lives until the next open(), decode() or close().
+    3. Any thread may call; one at a time runs. The GIL is released around decoding and resampling.
+    4. After close(), which may be called again, every call raises ClosedError.
     """
 
-    cdef fl_jpeg_baseline *handle
-    cdef bytes data
+    cdef fl_jpeg_decoder *jpeg
+    cdef fl_resizer *resizer
+    cdef fl_resize_exact *exact
+    cdef const uint8_t[::1] data
+    cdef fl_view view
+    cdef uint64_t max_pixels
+    cdef uint32_t width, height
+    cdef bint opened, spent, decoded
+    cdef object _lock
 
     def __cinit__(self):
-        global _live_regions
         cdef fl_error err
-        self.handle = NULL
-        check(fl_jpeg_baseline_create(&self.handle, &err), &err)
-        _live_regions += 1
+        self._lock = _threading.Lock()
+        check(fl_jpeg_decoder_create(&self.jpeg, &err), &err)
+        _add(&_live_regions, 1)
+        check(fl_resizer_create(&self.resizer, &err), &err)
+        check(fl_resize_exact_create(&self.exact, &err), &err)
 
     def __dealloc__(self):
-        global _live_regions
-        if self.handle != NULL:
-            _live_regions -= 1
-        fl_jpeg_baseline_free(self.handle)
-        self.handle = NULL
+        self._free()
 
-    def open(self, bytes data not None):
-        """Reads a file's header.
+    cdef void _free(self) noexcept:
+        if self.jpeg is not NULL:
+            fl_jpeg_decoder_free(self.jpeg)
+            self.jpeg = NULL
+            _add(&_live_regions, -1)
+        fl_resizer_free(self.resizer)
+        fl_resize_exact_free(self.exact)
+        self.resizer = NULL
+        self.exact = NULL
 
-        Returns:
-            JpegRegions(width, height, components, end), or None for a file that this decoder does not know. end: bytes of the file with
-            its end marker; 0 if libjpeg-turbo, and so Pillow, might raise an exception about the file.
-        """
-        cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(data)
-        cdef size_t size = len(data), end = 0
-        cdef uint32_t width = 0, height = 0
-        cdef bint known
-        self.data = data
-        with nogil:
-            known = fl_jpeg_baseline_open(self.handle, start, size, &width, &height)
-            if known:
-                end = fl_jpeg_baseline_end(self.handle)
-        if not known:
+    def close(self):
+        """Frees the native handles and lets go of the file's bytes."""
+        with self._lock:
+            self._free()
+            self.opened = self.decoded = False
             self.data = None
-            return None
-        return JpegRegions(width, height, fl_jpeg_baseline_components(self.handle), end)
 
-    def decode(self, x, y, width, height, int eighths=8, bint grey=False):
-        """Decodes a box (in pixels of the full image) of the file last opened, scaled by eighths/8 in the DCT; see jpeg_decode.
+    cdef int _check_open(self) except -1:
+        if self.jpeg is NULL:
+            raise _errors.ClosedError("this decoder is closed")
+        return 0
+
+    cdef int _check_opened(self) except -1:
+        self._check_open()
+        if not self.opened:
+            raise _errors.ArgumentError("no JPEG is open: call open() first")
+        return 0
+
+    cdef int _check_decoded(self) except -1:
+        self._check_opened()
+        if not self.decoded:
+            raise _errors.ArgumentError("nothing is decoded: call decode() first")
+        return 0
+
+    cdef int _open(self) except -1:
+        cdef fl_error err
+        cdef fl_code code
+        cdef const uint8_t *start = _first(self.data)
+        cdef size_t size = self.data.shape[0]
+        self.opened = self.decoded = self.spent = False
+        with nogil:
+            code = fl_jpeg_decoder_open(self.jpeg, start, size, self.max_pixels, &self.width, &self.height, &err)
+        check(code, &err)
+        self.opened = True
+        return 0
+
+    def open(self, data, max_pixels=MAX_PIXELS):
+        """Reads a JPEG's header.
+
+        Args:
+            data: the file, any contiguous bytes-like object; it must not change while it is open.
+            max_pixels: a larger image is refused before anything is allocated.
 
         Returns:
-            uint8 array (height, width, 3), or (height, width) of the first channel with `grey`: libjpeg-turbo's bytes. None where this decoder
-            met damage, or the box is not inside the image.
+            (width, height) in pixels.
+
+        Raises:
+            SampleError: it is no JPEG, is cut off, is too large, or is of a kind that is not decoded.
         """
-        cdef fl_box area
-        cdef fl_view view
-        cdef uint32_t numbers[4]
-        cdef uint32_t row, column
-        cdef uint8_t[:, :, ::1] out
-        cdef uint8_t[:, ::1] plane
-        cdef const uint8_t *at
-        cdef bint done
-        if self.data is None:
-            raise _errors.ArgumentError("RegionDecoder.decode: no file is open")
-        _unsigned((x, y, width, height), numbers, 4, "box")
-        area.x, area.y, area.width, area.height = numbers[0], numbers[1], numbers[2], numbers[3]
-        with nogil:
-            done = fl_jpeg_baseline_decode(self.handle, &area, eighths, NULL, 0, &view)
-        if not done:
-            return None
-        if grey:
-            pixels = _np.empty((view.height, view.width), dtype=_np.uint8)
-            plane = pixels
+        with self._lock:
+            self._check_open()
+            self.opened = self.decoded = False
+            self.data = data
+            self.max_pixels = max_pixels
+            self._open()
+            return self.width, self.height
+
+    @property
+    def fell_back(self):
+        """True if libjpeg-turbo has the file, because it is not a usual baseline JPEG, or because the own decoder met damage in it."""
+        with self._lock:
+            self._check_opened()
+            return bool(fl_jpeg_decoder_fell_back(self.jpeg))
+
+    @property
+    def components(self):
+        """Components of the file, 1 or 3; 0 where libjpeg-turbo has it."""
+        with self._lock:
+            self._check_opened()
+            return fl_jpeg_decoder_components(self.jpeg)
+
+    @property
+    def end(self):
+        """Bytes of the file, its end marker included; 0 where libjpeg-turbo might raise an error about it.
+
+        See NOTE [ baseline: files of which libjpeg-turbo raises no error ].
+        """
+        cdef size_t found
+        with self._lock:
+            self._check_opened()
             with nogil:
-                for row in range(view.height):
-                    at = view.pixels + row * view.stride
-                    for column in range(view.width):
-                        plane[row, column] = at[3 * column]
-            return pixels
-        pixels = _np.empty((view.height, view.width, 3), dtype=_np.uint8)
-        out = pixels
+                found = fl_jpeg_decoder_end(self.jpeg)
+            return found
+
+    @property
+    def warnings(self):
+        """Number of libjpeg's warnings of the last open() and decode()."""
+        with self._lock:
+            self._check_opened()
+            return fl_jpeg_decoder_warnings(self.jpeg)
+
+    def decode(self, box=None, int eighths=8):
+        """Decodes a box of the file to RGB, scaled by eighths/8 in the DCT, as jpeg_decode() does; its pixels are kept here.
+
+        Args:
+            box: (x, y, width, height) in pixels of the full image, None for all of it.
+            eighths: 1, 2, 4 or 8.
+
+        Returns:
+            (width, height) of the decoded region.
+
+        Raises:
+            SampleError: it cannot be decoded, or ends before the box's last row.
+            ArgumentError: the box is not inside the image, eighths is none of the four, or no file is open.
+        """
+        cdef fl_error err
+        cdef fl_code code
+        cdef fl_box area
+        cdef uint32_t numbers[4]
+        with self._lock:
+            self._check_opened()
+            _unsigned((0, 0, self.width, self.height) if box is None else box, numbers, 4, "box")
+            area.x, area.y, area.width, area.height = numbers[0], numbers[1], numbers[2], numbers[3]
+            if self.spent:
+                self._open()
+            self.spent = True
+            self.decoded = False
+            with nogil:
+                code = fl_jpeg_decoder_decode(self.jpeg, &area, eighths, &self.view, &err)
+            check(code, &err)
+            self.decoded = True
+            return self.view.width, self.view.height
+
+    def resample(self, box, size, filter="bilinear", *, image=None, window=None, bint hflip=False, bint vflip=False, dtype="uint8",
+                 layout="HWC", into=None, order="horizontal", bint exact=True):
+        """Resamples a box of the decoded region.
+
+        Args:
+            box: (left, top, right, bottom) in pixels of `image`; None for all of it.
+            image: (x, y, width, height): the image beyond whose edges no pixel exists, in pixels of the region, of which it may stick out
+                where nothing is read (see resize_exact_reads). None: the region itself.
+            size, filter, window, hflip, vflip, dtype, layout, into, order: as for resize_exact().
+            exact: True: Pillow's resize, bit for bit; False: as resize() with antialiasing, within 1 of it: filter is "bilinear" or
+                "bicubic", `image` is inside the region, and order does not matter.
+
+        Returns:
+            `into`, or a new array.
+
+        Raises:
+            ArgumentError: box, window, shapes or names do not fit, or nothing is decoded.
+        """
+        cdef fl_resize_exact_spec spec
+        cdef fl_sink sink
+        cdef fl_error err
+        cdef fl_box reads
+        cdef fl_code code
+        with self._lock:
+            self._check_decoded()
+            self._place_image(&spec, image)
+            _exact_spec(&spec, box, size, filter, order, window)
+            check(fl_resize_exact_reads(&spec, &reads, &err), &err)
+            into = _exact_sink(&sink, &self.view, spec.window.width, spec.window.height, dtype, layout, hflip, vflip, into)
+            if exact:
+                with nogil:
+                    code = fl_resize_exact_run(self.exact, &self.view, &spec, &sink, &err)
+                check(code, &err)
+            else:
+                self._resize(&spec, filter, &sink)
+        return into
+
+    def pixels(self, box=None, *, bint hflip=False, bint vflip=False, dtype="uint8", layout="HWC", into=None):
+        """Copies a box (x, y, width, height) of the decoded region, None for all of it; the other arguments as for resize_exact().
+
+        Raises:
+            ArgumentError: the box is not inside the region, shapes or names do not fit, or nothing is decoded.
+        """
+        with self._lock:
+            self._check_decoded()
+            x, y, width, height = (0, 0, self.view.width, self.view.height) if box is None else box
+        return self.resample((x, y, x + width, y + height), (width, height), "nearest", hflip=hflip, vflip=vflip, dtype=dtype, layout=layout,
+                             into=into)
+
+    cdef int _place_image(self, fl_resize_exact_spec *spec, image) except -1:
+        if image is None:
+            spec.image_x, spec.image_y = 0, 0
+            spec.image_width, spec.image_height = self.view.width, self.view.height
+            return 0
+        cdef uint32_t numbers[2]
+        x, y, width, height = image
+        for each in (x, y):
+            if not -1 << 31 <= each < 1 << 31:
+                raise _errors.ArgumentError(f"image {image!r} is out of range")
+        spec.image_x, spec.image_y = x, y
+        _unsigned((width, height), numbers, 2, "image size")
+        spec.image_width, spec.image_height = numbers[0], numbers[1]
+        return 0
+
+    cdef int _resize(self, const fl_resize_exact_spec *exact, filter, const fl_sink *sink) except -1:
+        """fl_resize of what an exact spec describes."""
+        cdef fl_view view = self.view
+        cdef fl_resize_spec spec
+        cdef fl_error err
+        cdef fl_code code
+        if (exact.image_x < 0 or exact.image_y < 0 or exact.image_x + exact.image_width > view.width
+                or exact.image_y + exact.image_height > view.height):
+            raise _errors.ArgumentError("the image is not inside the decoded region, which only exact=True allows")
+        view.pixels += exact.image_y * view.stride + exact.image_x * 3
+        view.tail += (view.height - exact.image_y - exact.image_height) * view.stride + (view.width - exact.image_x - exact.image_width) * 3
+        view.width, view.height = exact.image_width, exact.image_height
+        spec.x, spec.y = exact.left, exact.top
+        spec.width, spec.height = <double>exact.right - exact.left, <double>exact.bottom - exact.top
+        spec.out_width, spec.out_height = exact.out_width, exact.out_height
+        spec.window = exact.window
+        spec.at_x = spec.at_y = 0
+        spec.filter = _choice(_FILTERS, filter, "filter")
+        spec.antialias = True
         with nogil:
-            for row in range(view.height):
-                _c_memcpy(&out[row, 0, 0], view.pixels + row * view.stride, <size_t>view.width * 3)
-        return pixels
+            code = fl_resize(self.resizer, &view, &spec, sink, &err)
+        check(code, &err)
+        return 0

@@ -28,11 +28,11 @@ def live_handles():
         "files": fl_files_live(),
         "tables": fl_table_live(),
         "jpegs": fl_libjpeg_live(),
-        "regions": _live_regions,
         "engines": _live_engines,
         "batches": _live_batches,
         "leases": _live_leases,
         "decoders": _live_decoders,
+        "region_decoders": _live_regions,
         "shared_slots": _live_shared,
         "shared_leases": _live_shared_leases,
     }

@@ -29,5 +29,5 @@ def _agrees(noise: np.ndarray[tuple[int, ...], np.dtype[np.uint8]], mode: str, s
     image.load()
     if CompressedImage.known(file.getvalue(), mode) is None:
         return False
-    ours = CompressedImage(file.getvalue(), _SIZE, mode).decode(Region(0, 0, *_SIZE))
+    ours = CompressedImage(file.getvalue(), _SIZE, mode).pixels(Region(0, 0, *_SIZE))
     return bool(np.array_equal(ours, to_array(image.im)))

@@ -1,11 +1,15 @@
-"""CompressedImage: a JPEG file in memory, shared by all lazy images that were made of it, and the pixels of its boxes.
+"""CompressedImage: a JPEG file in memory, shared by all lazy images that were made of it, and the pixels of its regions.
 
-NOTE [ compressed: one decode for several boxes ]
-A decode reads all coded data up to the last row of its box, and inverts the transform of the box alone: of a box with the share `a` of the
-image's area it costs about OF_READING + (1 - OF_READING) * a of a whole decode. Two boxes of one image soon cost more than all of it. So a
-file counts the cost of the boxes that were asked for. As soon as these would cost more than a whole decode, the whole is decoded, and kept
-for as long as images made of the file live; the compressed bytes are dropped then. A program does to each image as it did to those before:
-where the boxes of the last files cost more than a whole decode, on average, the first box already takes the whole. Pixels are the same.
+NOTE [ compressed: one decode for several regions ]
+A decode reads all coded data up to the last row of its region, and inverts the transform of the region alone: of a region with the share
+`a` of the image's area it costs about OF_READING + (1 - OF_READING) * a of a whole decode. Two regions soon cost more than that.
+1. A thread's decoder keeps the area that it decoded last. A region within it is there already.
+2. A file counts the cost of the regions that were asked for. As soon as these would cost more than a whole decode, the whole is decoded.
+3. A program does to each image as it did to those before: where the regions of the last files cost more than a whole decode, on average,
+   the first region already takes the whole.
+4. A whole that has to be decoded a second time, because the thread has looked at another file between, is kept as long as images of the
+   file live, and the compressed bytes are dropped.
+Pixels are the same in every case.
 """
 
 from __future__ import annotations
@@ -17,10 +21,13 @@ from typing import NamedTuple
 from PIL import JpegImagePlugin
 
 from fastload._native import core
+from fastload.errors import SampleError
+from fastload.lazy import resizing
 from fastload.lazy.pixels import Array, to_array
+from fastload.lazy.resizing import Resample
 
 OF_READING = 0.25
-"""Share of a whole decode that reading the coded data takes. Measured: a box of a quarter of the area takes 0.41 of it."""
+"""Share of a whole decode that reading the coded data takes. Measured: a region of a quarter of the area takes 0.41 of it."""
 _WEIGHT = 0.1
 """Weight of the last file in the mean over files."""
 
@@ -33,22 +40,45 @@ class Region(NamedTuple):
     width: int
     height: int
 
+    def has(self, other: Region) -> bool:
+        """Returns True if another region lies within this one."""
+        return (
+            self.x <= other.x
+            and self.y <= other.y
+            and other.x + other.width <= self.x + self.width
+            and other.y + other.height <= self.y + self.height
+        )
+
+
+_NOWHERE = Region(0, 0, 0, 0)
+
 
 class _Thread(threading.local):
     """Decoder of a thread, and the costs of the files that it decoded last, in whole decodes.
 
     Attributes:
         decoder: the native decoder.
-        mean: mean cost of the boxes that a file was asked for.
+        file, area: the file whose pixels it holds, and the area.
+        mean: mean cost of the regions that a file was asked for.
         last: cost of the file that was decoded last.
     """
 
     def __init__(self) -> None:
         self.decoder = core.RegionDecoder()
+        self.file: CompressedImage | None = None
+        self.area = _NOWHERE
         self.mean = self.last = 0.0
 
 
 _thread = _Thread()
+
+
+class Known(NamedTuple):
+    """A file whose pixels can be asked for later: its size, and its bytes with the end marker."""
+
+    width: int
+    height: int
+    end: int
 
 
 class CompressedImage:
@@ -58,57 +88,138 @@ class CompressedImage:
         mode: "RGB" or "L", as Pillow opens the file.
         width, height: size at this scale.
         eighths: scale of the inverse transform, as Image.draft asked for: 8, 4, 2 or 1.
+        fast: resized pixels may be within 1 of Pillow's, or scaled in the inverse transform.
     """
 
-    __slots__ = ("_cost", "_data", "_full", "_whole", "eighths", "height", "mode", "width")
+    __slots__ = ("_cost", "_data", "_full", "_whole", "_wholes", "eighths", "fast", "height", "mode", "width")
 
-    def __init__(self, data: bytes, size: tuple[int, int], mode: str, eighths: int = 8) -> None:
+    def __init__(self, data: bytes, size: tuple[int, int], mode: str, eighths: int = 8, fast: bool = False) -> None:
         self._data, self._full = data, size
-        self.mode, self.eighths = mode, eighths
+        self.mode, self.eighths, self.fast = mode, eighths, fast
         self.width, self.height = (-(-side * eighths // 8) for side in size)
         self._whole: Array | None = None
+        self._wholes = 0  # times that the whole was decoded
         self._cost = 0.0
 
     @staticmethod
-    def known(data: bytes, mode: str) -> core.JpegRegions | None:
+    def known(data: bytes, mode: str) -> Known | None:
         """The size and the end of a file whose pixels can be asked for later; None for any other.
 
         Such a file has this mode, the own decoder knows it, and Pillow loads it without an exception, whatever its coded data are: see
         NOTE [ baseline: files of which libjpeg-turbo raises no error ].
         """
-        found = _thread.decoder.open(data)
-        return found if found is not None and found.end and found.components == (1 if mode == "L" else 3) else None
+        decoder = _thread.decoder
+        _thread.file = None
+        try:
+            width, height = decoder.open(data)
+        except SampleError:
+            return None
+        end = decoder.end
+        return Known(width, height, end) if end and decoder.components == (1 if mode == "L" else 3) else None
 
-    def decode(self, region: Region) -> Array:
+    def pixels(self, region: Region, hflip: bool = False, vflip: bool = False) -> Array:
         """The pixels of a region: uint8 (height, width, 3), or (height, width) in mode L. They are not to be written to."""
-        whole = self._whole
-        if whole is None:
-            if not self._takes_whole(region):
-                pixels = self._decoded(region)
-                if pixels is not None:
-                    return pixels
-            whole = self._decoded(Region(0, 0, self.width, self.height))
-            if whole is None:
-                whole = self._by_pillow()
-            self._whole, self._data = whole, b""
-        return whole[region.y : region.y + region.height, region.x : region.x + region.width]
+        at = self._held(region)
+        if at is None:
+            found = self._kept()[region.y : region.y + region.height, region.x : region.x + region.width]
+            return found[:: -1 if vflip else 1, :: -1 if hflip else 1]
+        return self._formed(_thread.decoder.pixels((*at, region.width, region.height), hflip=hflip, vflip=vflip))
+
+    def resampled(self, region: Region, step: Resample) -> Array | None:
+        """The pixels of a region after a native resample; None where only Pillow itself does that."""
+        if self.fast and self._whole is None and self.eighths == 8 and step.filter in resizing.FAST_FILTERS:
+            found = self._scaled(region, step)
+            if found is not None:
+                return found
+        order = resizing.order()
+        if order is None or step.filter not in resizing.FILTERS:
+            return None
+        filter, size = resizing.FILTERS[step.filter], (region.width, region.height)
+        x, y, width, height = core.resize_exact_reads(size, step.box, step.to, filter, window=step.window)
+        at = self._held(Region(region.x + x, region.y + y, width, height))
+        if at is None:
+            return resizing.resample(self.pixels(region), step)
+        image = (at[0] - x, at[1] - y, *size)
+        return self._formed(
+            _thread.decoder.resample(
+                step.box, step.to, filter, image=image, window=step.window, hflip=step.hflip, vflip=step.vflip, order=order
+            )
+        )
+
+    def _formed(self, pixels: Array) -> Array:
+        return pixels if self.mode == "RGB" else pixels[:, :, 0]
+
+    def _kept(self) -> Array:
+        assert self._whole is not None
+        return self._whole
+
+    def _held(self, region: Region) -> tuple[int, int] | None:
+        """The place of a region in the area that this thread's decoder holds by then; None: all pixels are kept here instead."""
+        thread = _thread
+        if self._whole is not None:
+            return None
+        whole = self._takes_whole(region)
+        if thread.file is not self or not thread.area.has(region):
+            area = Region(0, 0, self.width, self.height) if whole else region
+            self._wholes += whole
+            if not self._decode(area, self.eighths):
+                self._whole, self._data = self._by_pillow(), b""
+                return None
+            if self._wholes > 1:
+                self._whole, self._data = self._formed(thread.decoder.pixels()), b""
+                return None
+            thread.file, thread.area = self, area
+        return region.x - thread.area.x, region.y - thread.area.y
 
     def _takes_whole(self, region: Region) -> bool:
-        """See NOTE [ compressed: one decode for several boxes ]."""
+        """Counts the cost of a region. See NOTE [ compressed: one decode for several regions ]."""
         if self._cost == 0.0:
             _thread.mean += _WEIGHT * (_thread.last - _thread.mean)
         share = region.width * region.height / (self.width * self.height)
         self._cost += OF_READING + (1 - OF_READING) * share
         _thread.last = self._cost
-        return self._cost >= 1.0 or _thread.mean > 1.0
+        return self._cost > 1.0 or _thread.mean > 1.0
 
-    def _decoded(self, region: Region) -> Array | None:
-        """The pixels of a region by the own decoder; None where it meets damage."""
-        decoder, scale = _thread.decoder, 8 // self.eighths
+    def _decode(self, area: Region, eighths: int) -> bool:
+        """Decodes an area, in pixels at this scale, into this thread's decoder. False: the own decoder meets damage in the file."""
+        decoder, scale = _thread.decoder, 8 // eighths
+        _thread.file = None
+        x, y = area.x * scale, area.y * scale
+        width, height = min(area.width * scale, self._full[0] - x), min(area.height * scale, self._full[1] - y)
         decoder.open(self._data)
-        x, y = region.x * scale, region.y * scale
-        width, height = min(region.width * scale, self._full[0] - x), min(region.height * scale, self._full[1] - y)
-        return decoder.decode(x, y, width, height, self.eighths, self.mode == "L")
+        try:
+            decoder.decode((x, y, width, height), eighths)
+        except SampleError:
+            return False
+        return not decoder.fell_back
+
+    def _scaled(self, region: Region, step: Resample) -> Array | None:
+        """A resample of a region that is scaled in the inverse transform, by fastload's own filters; None for a damaged file."""
+        left, top, right, bottom = step.box
+        eighths = core.jpeg_scale((max(1, int(right - left)), max(1, int(bottom - top))), step.to)
+        if eighths == 8:
+            at = self._held(region)
+            if at is None:
+                return None
+            box, image = step.box, (*at, region.width, region.height)
+        else:
+            decoder = _thread.decoder
+            _thread.file = None
+            decoder.open(self._data)
+            try:
+                width, height = decoder.decode(region, eighths)
+            except SampleError:
+                return None
+            if decoder.fell_back:
+                return None
+            scale = eighths / 8
+            x, y = (region.x * eighths % 8) / 8, (region.y * eighths % 8) / 8
+            box = (x + left * scale, y + top * scale, min(x + right * scale, width), min(y + bottom * scale, height))
+            image = (0, 0, width, height)
+        filter = resizing.FILTERS[step.filter]
+        return self._formed(
+            _thread.decoder.resample(box, step.to, filter, image=image, window=step.window, hflip=step.hflip, vflip=step.vflip, exact=False)
+        )
 
     def _by_pillow(self) -> Array:
         """All pixels of a file with damaged coded data, of which Pillow and libjpeg-turbo make what they always make."""

@@ -96,12 +96,21 @@ class LazyCore:
         return getattr(self.real(), name)
 
 
+_THIN = 0.01
+"""Boxes as thin as that are Pillow's business: in its 32-bit floats they may be empty."""
+_SIDE_MOST = 1 << 16
+_PIXELS_MOST = 1 << 26
+"""Of larger results Pillow finds out at once that there is no memory for them."""
+
+
 def _is_size(value: Any) -> bool:
-    return type(value) is tuple and len(value) == 2 and all(type(side) is int and 0 < side < 1 << 16 for side in value)
+    if type(value) is not tuple or len(value) != 2 or not all(type(side) is int and 0 < side < _SIDE_MOST for side in value):
+        return False
+    return bool(value[0] * value[1] <= _PIXELS_MOST)
 
 
 def _is_within(box: Any, size: tuple[int, int], kind: Any) -> bool:
     """Returns True for a box of such numbers that is not empty and lies in an image of that size."""
     if type(box) is not tuple or len(box) != 4 or not all(isinstance(side, kind) and not isinstance(side, bool) for side in box):
         return False
-    return bool(0 <= box[0] < box[2] <= size[0] and 0 <= box[1] < box[3] <= size[1])
+    return bool(0 <= box[0] < box[2] - _THIN and box[2] <= size[0] and 0 <= box[1] < box[3] - _THIN and box[3] <= size[1])

@@ -57,6 +57,8 @@ class _ImageView(_View, _Plain):
 class _FileView(_View, _PlainFile):
     """View of an image file."""
 
+    _fast = False
+
     def load(self) -> None:
         """Reads the file, as far as that was not done."""
         if type(self.__dict__[_SLOT]) is not LazyCore and not _read(self):
@@ -170,10 +172,19 @@ class LazyFile(_Lazy, _PlainFile):
     """An image file of which nothing but the header was read, or whose pixels are a recipe."""
 
     _plain, _view = _PlainFile, _FileView
+    _fast = False
+
+
+class _FastFileView(_FileView):
+    """View of a FastFile."""
+
+    _fast = True
 
 
 class FastFile(LazyFile):
     """A LazyFile whose pixels may be within 1 of Pillow's, or scaled in the inverse transform."""
+
+    _view, _fast = _FastFileView, True
 
 
 for _lazy in (LazyImage, LazyFile, FastFile):
@@ -275,7 +286,7 @@ def _read(image: Any) -> bool:
             return False
         image.fp.seek(stop)
     image.map = None
-    image.__dict__[_SLOT] = LazyCore(Recipe.of_file(CompressedImage(data, (found.width, found.height), mode, _SCALES[scale])))
+    image.__dict__[_SLOT] = LazyCore(Recipe.of_file(CompressedImage(data, (found.width, found.height), mode, _SCALES[scale], image._fast)))
     image.tile = []
     image.readonly = 0
     if exclusive:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from fastload.lazy import resizing
 from fastload.lazy.compressed import CompressedImage, Region
 from fastload.lazy.pixels import Array, Core, to_core
-from fastload.lazy.steps import Crop, Step, ToRgb
+from fastload.lazy.steps import Crop, Step, ToRgb, flips, resample_of
 
 STEPS_MOST = 32
 """Longer recipes are carried out, so that a loop over one image does not make one without end."""
@@ -52,12 +55,24 @@ class Recipe:
 
     def pixels(self) -> Array | Core:
         """The pixels, as the last step leaves them."""
-        value: Array | Core = self._file.decode(self._region)
-        is_array = True
-        for step in self._steps:
-            made = step.on_array(value) if is_array else None
+        value, steps = self._first()
+        while steps:
+            fused = resample_of(steps)
+            made = None
+            if isinstance(value, np.ndarray):
+                made = steps[0].on_array(value) if fused is None else resizing.resample(value, fused[0])
             if made is None:
-                value, is_array = step.on_core(to_core(value)), False
+                value, steps = steps[0].on_core(to_core(value)), steps[1:]
             else:
-                value = made
+                value, steps = made, steps[1 if fused is None else fused[1] :]
         return value
+
+    def _first(self) -> tuple[Array | Core, tuple[Step, ...]]:
+        """The pixels after as many steps as the decoder does itself, and the steps that are left."""
+        fused = resample_of(self._steps)
+        if fused is not None:
+            made = self._file.resampled(self._region, fused[0])
+            if made is not None:
+                return made, self._steps[fused[1] :]
+        hflip, vflip, count = flips(self._steps)
+        return self._file.pixels(self._region, hflip, vflip), self._steps[count:]

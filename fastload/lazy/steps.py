@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -9,6 +10,7 @@ from PIL import Image
 
 from fastload.lazy import resizing
 from fastload.lazy.pixels import Array, Core
+from fastload.lazy.resizing import Resample
 
 
 class Crop(NamedTuple):
@@ -50,7 +52,7 @@ class Resize(NamedTuple):
 
     def on_array(self, pixels: Array) -> Array | None:
         """The result, by native code; None: only a core image does it."""
-        return resizing.resize(pixels, self.to, self.filter, self.box)
+        return resizing.resample(pixels, resizing.Resample(self.to, self.filter, self.box, (0, 0, *self.to), False, False))
 
     def on_core(self, core: Core) -> Core:
         """The result, by Pillow."""
@@ -96,6 +98,12 @@ class Transpose(NamedTuple):
 
 
 _TURNS = (Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_270, Image.Transpose.TRANSPOSE, Image.Transpose.TRANSVERSE)
+_FLIPS = {
+    int(Image.Transpose.FLIP_LEFT_RIGHT): (True, False),
+    int(Image.Transpose.FLIP_TOP_BOTTOM): (False, True),
+    int(Image.Transpose.ROTATE_180): (True, True),
+}
+"""The flips that are one: (left and right, top and bottom)."""
 
 
 class ToRgb(NamedTuple):
@@ -115,3 +123,27 @@ class ToRgb(NamedTuple):
 
 
 Step: TypeAlias = Crop | Resize | Reduce | Transpose | ToRgb
+
+
+def flips(steps: Sequence[Step]) -> tuple[bool, bool, int]:
+    """The flips that the first steps are, left and right, top and bottom; and the number of these steps."""
+    hflip = vflip = False
+    for count, step in enumerate(steps):
+        if not isinstance(step, Transpose) or step.method not in _FLIPS:
+            return hflip, vflip, count
+        across, down = _FLIPS[step.method]
+        hflip, vflip = hflip != across, vflip != down
+    return hflip, vflip, len(steps)
+
+
+def resample_of(steps: Sequence[Step]) -> tuple[Resample, int] | None:
+    """One call of the resampler for the first steps, a resize, a crop of it, flips, and their number; None: no resize comes first."""
+    if not steps or not isinstance(steps[0], Resize):
+        return None
+    resize, count, window = steps[0], 1, (0, 0, *steps[0].to)
+    if len(steps) > 1 and isinstance(steps[1], Crop):
+        left, upper, right, lower = steps[1].box
+        if left >= 0 and upper >= 0 and right <= resize.to[0] and lower <= resize.to[1]:
+            count, window = 2, (left, upper, right - left, lower - upper)
+    hflip, vflip, mirrored = flips(steps[count:])
+    return Resample(resize.to, resize.filter, resize.box, window, hflip, vflip), count + mirrored
