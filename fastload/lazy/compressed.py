@@ -91,7 +91,7 @@ class CompressedImage:
         fast: resized pixels may be within 1 of Pillow's, or scaled in the inverse transform.
     """
 
-    __slots__ = ("_cost", "_data", "_full", "_whole", "_wholes", "eighths", "fast", "height", "mode", "width")
+    __slots__ = ("_cost", "_data", "_full", "_lock", "_whole", "_wholes", "eighths", "fast", "height", "mode", "width")
 
     def __init__(self, data: bytes, size: tuple[int, int], mode: str, eighths: int = 8, fast: bool = False) -> None:
         self._data, self._full = data, size
@@ -100,6 +100,7 @@ class CompressedImage:
         self._whole: Array | None = None
         self._wholes = 0  # times that the whole was decoded
         self._cost = 0.0
+        self._lock = threading.RLock()  # held by the one thread that uses the file
 
     @staticmethod
     def known(data: bytes, mode: str) -> Known | None:
@@ -119,6 +120,10 @@ class CompressedImage:
 
     def pixels(self, region: Region, hflip: bool = False, vflip: bool = False) -> Array:
         """The pixels of a region: uint8 (height, width, 3), or (height, width) in mode L. They are not to be written to."""
+        with self._lock:
+            return self._pixels(region, hflip, vflip)
+
+    def _pixels(self, region: Region, hflip: bool = False, vflip: bool = False) -> Array:
         at = self._held(region)
         if at is None:
             found = self._kept()[region.y : region.y + region.height, region.x : region.x + region.width]
@@ -127,6 +132,10 @@ class CompressedImage:
 
     def resampled(self, region: Region, step: Resample) -> Array | None:
         """The pixels of a region after a native resample; None where only Pillow itself does that."""
+        with self._lock:
+            return self._resampled(region, step)
+
+    def _resampled(self, region: Region, step: Resample) -> Array | None:
         if self.fast and self._whole is None and self.eighths == 8 and step.filter in resizing.FAST_FILTERS:
             found = self._scaled(region, step)
             if found is not None:
@@ -138,7 +147,7 @@ class CompressedImage:
         x, y, width, height = core.resize_exact_reads(size, step.box, step.to, filter, window=step.window)
         at = self._held(Region(region.x + x, region.y + y, width, height))
         if at is None:
-            return resizing.resample(self.pixels(region), step)
+            return resizing.resample(self._pixels(region), step)
         image = (at[0] - x, at[1] - y, *size)
         return self._formed(
             _thread.decoder.resample(
@@ -165,7 +174,7 @@ class CompressedImage:
             if not self._decode(area, self.eighths):
                 self._whole, self._data = self._by_pillow(), b""
                 return None
-            if self._wholes > 1:
+            if whole and self._wholes > 1:
                 self._whole, self._data = self._formed(thread.decoder.pixels()), b""
                 return None
             thread.file, thread.area = self, area
