@@ -47,7 +47,7 @@ cdef int _exact_view(object image, fl_view *view, str what) except -1:
     memset(view, 0, sizeof(fl_view))
     view.pixels = <const uint8_t *><size_t>image.ctypes.data
     view.height, view.width = image.shape[:2]
-    view.stride = image.strides[0]
+    view.stride = view.width * channels  # of one row numpy allows any stride
     if channels == 1:
         view.channels = view.depth = 1
     return 0
