@@ -74,27 +74,35 @@ FL_AVX2 static void across(const fl_resize_exact_axis *axis, const uint8_t *cons
     }
 }
 
-/* Sums of one output of one row: high parts and low parts take turns in the lanes. Eight taps at a time, each pair twice; `rest` has the
- * coefficients of the last eight that there are. */
-FL_AVX2_INLINE __m128i grey_parts(const uint8_t *src, const int16_t *coef, uint32_t taps, __m256i rest) {
+/* Eight taps of one row, each pair twice, for weights in which high and low parts take turns. */
+FL_AVX2_INLINE __m256i grey_taps(const uint8_t *src, __m256i weights) {
     const __m256i twice =
         _mm256_setr_epi8(0, -1, 1, -1, 0, -1, 1, -1, 2, -1, 3, -1, 2, -1, 3, -1, 4, -1, 5, -1, 4, -1, 5, -1, 6, -1, 7, -1, 6, -1, 7, -1);
-    __m256i sum = _mm256_setzero_si256();
-    for (uint32_t k = 0; k < taps; k += 8, src += 8, coef += 2 * 8) {
-        const __m256i all = _mm256_set1_epi32(-1), pixels = _mm256_broadcastq_epi64(_mm_loadl_epi64((const __m128i *)src));
-        const __m256i weights = _mm256_maskload_epi32((const int *)coef, taps - k > 8 ? all : rest);
-        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_shuffle_epi8(pixels, twice), weights));
-    }
-    return _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
+    const __m256i pixels = _mm256_broadcastq_epi64(_mm_loadl_epi64((const __m128i *)src));
+    return _mm256_madd_epi16(_mm256_shuffle_epi8(pixels, twice), weights);
 }
 
-/* One output of four rows. */
+/* Two rows' sums of (high, low, high, low, ...) to (high, low, high, low). */
+FL_AVX2_INLINE __m128 fold(__m256i a, __m256i b) {
+    const __m256i both = _mm256_add_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+    return _mm_castsi128_ps(_mm_add_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1)));
+}
+
+/* One output of four rows; `rest` masks the coefficients of the last eight taps that there are. */
 FL_AVX2_INLINE __m128i grey_of_rows(const uint8_t *const src[4], size_t at, const int16_t *coef, uint32_t taps, __m256i rest) {
-    __m128i row[4];
-    for (int r = 0; r < 4; r++) row[r] = grey_parts(src[r] + at, coef, taps, rest);
-    const __m128 a = _mm_castsi128_ps(_mm_add_epi32(_mm_unpacklo_epi64(row[0], row[1]), _mm_unpackhi_epi64(row[0], row[1])));
-    const __m128 b = _mm_castsi128_ps(_mm_add_epi32(_mm_unpacklo_epi64(row[2], row[3]), _mm_unpackhi_epi64(row[2], row[3])));
-    const __m128i high = _mm_castps_si128(_mm_shuffle_ps(a, b, 0x88)), low = _mm_castps_si128(_mm_shuffle_ps(a, b, 0xDD));
+    __m256i weights = _mm256_maskload_epi32((const int *)coef, taps > 8 ? _mm256_set1_epi32(-1) : rest);
+    __m256i a = grey_taps(src[0] + at, weights), b = grey_taps(src[1] + at, weights);
+    __m256i c = grey_taps(src[2] + at, weights), d = grey_taps(src[3] + at, weights);
+    for (uint32_t k = 8; k < taps; k += 8) {
+        coef += 2 * 8, at += 8;
+        weights = _mm256_maskload_epi32((const int *)coef, taps - k > 8 ? _mm256_set1_epi32(-1) : rest);
+        a = _mm256_add_epi32(a, grey_taps(src[0] + at, weights));
+        b = _mm256_add_epi32(b, grey_taps(src[1] + at, weights));
+        c = _mm256_add_epi32(c, grey_taps(src[2] + at, weights));
+        d = _mm256_add_epi32(d, grey_taps(src[3] + at, weights));
+    }
+    const __m128 ab = fold(a, b), cd = fold(c, d);
+    const __m128i high = _mm_castps_si128(_mm_shuffle_ps(ab, cd, 0x88)), low = _mm_castps_si128(_mm_shuffle_ps(ab, cd, 0xDD));
     const __m128i half = _mm_set1_epi32(1 << (FL_RESIZE_EXACT_BITS - 1));
     return _mm_srai_epi32(_mm_add_epi32(_mm_add_epi32(_mm_slli_epi32(high, FL_RESIZE_EXACT_LOW_BITS), low), half), FL_RESIZE_EXACT_BITS);
 }
@@ -103,19 +111,20 @@ FL_AVX2 static void across_grey(const fl_resize_exact_axis *axis, const uint8_t 
     const __m128i turn = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     const uint8_t *const src[4] = {given[0], given[1], given[2], given[3]};
-    const uint32_t taps = axis->taps, count = axis->key.count;
+    uint8_t *const out[4] = {dst[0], dst[1], dst[2], dst[3]};
+    const uint32_t taps = axis->taps, count = axis->key.count, *first = axis->first, low = axis->low;
     const __m256i rest = _mm256_cmpgt_epi32(_mm256_set1_epi32((int32_t)(taps % 8 ? taps % 8 : 8)), lane);
     const int16_t *coef = axis->coef;
     for (uint32_t i = 0; i < count; i += FL_RESIZE_BLOCK) {
         __m128i value[FL_RESIZE_BLOCK];
-        for (int j = 0; j < FL_RESIZE_BLOCK; j++, coef += 2 * taps)
-            value[j] = grey_of_rows(src, axis->first[i + j] - axis->low, coef, taps, rest);
+        for (int j = 0; j < FL_RESIZE_BLOCK; j++, coef += 2 * taps) value[j] = grey_of_rows(src, first[i + j] - low, coef, taps, rest);
         const __m128i words[2] = {_mm_packs_epi32(value[0], value[1]), _mm_packs_epi32(value[2], value[3])};
-        uint8_t bytes[4][4];
+        uint8_t bytes[4][FL_RESIZE_BLOCK];
         _mm_storeu_si128((__m128i *)bytes, _mm_shuffle_epi8(_mm_packus_epi16(words[0], words[1]), turn));
-        const size_t n = count - i < FL_RESIZE_BLOCK ? count - i : FL_RESIZE_BLOCK;
-        for (int r = 0; r < 4; r++)
-            for (size_t j = 0; j < n; j++) dst[r][i + j] = bytes[r][j];
+        for (int r = 0; r < 4; r++) {
+            if (count - i >= FL_RESIZE_BLOCK) memcpy(out[r] + i, bytes[r], FL_RESIZE_BLOCK);
+            else memcpy(out[r] + i, bytes[r], count - i);
+        }
     }
 }
 

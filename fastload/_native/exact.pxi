@@ -112,7 +112,7 @@ def resize_exact(image, box, size, filter="bilinear", *, order="horizontal", win
         box: (left, top, right, bottom) in its pixels, which are rounded to float32, as Pillow does; None for all of it.
         size: (width, height) of what the box becomes.
         filter: "nearest", "box", "bilinear", "hamming", "bicubic", "lanczos", or, of Pillow 13, "mks2013" and "mks2021".
-        order: of the passes. "horizontal" first, as Pillow up to 12; "vertical" first; "by-shrink", as Pillow 13: vertical first where the
+        order: order of the passes. "horizontal" first, as Pillow up to 12; "vertical" first; "by-shrink", as Pillow 13: vertical first where the
             height shrinks by more than twice as many pixels as the width.
         window: (x, y, width, height) of that result which is wanted; None for all of it.
         hflip: mirror left and right, last. vflip: top and bottom.

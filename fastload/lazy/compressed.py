@@ -24,6 +24,7 @@ from fastload._native import core
 from fastload.errors import SampleError
 from fastload.lazy import resizing
 from fastload.lazy.pixels import Array, to_array
+from fastload.lazy.resampling import FILTERS, pillow_order
 from fastload.lazy.resizing import Resample
 
 OF_READING = 0.25
@@ -140,10 +141,10 @@ class CompressedImage:
             found = self._scaled(region, step)
             if found is not None:
                 return found
-        order = resizing.order()
-        if order is None or step.filter not in resizing.FILTERS:
+        order = pillow_order()
+        if order is None or step.filter not in FILTERS:
             return None
-        filter, size = resizing.FILTERS[step.filter], (region.width, region.height)
+        filter, size = FILTERS[step.filter], (region.width, region.height)
         x, y, width, height = core.resize_exact_reads(size, step.box, step.to, filter, window=step.window)
         at = self._held(Region(region.x + x, region.y + y, width, height))
         if at is None:
@@ -225,7 +226,7 @@ class CompressedImage:
             x, y = (region.x * eighths % 8) / 8, (region.y * eighths % 8) / 8
             box = (x + left * scale, y + top * scale, min(x + right * scale, width), min(y + bottom * scale, height))
             image = (0, 0, width, height)
-        filter = resizing.FILTERS[step.filter]
+        filter = FILTERS[step.filter]
         return self._formed(
             _thread.decoder.resample(box, step.to, filter, image=image, window=step.window, hflip=step.hflip, vflip=step.vflip, exact=False)
         )

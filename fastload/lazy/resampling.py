@@ -1,0 +1,122 @@
+"""Agreement of the native resampler with the installed Pillow's.
+
+Pillow's versions differ in the order of the passes of a resize, and another build of it, such as Pillow-SIMD, may round otherwise. Native
+resizes stand in for Pillow's only where both give the same bytes on this machine, which `pillow_order` finds out once for a process.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import core
+
+FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming", 6: "mks2013", 7: "mks2021"}
+"""Names of the native filters by Pillow's numbers."""
+
+ORDERS = ("horizontal", "by-shrink")
+"""Orders of the passes that Pillow's versions have: up to 12, and from 13 on."""
+
+
+class _Probe(NamedTuple):
+    """One resize that both do: the image's size, the box, the size that it becomes."""
+
+    width: int
+    height: int
+    box: tuple[float, float, float, float] | None
+    size: tuple[int, int]
+
+
+_PROBES = (
+    _Probe(61, 47, None, (23, 19)),
+    _Probe(53, 120, None, (40, 31)),  # its height shrinks by more than twice its width: the orders differ
+    _Probe(64, 48, (3.3, 1.7, 60.9, 44.2), (32, 32)),
+    _Probe(40, 30, (5.25, 4.0, 21.0, 17.5), (56, 71)),
+    _Probe(37, 41, (2.0, 3.0, 35.0, 40.0), (33, 9)),
+    _Probe(19, 7, (0.1, 6.9, 18.8, 7.0), (8, 3)),
+)
+
+
+def _picture(width: int, height: int, channels: int) -> npt.NDArray[np.uint8]:
+    """The same noise each time: black and white on the left, where bicubic overshoots."""
+    count = width * height * channels
+    words = (np.arange(1, count + 1, dtype=np.uint64) * 0x9E3779B97F4A7C15) >> np.uint64(56)
+    image: npt.NDArray[np.uint8] = words.astype(np.uint8).reshape(height, width, channels)
+    image[:, : width // 2] = np.where(image[:, : width // 2] > 127, 255, 0)
+    return image
+
+
+@functools.cache
+def pillow_order() -> str | None:
+    """Returns the order of the passes of the installed Pillow's resize, as core.resize_exact() takes it.
+
+    Returns:
+        "horizontal" or "by-shrink": with that order native resizes and reductions gave the very bytes of Pillow's for a set of probes
+        (a few milliseconds, once in a process); None: they differ, or Pillow is not installed, so only Pillow's own may be used.
+    """
+    try:
+        from PIL import Image
+    except ImportError:
+        return None
+    return next((order for order in ORDERS if _agrees(Image, order)), None)
+
+
+def _agrees(pillow: Any, order: str) -> bool:
+    known = {int(each) for each in pillow.Resampling}
+    for probe in _PROBES:
+        for channels in (3, 1):
+            pixels = _picture(probe.width, probe.height, channels)
+            image = pillow.fromarray(pixels if channels == 3 else pixels[:, :, 0])
+            for number in known & FILTERS.keys():
+                wanted = np.asarray(image.resize(probe.size, number, box=probe.box))
+                got = core.resize_exact(pixels, probe.box, probe.size, FILTERS[number], order=order)
+                if not np.array_equal(got.reshape(wanted.shape), wanted):
+                    return False
+            wanted = np.asarray(image.reduce((3, 2)))
+            if not np.array_equal(core.reduce_exact(pixels, (3, 2)).reshape(wanted.shape), wanted):
+                return False
+    return True
+
+
+class Reduction(NamedTuple):
+    """First step of a resize with a reducing gap: Image.reduce(factors, box), and the box of its result that is then resized."""
+
+    factors: tuple[int, int]
+    box: tuple[int, int, int, int]
+    rest: tuple[float, float, float, float]
+
+
+_SUPPORT = {"box": 0.5, "bilinear": 1.0, "hamming": 1.0, "bicubic": 2.0, "lanczos": 3.0, "mks2013": 2.5, "mks2021": 4.5}
+
+
+def reduction(
+    image_size: tuple[int, int], box: tuple[float, float, float, float], size: tuple[int, int], filter: str, gap: float | None
+) -> Reduction | None:
+    """Returns how Pillow's Image.resize reduces an image first when it is given `reducing_gap`, as it decides in Image.py.
+
+    Args:
+        image_size: (width, height) of the image.
+        box: (left, top, right, bottom) that is resized, in its pixels.
+        size: (width, height) of what the box becomes.
+        filter: a name of FILTERS.
+        gap: the least factor that is left for the resize; None: there is no first step.
+
+    Returns:
+        None where there is no first step.
+    """
+    if gap is None or filter == "nearest":
+        return None
+    left, top, right, bottom = box
+    scales = ((right - left) / size[0], (bottom - top) / size[1])
+    across, down = (int(scale / gap) or 1 for scale in scales)
+    if across <= 1 and down <= 1:
+        return None
+    reach = [(_SUPPORT[filter] - 0.5) * scale for scale in scales]
+    x, y = max(0, int(left - reach[0])), max(0, int(top - reach[1]))
+    end = min(image_size[0], math.ceil(right + reach[0])), min(image_size[1], math.ceil(bottom + reach[1]))
+    rest = ((left - x) / across, (top - y) / down, (right - x) / across, (bottom - y) / down)
+    return Reduction((across, down), (x, y, *end), rest)
