@@ -172,7 +172,7 @@ class CompressedImage:
         if thread.file is not self or not thread.area.has(region):
             area = Region(0, 0, self.width, self.height) if whole else region
             self._wholes += whole
-            if not self._decode(area, self.eighths):
+            if not self._decode(self._in_full(area), self.eighths):
                 self._whole, self._data = self._by_pillow(), b""
                 return None
             if whole and self._wholes > 1:
@@ -188,40 +188,45 @@ class CompressedImage:
         share = region.width * region.height / (self.width * self.height)
         self._cost += OF_READING + (1 - OF_READING) * share
         _thread.last = self._cost
+        return self._shared
+
+    @property
+    def _shared(self) -> bool:
+        """True if the whole is decoded, or is worth it, and so costs less than a scaled decode of one more region."""
         return self._cost > 1.0 or _thread.mean > 1.0
 
     def _decode(self, area: Region, eighths: int) -> bool:
-        """Decodes an area, in pixels at this scale, into this thread's decoder. False: the own decoder meets damage in the file."""
-        decoder, scale = _thread.decoder, 8 // eighths
+        """Decodes an area of the whole file into this thread's decoder. False: the own decoder meets damage in the file."""
+        decoder = _thread.decoder
         _thread.file = None
-        x, y = area.x * scale, area.y * scale
-        width, height = min(area.width * scale, self._full[0] - x), min(area.height * scale, self._full[1] - y)
         decoder.open(self._data)
         try:
-            decoder.decode((x, y, width, height), eighths)
+            decoder.decode(area, eighths)
         except SampleError:
             return False
         return not decoder.fell_back
+
+    def _in_full(self, area: Region) -> Region:
+        """An area of the image at this scale, in pixels of the file."""
+        scale = 8 // self.eighths
+        x, y = area.x * scale, area.y * scale
+        return Region(x, y, min(area.width * scale, self._full[0] - x), min(area.height * scale, self._full[1] - y))
 
     def _scaled(self, region: Region, step: Resample) -> Array | None:
         """A resample of a region that is scaled in the inverse transform, by fastload's own filters; None for a damaged file."""
         left, top, right, bottom = step.box
         eighths = core.jpeg_scale((max(1, int(right - left)), max(1, int(bottom - top))), step.to)
-        if eighths == 8:
+        if eighths == 8 or self._shared:
             at = self._held(region)
             if at is None:
                 return None
             box, image = step.box, (*at, region.width, region.height)
         else:
-            decoder = _thread.decoder
-            _thread.file = None
-            decoder.open(self._data)
-            try:
-                width, height = decoder.decode(region, eighths)
-            except SampleError:
+            self._takes_whole(region)
+            if not self._decode(region, eighths):
                 return None
-            if decoder.fell_back:
-                return None
+            width, height = -(-(region.x + region.width) * eighths // 8), -(-(region.y + region.height) * eighths // 8)
+            width, height = width - region.x * eighths // 8, height - region.y * eighths // 8
             scale = eighths / 8
             x, y = (region.x * eighths % 8) / 8, (region.y * eighths % 8) / 8
             box = (x + left * scale, y + top * scale, min(x + right * scale, width), min(y + bottom * scale, height))
