@@ -100,7 +100,7 @@ _THIN = 0.01
 """Boxes as thin as that are Pillow's business: in its 32-bit floats they may be empty."""
 _SIDE_MOST = 1 << 16
 _PIXELS_MOST = 1 << 26
-"""Of larger results Pillow finds out at once that there is no memory for them."""
+"""Pixels of a result from which Pillow is asked, which finds out at once if there is no memory for them."""
 
 
 def _is_size(value: Any) -> bool:
