@@ -33,6 +33,9 @@ cdef extern from "common/buffer.h" nogil:
     ctypedef struct fl_buffer:
         void *bytes
         size_t room
+    ctypedef struct fl_buffer_rule:
+        size_t least, keep
+    bint fl_buffer_fit(fl_buffer *buffer, size_t count, size_t size, fl_buffer_rule rule)
     void fl_buffer_free(fl_buffer *buffer)
 
 cdef extern from "common/cpu.h" nogil:

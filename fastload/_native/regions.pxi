@@ -1,6 +1,6 @@
 # Regions of one JPEG at a time: decoded, then resampled, in the calling thread.
 
-from fastload._native.c_common cimport fl_box, fl_code, fl_error, FL_HWC, fl_sink, FL_U8, fl_view
+from fastload._native.c_common cimport fl_box, fl_buffer, fl_buffer_fit, fl_buffer_free, fl_buffer_rule, fl_code, fl_error, fl_sink, fl_view
 from fastload._native.c_jpeg cimport (
     fl_jpeg_decoder, fl_jpeg_decoder_components, fl_jpeg_decoder_create, fl_jpeg_decoder_decode, fl_jpeg_decoder_end,
     fl_jpeg_decoder_fell_back, fl_jpeg_decoder_free, fl_jpeg_decoder_open, fl_jpeg_decoder_warnings,
@@ -10,7 +10,7 @@ from fastload._native.c_resize cimport (
     fl_resize_exact_spec, fl_resize_spec, fl_resizer, fl_resizer_create, fl_resizer_free,
 )
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 cdef long _live_regions = 0
 
@@ -29,6 +29,7 @@ cdef class RegionDecoder:
     cdef fl_resize_exact *exact
     cdef const uint8_t[::1] data
     cdef fl_view view
+    cdef fl_buffer grey_room
     cdef uint64_t max_pixels
     cdef uint32_t width, height
     cdef bint opened, spent, decoded
@@ -52,6 +53,7 @@ cdef class RegionDecoder:
             _add(&_live_regions, -1)
         fl_resizer_free(self.resizer)
         fl_resize_exact_free(self.exact)
+        fl_buffer_free(&self.grey_room)
         self.resizer = NULL
         self.exact = NULL
 
@@ -146,12 +148,13 @@ cdef class RegionDecoder:
             self._check_opened()
             return fl_jpeg_decoder_warnings(self.jpeg)
 
-    def decode(self, box=None, int eighths=8):
+    def decode(self, box=None, int eighths=8, bint grey=False):
         """Decodes a box of the file to RGB, scaled by eighths/8 in the DCT, as jpeg_decode() does; its pixels are kept here.
 
         Args:
             box: (x, y, width, height) in pixels of the full image, None for all of it.
             eighths: 1, 2, 4 or 8.
+            grey: keep one channel, the red, which is all that a grey file has.
 
         Returns:
             (width, height) of the decoded region.
@@ -175,8 +178,32 @@ cdef class RegionDecoder:
             with nogil:
                 code = fl_jpeg_decoder_decode(self.jpeg, &area, eighths, &self.view, &err)
             check(code, &err)
+            if grey:
+                self._keep_red()
             self.decoded = True
             return self.view.width, self.view.height
+
+    cdef int _keep_red(self) except -1:
+        """Replaces the view of RGB by one of its red channel."""
+        cdef fl_buffer_rule rule
+        cdef const uint8_t *row
+        cdef uint8_t *out
+        cdef uint32_t x, y
+        rule.least, rule.keep = 1 << 16, 64 << 20
+        if not fl_buffer_fit(&self.grey_room, self.view.height, self.view.width, rule):
+            raise _errors.ResourceError(f"no memory for {self.view.width} x {self.view.height} bytes of pixels")
+        out = <uint8_t *>self.grey_room.bytes
+        with nogil:
+            for y in range(self.view.height):
+                row = self.view.pixels + y * self.view.stride
+                for x in range(self.view.width):
+                    out[x] = row[3 * <size_t>x]
+                out += self.view.width
+        self.view.pixels = <const uint8_t *>self.grey_room.bytes
+        self.view.stride = self.view.width
+        self.view.tail = self.grey_room.room - <size_t>self.view.width * self.view.height
+        self.view.channels = self.view.depth = 1
+        return 0
 
     def resample(self, box, size, filter="bilinear", *, image=None, window=None, bint hflip=False, bint vflip=False, dtype="uint8",
                  layout="HWC", into=None, order="horizontal", bint exact=True):
@@ -188,7 +215,7 @@ cdef class RegionDecoder:
                 where nothing is read (see resize_exact_reads). None: the region itself.
             size, filter, window, hflip, vflip, dtype, layout, into, order: as for resize_exact().
             exact: True: Pillow's resize, bit for bit; False: as resize() with antialiasing, within 1 of it: filter is "bilinear" or
-                "bicubic", `image` is inside the region, and order does not matter.
+                "bicubic", `image` is inside the region, which is RGB, and order does not matter.
 
         Returns:
             `into`, or a new array.

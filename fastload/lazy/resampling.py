@@ -56,7 +56,7 @@ def pillow_order() -> str | None:
 
     Returns:
         "horizontal" or "by-shrink": with that order native resizes and reductions gave the very bytes of Pillow's for a set of probes
-        (a few milliseconds, once in a process); None: they differ, or Pillow is not installed, so only Pillow's own may be used.
+        (about 10 ms, once in a process); None: they differ, or Pillow is not installed, so only Pillow's own may be used.
     """
     try:
         from PIL import Image

@@ -341,6 +341,21 @@ def test_regions_of_photographs_are_pillow_s(shared: Path, decoder: core.RegionD
         assert_regions_are_pillow_s(decoder, file.read_bytes(), file.name)
 
 
+@pytest.mark.parametrize("size", [(64, 48), (61, 47), (9, 5)])
+def test_grey_files_are_decoded_to_one_channel(decoder: core.RegionDecoder, size: tuple[int, int]) -> None:
+    """A grey file's regions have the pixels of the "L" image that Pillow makes of it."""
+    data = jpeg_of(image_of(2, *size, 1))
+    whole = Image.open(io.BytesIO(data))
+    decoder.open(data)
+    for x, y, width, height in boxes(*size):
+        decoder.decode((x, y, width, height), grey=True)
+        crop = whole.crop((x, y, x + width, y + height))
+        np.testing.assert_array_equal(decoder.pixels()[..., 0], np.asarray(crop))
+        wanted = np.asarray(crop.resize((32, 40), Image.Resampling.LANCZOS))
+        got = decoder.resample(None, (32, 40), "lanczos", order=pillow_order() or "", hflip=True)
+        np.testing.assert_array_equal(got[..., 0], wanted[:, ::-1])
+
+
 @pytest.mark.parametrize("size", [(64, 48), (61, 47), (17, 33), (16, 16), (9, 5)])
 @pytest.mark.parametrize("subsampling", ["4:4:4", "4:2:2", "4:2:0", "grey"])
 @pytest.mark.parametrize("progressive", [False, True])
