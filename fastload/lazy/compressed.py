@@ -157,7 +157,7 @@ class CompressedImage:
         )
 
     def _formed(self, pixels: Array) -> Array:
-        return pixels if self.mode == "RGB" else pixels[:, :, 0]
+        return pixels if self.mode == "RGB" else pixels.reshape(pixels.shape[:2])
 
     def _kept(self) -> Array:
         assert self._whole is not None
@@ -201,7 +201,7 @@ class CompressedImage:
         _thread.file = None
         decoder.open(self._data)
         try:
-            decoder.decode(area, eighths)
+            decoder.decode(area, eighths, self.mode == "L")
         except SampleError:
             return False
         return not decoder.fell_back

@@ -71,15 +71,14 @@ def left(why: str) -> None:
     _counts.left[why] += 1
 
 
-def whole() -> None:
-    """Counts an image whose pixels are asked for as a Pillow image, by the function that asks."""
+def whole(method: str = "im") -> None:
+    """Counts an image whose pixels are asked for as a Pillow image, by the function that asks, or the method of the image."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _module(frame).startswith("fastload.lazy"):
         frame = frame.f_back
-    asked = frame
+    name = f"PIL.Image.{method}"
     while frame is not None and _module(frame).startswith("PIL."):
-        asked, frame = frame, frame.f_back
-    name = "" if asked is None else f"{_module(asked)}.{asked.f_code.co_name}"
+        name, frame = f"{_module(frame)}.{frame.f_code.co_name}", frame.f_back
     _counts.whole[name] += 1
     if not _counts.line:
         while frame is not None and any(folder in frame.f_code.co_filename for folder in _LIBRARIES):

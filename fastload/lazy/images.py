@@ -203,7 +203,7 @@ class LazyPixels:
     def _made(self) -> Any:
         if self._access is None:
             if not self._core.made:
-                counts.whole()
+                counts.whole("load")
             self._access = self._core.real().pixel_access(self._image.readonly)
         return self._access
 
@@ -257,7 +257,7 @@ def _composed(image: Any, name: str, *args: Any, **options: Any) -> Any:
     core = view.__dict__.get(_SLOT)
     if core is not None and (type(core) is not LazyCore or core.made):
         if type(core) is LazyCore:
-            counts.whole()
+            counts.whole(name)
             view.__dict__[_SLOT] = core.real()
         _settle(image)
     made: type = type(result)

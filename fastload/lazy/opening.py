@@ -138,6 +138,7 @@ class _Awaited(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 def install(exactness: Exactness) -> None:
     """Makes the JPEGs that Pillow opens in this process lazy images, from now on; called in worker processes."""
+    counts.take()  # those of a parent that has forked
     opening = Opening(exactness)
     if _PLUGIN in sys.modules:
         opening.begin()
