@@ -103,9 +103,9 @@ class FastLoader(DataLoader[_T]):
         pad_to: with "padded" or "flat": images and masks of different sizes are padded to the largest of their batch, each side rounded
             up to a multiple of pad_to, and come as Padded. None: all have one size, and come as one tensor.
         lazy: JPEGs that Python code opens with Pillow stay a recipe until their pixels are read; what is cropped away is not decoded.
-            "exact": the pixels are Pillow's, bit for bit. "fast": bilinear and bicubic resizes are within 1 of Pillow's, and images may be
-            scaled while they are decoded. False: Pillow is left alone, as by engine="python". None: "exact" in worker processes, False in
-            the calling process.
+            "exact": the pixels are Pillow's, bit for bit. "fast": where a bilinear or bicubic resize makes an image half as large, or less,
+            it is scaled while it is decoded, and pixels differ a little. False: Pillow is left alone, as by engine="python". None: "exact"
+            in worker processes, False in the calling process.
 
     Raises:
         SampleError: a sample cannot be made and on_error="raise"; no substitute can be made; or every sample of an epoch was skipped.

@@ -15,6 +15,7 @@ Pixels are the same in every case.
 from __future__ import annotations
 
 import io
+import os
 import threading
 from typing import NamedTuple
 
@@ -74,6 +75,14 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
+def _begin_anew() -> None:
+    """Forgets the parent's files in a forked child: a worker learns what its own program does."""
+    _thread.file, _thread.mean, _thread.last = None, 0.0, 0.0
+
+
+os.register_at_fork(after_in_child=_begin_anew)
+
+
 class Known(NamedTuple):
     """A file whose pixels can be asked for later: its size, and its bytes with the end marker."""
 
@@ -89,7 +98,7 @@ class CompressedImage:
         mode: "RGB" or "L", as Pillow opens the file.
         width, height: size at this scale.
         eighths: scale of the inverse transform, as Image.draft asked for: 8, 4, 2 or 1.
-        fast: resized pixels may be within 1 of Pillow's, or scaled in the inverse transform.
+        fast: what is made half as large, or less, by a bilinear or bicubic resize may be scaled in the inverse transform.
     """
 
     __slots__ = ("_cost", "_data", "_full", "_lock", "_whole", "_wholes", "eighths", "fast", "height", "mode", "width")
@@ -137,24 +146,27 @@ class CompressedImage:
             return self._resampled(region, step)
 
     def _resampled(self, region: Region, step: Resample) -> Array | None:
-        if self.fast and self._whole is None and self.eighths == 8 and step.filter in resizing.FAST_FILTERS:
-            found = self._scaled(region, step)
-            if found is not None:
-                return found
         order = pillow_order()
         if order is None or step.filter not in FILTERS:
             return None
+        if self.fast and self._whole is None and not self._shared and self.eighths == 8 and step.filter in resizing.FAST_FILTERS:
+            found = self._scaled(region, step, order)
+            if found is not None:
+                return found
         filter, size = FILTERS[step.filter], (region.width, region.height)
         x, y, width, height = core.resize_exact_reads(size, step.box, step.to, filter, window=step.window)
         at = self._held(Region(region.x + x, region.y + y, width, height))
         if at is None:
             return resizing.resample(self._pixels(region), step)
-        image = (at[0] - x, at[1] - y, *size)
-        return self._formed(
-            _thread.decoder.resample(
-                step.box, step.to, filter, image=image, window=step.window, hflip=step.hflip, vflip=step.vflip, order=order
-            )
+        return self._run(step, step.box, (at[0] - x, at[1] - y, *size), order)
+
+    def _run(self, step: Resample, box: tuple[float, ...], image: tuple[int, ...] | None, order: str) -> Array:
+        """A resample of a box of what this thread's decoder holds."""
+        filter = FILTERS[step.filter]
+        made = _thread.decoder.resample(
+            box, step.to, filter, image=image, window=step.window, hflip=step.hflip, vflip=step.vflip, order=order
         )
+        return self._formed(made)
 
     def _formed(self, pixels: Array) -> Array:
         return pixels if self.mode == "RGB" else pixels.reshape(pixels.shape[:2])
@@ -212,29 +224,18 @@ class CompressedImage:
         x, y = area.x * scale, area.y * scale
         return Region(x, y, min(area.width * scale, self._full[0] - x), min(area.height * scale, self._full[1] - y))
 
-    def _scaled(self, region: Region, step: Resample) -> Array | None:
-        """A resample of a region that is scaled in the inverse transform, by fastload's own filters; None for a damaged file."""
+    def _scaled(self, region: Region, step: Resample, order: str) -> Array | None:
+        """A resample of a region that is scaled in the inverse transform; None where that is not small enough, or the file damaged."""
         left, top, right, bottom = step.box
         eighths = core.jpeg_scale((max(1, int(right - left)), max(1, int(bottom - top))), step.to)
-        if eighths == 8 or self._shared:
-            at = self._held(region)
-            if at is None:
-                return None
-            box, image = step.box, (*at, region.width, region.height)
-        else:
-            self._takes_whole(region)
-            if not self._decode(region, eighths):
-                return None
-            width, height = -(-(region.x + region.width) * eighths // 8), -(-(region.y + region.height) * eighths // 8)
-            width, height = width - region.x * eighths // 8, height - region.y * eighths // 8
-            scale = eighths / 8
-            x, y = (region.x * eighths % 8) / 8, (region.y * eighths % 8) / 8
-            box = (x + left * scale, y + top * scale, min(x + right * scale, width), min(y + bottom * scale, height))
-            image = (0, 0, width, height)
-        filter = FILTERS[step.filter]
-        return self._formed(
-            _thread.decoder.resample(box, step.to, filter, image=image, window=step.window, hflip=step.hflip, vflip=step.vflip, exact=False)
-        )
+        if eighths == 8 or not self._decode(region, eighths):
+            return None
+        self._takes_whole(region)
+        scale = eighths / 8
+        x, y = region.x * eighths % 8 / 8, region.y * eighths % 8 / 8
+        width, height = (-(-(at + side) * eighths // 8) - at * eighths // 8 for at, side in zip(region[:2], region[2:], strict=True))
+        box = x + left * scale, y + top * scale, min(x + right * scale, width), min(y + bottom * scale, height)
+        return self._run(step, box, None, order)
 
     def _by_pillow(self) -> Array:
         """All pixels of a file with damaged coded data, of which Pillow and libjpeg-turbo make what they always make."""

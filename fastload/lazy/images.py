@@ -182,7 +182,7 @@ class _FastFileView(_FileView):
 
 
 class FastFile(LazyFile):
-    """A LazyFile whose pixels may be within 1 of Pillow's, or scaled in the inverse transform."""
+    """A LazyFile that may be scaled in the inverse transform before a resize, so that its pixels are near Pillow's."""
 
     _view, _fast = _FastFileView, True
 

@@ -46,7 +46,7 @@ class Opening:
     """The entry of "JPEG" in Pillow's table of functions that open files. See NOTE [ opening: where Pillow is met ].
 
     Args:
-        exactness: "exact": pixels are the installed Pillow's. "fast": they are within 1 of them, or scaled in the inverse transform.
+        exactness: "exact": pixels are the installed Pillow's. "fast": images may be scaled in the inverse transform before a resize.
         thread: the identity of the one thread whose images are lazy; None: all.
     """
 

@@ -11,7 +11,7 @@ from fastload.lazy.pixels import Array
 from fastload.lazy.resampling import FILTERS, pillow_order
 
 FAST_FILTERS = (Image.Resampling.BILINEAR, Image.Resampling.BICUBIC)
-"""Filters that the engine's own resampler has, too."""
+"""Filters before which `lazy="fast"` scales in the inverse transform."""
 
 
 class Resample(NamedTuple):
