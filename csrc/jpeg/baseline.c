@@ -58,8 +58,8 @@ bool fl_jpeg_baseline_open(fl_jpeg_baseline *b, const uint8_t *bytes, size_t siz
 uint32_t fl_jpeg_baseline_components(const fl_jpeg_baseline *b) { return b->frame.count; }
 
 size_t fl_jpeg_baseline_end(const fl_jpeg_baseline *b) {
-    const uint8_t *at = b->bytes + b->frame.data, *end = b->bytes + b->size;
     if (!b->opened) return 0;
+    const uint8_t *at = b->bytes + b->frame.data, *end = b->bytes + b->size;
     while (at < end && (at = memchr(at, 0xFF, (size_t)(end - at))) && end - at >= 2) {
         if (at[1] == FL_JPEG_EOI) return (size_t)(at + 2 - b->bytes);
         if (at[1] != 0 && (at[1] < FL_JPEG_RST0 || at[1] > FL_JPEG_RST7)) return 0;

@@ -98,7 +98,7 @@ class CompressedImage:
         mode: "RGB" or "L", as Pillow opens the file.
         width, height: size at this scale.
         eighths: scale of the inverse transform, as Image.draft asked for: 8, 4, 2 or 1.
-        fast: what is made half as large, or less, by a bilinear or bicubic resize may be scaled in the inverse transform.
+        fast: the inverse transform may scale what a bilinear or bicubic resize makes half as large, or smaller.
     """
 
     __slots__ = ("_cost", "_data", "_full", "_lock", "_whole", "_wholes", "eighths", "fast", "height", "mode", "width")
