@@ -188,9 +188,7 @@ def resize_exact_reads(
     *,
     window: Sequence[int] | None = None,
 ) -> tuple[int, int, int, int]: ...
-def reduce_exact(
-    image: npt.NDArray[np.uint8], factors: int | Sequence[int], box: Sequence[int] | None = None
-) -> npt.NDArray[np.uint8]: ...
+def reduce_exact(image: npt.NDArray[np.uint8], factors: int | Sequence[int], box: Sequence[int] | None = None) -> npt.NDArray[np.uint8]: ...
 
 # --- pack.pxi
 

@@ -167,7 +167,8 @@ def test_reading_gives_up_after_the_timeout(proxy: Proxy, opened: Callable[..., 
     """One RemoteError that names object, range, tries and cause; the next sample comes once the server is well."""
     dataset = opened(timeout=2.0)
     spoil(proxy, answer, 10_000, SHARD)
-    with pytest.raises(RemoteError, match=r"reading bytes \d+-\d+ of s3://\S+/(shard-\d+.lmdb|index-\d+.bin) failed after \d+ tries in ") as caught:
+    named = r"reading bytes \d+-\d+ of s3://\S+/(shard-\d+.lmdb|index-\d+.bin) failed after \d+ tries in "
+    with pytest.raises(RemoteError, match=named) as caught:
         dataset[SAMPLE]
     assert caught.value.tries > 2
     assert "\n" not in str(caught.value)

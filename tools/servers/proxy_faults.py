@@ -16,10 +16,10 @@ class Fault:
     """What is done to the next `count` requests of a method, after `skip` of them.
 
     Attributes:
-        kind: status (answers `status` in the server's place), cut (closes after half of the body), flip (changes the first bytes of the body),
-            noise (does so differently each time), silence (holds the answer back for `seconds`), reset (closes the connection instead of
-            an answer), or one of CHANGES, which are whole and sound answers to another request. Only `status`, `silence` and `reset` may
-            befall an answer without a body, as of HEAD.
+        kind: status (answers `status` in the server's place), cut (closes after half of the body), flip (changes the first bytes of the
+            body), noise (does so differently each time), silence (holds the answer back for `seconds`), reset (closes the connection
+            instead of an answer), or one of CHANGES, which are whole and sound answers to another request. Only `status`, `silence` and
+            `reset` may befall an answer without a body, as of HEAD.
         method: "" for every method.
         part: "" or a text that the request's first line holds.
     """
@@ -167,7 +167,7 @@ class SpoiledAnswer:
         if self.kind == "cut":
             kept = data[: max(len(data) - max(self._cut_at - self._left, 0), 0)]
             return out + kept, self._left <= self._cut_at, self._left <= self._cut_at
-        # the first bytes of the body, and not of each piece: the same request is spoiled in the same way however its answer is cut into pieces
+        # The body's first bytes, and not each piece's: a request is spoiled in the same way however its answer is cut into pieces.
         mask = (secrets.token_bytes(16) if self.kind == "noise" else b"\x55" * 16)[self._passed :]
         self._passed += len(data)
         spoiled = bytes(byte ^ (flip | 1) for byte, flip in zip(data[: len(mask)], mask, strict=False))
