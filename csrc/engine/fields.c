@@ -96,7 +96,7 @@ static fl_code open_mask(const fl_item *item, const fl_record_field *entry, fl_p
 
 /* How many rows a sample has, as its column says. */
 static fl_code count_of(const fl_item *item, uint64_t index, int32_t *count, fl_error *err) {
-    if (!item->counts) return fl_tables_row(item->counted, index, count, err);
+    if (!item->counts) return fl_table_sample_row(item->counted, index, count, err);
     *count = item->counts[index];
     return FL_OK;
 }

@@ -126,7 +126,7 @@ fl_code fl_table_read(const fl_table *t, uint64_t first, uint64_t count, void *i
     return code;
 }
 
-fl_code fl_tables_row(const fl_tables *t, uint64_t index, void *into, fl_error *err) {
+fl_code fl_table_sample_row(const fl_tables *t, uint64_t index, void *into, fl_error *err) {
     if (index >= t->count) return fl_fail(err, FL_ENOTFOUND, "there is no sample %" PRIu64 " of %" PRIu64, index, t->count);
     uint32_t low = 0, high = t->shards;
     while (high - low > 1) {

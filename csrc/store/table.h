@@ -57,7 +57,7 @@ typedef struct fl_tables {
 } fl_tables;
 
 /* Copies the row of sample `index` to `into`. FL_ENOTFOUND where there is no such sample; else errors as above. */
-fl_code fl_tables_row(const fl_tables *tables, uint64_t index, void *into, fl_error *err);
+fl_code fl_table_sample_row(const fl_tables *tables, uint64_t index, void *into, fl_error *err);
 
 /* Files of this process that were made and not yet freed: a test ends with zero. */
 uint32_t fl_table_live(void);

@@ -65,7 +65,7 @@ cdef extern from "store/table.h" nogil:
         const uint32_t *const *rows
         uint32_t shards
         uint64_t count
-    fl_code fl_tables_row(const fl_tables *tables, uint64_t index, void *into, fl_error *err)
+    fl_code fl_table_sample_row(const fl_tables *tables, uint64_t index, void *into, fl_error *err)
     fl_code fl_table_file_create(fl_table_file **out, int fd, const char *name, fl_error *err)
     void fl_table_file_free(fl_table_file *file)
     uint64_t fl_table_blocks(uint64_t rows, uint32_t width)

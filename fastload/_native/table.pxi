@@ -3,7 +3,7 @@
 from fastload._native.c_common cimport fl_code, fl_error, FL_ENOTFOUND
 from fastload._native.c_store cimport (
     fl_table, fl_table_blocks, fl_table_file, fl_table_file_create, fl_table_file_free, fl_table_read, fl_table_row,
-    fl_tables, fl_tables_row, FL_TABLE_BLOCK,
+    fl_tables, fl_table_sample_row, FL_TABLE_BLOCK,
 )
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -172,7 +172,7 @@ cdef class JoinedTables:
         if count:
             with nogil:
                 for i in range(count):
-                    code = fl_tables_row(&self.c, <uint64_t>indices[i], &into[i, 0], &err)
+                    code = fl_table_sample_row(&self.c, <uint64_t>indices[i], &into[i, 0], &err)
                     if code:
                         break
             if code == FL_ENOTFOUND:
