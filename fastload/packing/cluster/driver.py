@@ -22,7 +22,7 @@ from fastload.packing.cluster.cluster_plan import ClusterPlan, SourceSpec, liste
 from fastload.packing.cluster.losses import AtHand, Cause, Killer, SampleNotes, TaskLosses, Watch
 from fastload.packing.cluster.out import ClusterOut, open_out
 from fastload.packing.cluster.parts import Part, part_of
-from fastload.packing.cluster.records import ClusterJournal, job_identity
+from fastload.packing.cluster.records import ClusterJournal, DoneRecord, job_identity
 from fastload.packing.cluster.task import RangeDone, RangeFailed, Watched, pack_range
 from fastload.packing.job import VARYING, PackJob, finished_summary, write_failure
 from fastload.packing.options import RunOptions
@@ -380,6 +380,44 @@ def run_on_cluster(job: PackJob, spec: SourceSpec, out: str | os.PathLike[str], 
             raise write_failure(place.title, error) from error
 
 
+class Gathered:
+    """Results of the tasks, which come in any order. A tally names up to `NAMES_KEPT` samples of each kind, which would be gigabytes of
+    10^8 samples that decode with warnings: so those of neighbouring ranges are merged as they come.
+
+    Attributes:
+        records: the done-records by the numbers of their ranges, without their tallies.
+        packed: samples that the tasks wrote.
+    """
+
+    def __init__(self) -> None:
+        self.records: dict[int, DoneRecord] = {}
+        self.packed = 0
+        self._tallies: dict[int, tuple[int, Tally]] = {}  # first range: (end, tally) of neighbours whose tallies are merged
+        self._firsts: dict[int, int] = {}  # end: first range
+
+    def add(self, result: RangeDone) -> None:
+        """Adds the result of a range."""
+        self.records[result.number] = replace(result.record, state={})
+        self.packed += result.packed
+        first, end, tally = result.number, result.number + 1, Tally(result.record.state)
+        if first in self._firsts:
+            first = self._firsts.pop(first)
+            before = self._tallies.pop(first)[1]
+            before.merge(tally)
+            tally = before
+        if end in self._tallies:
+            end, after = self._tallies.pop(end)
+            tally.merge(after)
+        self._tallies[first], self._firsts[end] = (end, tally), first
+
+    def tally(self) -> Tally:
+        """The tally of all ranges, in their order."""
+        tally = Tally()
+        for _, (_, each) in sorted(self._tallies.items()):
+            tally.merge(each)
+        return tally
+
+
 class _Driver:
     """One run of the driver."""
 
@@ -437,11 +475,11 @@ class _Driver:
             return known
         return max(1, min(SAMPLES_MOST, -(-len(self._job.order) // SHARDS_WANTED)))
 
-    def _results(self, engine: RayEngine, plan: ClusterPlan) -> list[RangeDone]:
-        """The result of every range, in order. Raises the error of the first range that failed."""
+    def _results(self, engine: RayEngine, plan: ClusterPlan) -> Gathered:
+        """The results of all ranges. Raises the error of the first range that failed."""
         count = len(self._job.order)
         ranges = range(-(-count // plan.samples))
-        found: dict[int, RangeDone] = {}
+        found = Gathered()
         failures: list[RangeFailed] = []
         with Progress(count, self._job.source.title, shown=self._run.progress) as bar:
             bar.start(0, 0)
@@ -456,15 +494,15 @@ class _Driver:
                 if isinstance(result, RangeFailed):
                     failures.append(result)
                     continue
-                found[result.number] = result
+                found.add(result)
                 state = result.record.state
                 places, size = places + int(state.get("position", 0)), size + int(state.get("bytes_in", 0))
                 bar.update(places, size)
         if failures:
             self._raise(failures)
-        if len(found) != len(ranges):
-            raise PackError(f"{len(ranges) - len(found)} shards were not made: {_GO_ON}")
-        return [found[number] for number in ranges]
+        if len(found.records) != len(ranges):
+            raise PackError(f"{len(ranges) - len(found.records)} shards were not made: {_GO_ON}")
+        return found
 
     def _raise(self, failures: list[RangeFailed]) -> None:
         other = [failure for failure in failures if failure.place < 0]
@@ -473,15 +511,13 @@ class _Driver:
             self._job.refuse_deep(first.place)
         raise first.error
 
-    def _finish(self, done: list[RangeDone], options: dict[str, Any]) -> PackSummary:
-        tally, shards = Tally(), []
-        tally.max_pixels = self._job.options.max_pixels
+    def _finish(self, done: Gathered, options: dict[str, Any]) -> PackSummary:
+        tally, shards = done.tally(), []
+        tally.max_pixels = max(tally.max_pixels, self._job.options.max_pixels)
         sections: dict[str, tuple[int, int]] = {}
         etags: dict[str, str | None] = {}
         samples = 0
-        for result in done:
-            record = result.record
-            tally.merge(Tally(record.state))
+        for _, record in sorted(done.records.items()):
             if record.shard is not None:
                 shards.append(record.shard.at(samples))
                 samples += record.shard.count
@@ -494,5 +530,4 @@ class _Driver:
         names = None if classes is None else tuple(classes)
         options = {**options, "max_pixels": tally.max_pixels}
         manifest = self._out.commit(Manifest(self._schema, tuple(shards), names, options, summary.stored()), sections, etags)
-        packed = sum(result.packed for result in done)
-        return replace(summary, shards=len(manifest.shards), seconds=time.monotonic() - self._started, packed_now=packed)
+        return replace(summary, shards=len(manifest.shards), seconds=time.monotonic() - self._started, packed_now=done.packed)
