@@ -15,6 +15,7 @@ from packing_helpers import encoded, picture
 
 import fastload
 from fastload.errors import DatasetError, PackError
+from fastload.packing import unpack
 from fastload.packing.cluster.cluster_plan import ClusterPlan, SourceSpec, listed, probe, schema_of
 from fastload.packing.cluster.out import open_out
 from fastload.packing.cluster.parts import Part, part_of
@@ -23,6 +24,7 @@ from fastload.packing.cluster.task import RangeDone, RangeFailed, RangePacker
 from fastload.packing.job import VARYING, PackJob
 from fastload.packing.options import PackOptions, RunOptions, SourceOptions
 from fastload.packing.sources import Item, open_source
+from fastload.packing.sources.unpacked import UnpackedSource
 from fastload.store import Field, Manifest
 
 
@@ -212,6 +214,28 @@ def test_another_dataset(tmp_path: Path) -> None:
         fastload.pack(Named(COUNT), tmp_path / f"{order}.fl", shard_samples=EACH, shuffle=order == "shuffled", seed=3)
         shards = {name: data for name, data in files_of(outs[-1]).items() if name.endswith(".lmdb")}
         assert shards == {name: data for name, data in files_of(tmp_path / f"{order}.fl").items() if name.endswith(".lmdb")}
+
+
+def test_an_unpacked_folder(tmp_path: Path) -> None:
+    """Tasks get the places of their lines, and hold no list of all: the shards are those of one machine. A node on which the lines are
+    others is refused."""
+    fastload.pack(Named(COUNT), tmp_path / "first.fl")
+    unpack(tmp_path / "first.fl", tmp_path / "files")
+    plan, out = plan_of(tmp_path / "files", tmp_path / "out"), tmp_path / "out"
+    assert isinstance(plan.listed, UnpackedSource)
+    parts = [part(plan, number) for number in range(7)]
+    assert all(len(row) == 16 for each in parts for row in each.rows or [b""])
+    assert [made(plan, number) for number in range(7)] == [EACH] * 6 + [COUNT - 6 * EACH]
+    fastload.pack(tmp_path / "files", tmp_path / "one", shard_samples=EACH)
+    shards = {name: data for name, data in files_of(out).items() if name.endswith(".lmdb")}
+    assert shards == {name: data for name, data in files_of(tmp_path / "one").items() if name.endswith(".lmdb")}
+    lines = (tmp_path / "files" / "fields.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "files" / "fields.jsonl").write_bytes(b"".join([lines[0], *lines[2:]]))
+    (out / "shard-00002.done").unlink()
+    packer = RangePacker(plan)
+    result = packer(parts[2])
+    packer.close()
+    assert isinstance(result, RangeFailed)
 
 
 def test_a_driver_killed_after_the_commit(tmp_path: Path, source: Path) -> None:

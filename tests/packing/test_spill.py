@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import random
 import sys
@@ -22,10 +23,13 @@ from fastload.packing import folders, pack, spill
 from fastload.packing.job import PackJob
 from fastload.packing.options import PackOptions
 from fastload.packing.sources import folder as folder_source
+from fastload.packing.sources import unpacked
 from fastload.packing.sources.folder import FolderSource
 from fastload.packing.sources.protocol import IMAGE_EXTENSIONS
+from fastload.packing.sources.unpacked import UnpackedSource
 from fastload.packing.spill import Numbers, Texts, TextSorter
 from fastload.packing.trace import shuffled
+from fastload.store import Field, Schema
 
 T = TypeVar("T")
 MANY = 100_000
@@ -250,3 +254,36 @@ def test_temporary_files_end_with_their_lists(monkeypatch: pytest.MonkeyPatch, t
     assert list(tmp_path.iterdir()) == []
     del lists
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_memory_of_an_unpacked_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The source of an unpacked folder of 50,000 samples, the digests of their names, and the search for pictures that no line names take
+    less than 20 bytes a sample at their peak, and hardly more than those of a quarter of them."""
+    monkeypatch.setattr(spill, "MEMORY_BYTES", 1 << 14)
+    monkeypatch.setattr(spill, "RUN_BYTES", 1 << 17)
+    monkeypatch.setattr(unpacked, "_BLOCK", 1 << 16)
+    schema = Schema((Field("image", "image"), Field("label", "int")))
+    about = {"fields": schema.to_json(), "classes": None, "path": "file_name"}
+    tree(tmp_path, {"fastload.json": json.dumps(about).encode()})
+
+    def listing(top: str) -> Iterator[tuple[str, str]]:
+        for number in range(-1, count):
+            yield f"{top}/{number % 7}", f"image_{number * 7919 % MANY:09}.jpg"
+
+    monkeypatch.setattr(unpacked, "files_below", listing)
+    peaks = []
+    for count in (MANY // 8, MANY // 2):
+        with open(tmp_path / "fields.jsonl", "w") as file:
+            file.writelines(f'{{"file_name": "{n % 7}/image_{n * 7919 % MANY:09}.jpg", "label": {n}}}\n' for n in range(count))
+
+        def opened() -> UnpackedSource:
+            source = UnpackedSource(str(tmp_path))
+            PackJob(source, PackOptions())
+            assert [(notice.kind, notice.count) for notice in source.notices] == [("unlisted", 1)]
+            return source
+
+        source, most = peak(opened)
+        assert source.key(count - 1) == f"{(count - 1) % 7}/image_{(count - 1) * 7919 % MANY:09}.jpg"
+        peaks.append(most)
+    assert peaks[1] < 20 * MANY // 2
+    assert peaks[1] < peaks[0] + (1 << 18)

@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from fastload.common.files import read_regular
 from fastload.errors import PackError
-from fastload.packing.folders import walk
+from fastload.packing.folders import files_below
 from fastload.packing.sources.declaration import declared, image_of
-from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, UNKNOWN, Choice, FileRanges, Given, Item, Place, Source, Value, file_stamp
+from fastload.packing.sources.protocol import (
+    IMAGE_EXTENSIONS,
+    UNKNOWN,
+    Choice,
+    FileRanges,
+    Given,
+    Item,
+    Listed,
+    Place,
+    Source,
+    Value,
+    file_stamp,
+)
 from fastload.packing.sources.shards import leads_out
+from fastload.packing.spill import Numbers, TextSorter
 from fastload.packing.summary import UNLISTED, Notice, Notices
 from fastload.store import Field
 from fastload.store.checked import JSON_BYTES, Bad, get_object, get_str, parse_json
@@ -28,8 +42,49 @@ _BLOCK = 1 << 24
 """Bytes of fields.jsonl that are looked through for ends of lines at a time."""
 
 
-class UnpackedSource:
+_PLACE = struct.Struct("<QQ")
+
+
+class _Places(Sequence[bytes]):
+    """Offset and end of each line of a file, as bytes. It is a spilled list.
+
+    Raises:
+        PackError: the file is empty, or ends within a line.
+        OSError: it cannot be read.
+    """
+
+    def __init__(self, ranges: FileRanges) -> None:
+        self._ends = Numbers("<i8")
+        size, end = ranges.size(0), 0
+        for start in range(0, size, _BLOCK):
+            data = ranges.read(0, start, min(_BLOCK, size - start))
+            ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + start + 1
+            self._ends.extend(ends)
+            end = int(ends[-1]) if len(ends) else end
+        self._ends.seal()
+        if not size or end != size:
+            raise PackError(f"{ranges.paths[0]}: it is empty, or ends within a line; unpack the dataset again")
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @overload
+    def __getitem__(self, position: int) -> bytes: ...
+    @overload
+    def __getitem__(self, position: slice) -> list[bytes]: ...
+    def __getitem__(self, position: int | slice) -> bytes | list[bytes]:
+        if isinstance(position, slice):
+            return [self[each] for each in range(*position.indices(len(self)))]
+        if not 0 <= position < len(self):
+            raise IndexError(position)
+        edges = self._ends.read(max(position - 1, 0), position + 1).tolist()
+        return _PLACE.pack(edges[0] if position else 0, edges[-1])
+
+
+class UnpackedSource(Listed):
     """The samples of a folder that `fastload unpack` wrote, in their order. Every field is what it was in the dataset.
+
+    A row is the place of a sample's line in fields.jsonl.
 
     Raises:
         PackError: one of its two files is damaged, or of another version.
@@ -53,25 +108,15 @@ class UnpackedSource:
         self._lines = os.path.join(folder, FIELDS_NAME)
         self._ranges = FileRanges([self._lines])
         try:
-            self._ends = self._ends_of_lines()
-            self._paths = [self._path(position) for position in range(len(self._ends))]
+            self._rows = _Places(self._ranges)
+            for position in range(len(self)):
+                self._path(position)
         except OSError as error:
             raise PackError(f"{self._lines}: cannot be read: {error.strerror or error}") from error
 
-    def _ends_of_lines(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """Offsets in the file at which lines end."""
-        size, found = self._ranges.size(0), [np.empty(0, np.int64)]
-        for start in range(0, size, _BLOCK):
-            data = self._ranges.read(0, start, min(_BLOCK, size - start))
-            found.append(np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + start + 1)
-        ends = np.concatenate(found)
-        if not len(ends) or ends[-1] != size:
-            raise PackError(f"{self._lines}: it is empty, or ends within a line; unpack the dataset again")
-        return ends
-
     def _line(self, position: int) -> bytes:
-        start = int(self._ends[position - 1]) if position else 0
-        return self._ranges.read(0, start, int(self._ends[position]) - start)
+        start, end = _PLACE.unpack(self._rows[position])
+        return self._ranges.read(0, start, end - start)
 
     def _path(self, position: int) -> str:
         """The path of an image, which stands first in its line, so that the rest of the line need not be parsed."""
@@ -104,22 +149,21 @@ class UnpackedSource:
         first, left_out = self._parsed(0), Notices()
         further = [str(first.get(field.name)) for field in self.fields if field.handler.is_picture]
         beside = {os.path.normpath(os.path.join(self.title, os.path.dirname(path))) for path in further}
-        named = {os.path.normpath(os.path.join(self.title, path)) for path in self._paths}
-        for folder, files in walk(self.title):
-            paths = [os.path.normpath(os.path.join(folder, name)) for name in files if name.lower().endswith(IMAGE_EXTENSIONS)]
-            for path in paths if os.path.normpath(folder) not in beside else ():
-                if path not in named:
-                    left_out.add(UNLISTED, path)
+        named, there = TextSorter(), TextSorter()
+        for position in range(len(self)):
+            named.add(_sortable(os.path.normpath(self.name(position))))
+        for folder, name in files_below(self.title):
+            if name.lower().endswith(IMAGE_EXTENSIONS) and os.path.normpath(folder) not in beside:
+                there.add(_sortable(os.path.normpath(os.path.join(folder, name))))
+        for path in _without(there.drain(), named.drain()):
+            left_out.add(UNLISTED, path.decode("utf-8", "surrogatepass").replace("\0", os.sep))
         return left_out.all()
 
-    def __len__(self) -> int:
-        return len(self._paths)
-
     def name(self, position: int) -> str:
-        return os.path.join(self.title, self._paths[position])
+        return os.path.join(self.title, self._path(position))
 
     def key(self, position: int) -> str:
-        return self._paths[position]
+        return self._path(position)
 
     def stamp(self, position: int) -> tuple[int, int]:
         if any(field.handler.is_picture for field in self.fields):
@@ -137,7 +181,7 @@ class UnpackedSource:
     def read(self, position: int) -> Item:
         line = self._parsed(position)
         values = {field.name: self._value(field, line, position) for field in self.fields}
-        return Item(self.name(position), self._picture(self._paths[position]), values)
+        return Item(self.name(position), self._picture(self._path(position)), values)
 
     def _value(self, field: Field, line: Mapping[str, Any], position: int) -> Value:
         if field.name not in line:
@@ -156,6 +200,22 @@ class UnpackedSource:
             return read_regular(full)
         except OSError as error:
             raise PackError(f"{full} cannot be read: {error.strerror or error}") from error
+
+
+def _sortable(path: str) -> bytes:
+    """A path as bytes that are ordered by folders, and then by names."""
+    folder, name = os.path.split(path)
+    return f"{folder}\0{name}".encode("utf-8", "surrogatepass")
+
+
+def _without(texts: Iterator[bytes], others: Iterator[bytes]) -> Iterator[bytes]:
+    """The texts that are not among others; both ascend."""
+    other = next(others, None)
+    for text in texts:
+        while other is not None and other < text:
+            other = next(others, None)
+        if text != other:
+            yield text
 
 
 def is_unpacked(folder: str) -> bool:
