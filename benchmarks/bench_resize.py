@@ -20,6 +20,7 @@ from pathlib import Path
 import common
 import numpy as np
 from PIL import Image
+from PIL.JpegImagePlugin import JpegImageFile
 from rich.table import Table
 
 from fastload._native import core
@@ -63,7 +64,7 @@ def crops(files: list[Path], name: str, order: str) -> dict[str, Call]:
         return width // 5, height // 4, width // 5 + width // 2, height // 4 + height // 2
 
     def pillow(k: int) -> object:
-        image = Image.open(io.BytesIO(data[k])).convert("RGB")
+        image = JpegImageFile(io.BytesIO(data[k])).convert("RGB")
         return image.crop(box_of(*image.size)).resize(SIZE, NUMBERS[name])
 
     def native(k: int) -> object:

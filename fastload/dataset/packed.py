@@ -28,6 +28,7 @@ from fastload.dataset.sample_form import SampleForm
 from fastload.dataset.values import StoredValues, check_transform, finished, word_flips
 from fastload.errors import ArgumentError, Computed, DatasetError, RemoteError, SampleError, TransformError
 from fastload.store.entries import checked_base
+from fastload.store.reader import ColumnValues
 from fastload.transforms.changes import TransformedDataset, fingerprint
 from fastload.transforms.spec import Plan
 
@@ -277,9 +278,9 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         """All values of a fixed-size field at once: a read-only array (len, *shape), read and checked once, the same each time."""
         return self.opened.reader.column(name)
 
-    def take(self, name: str, indices: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        """Values of a fixed-size field of some samples: an array (len(indices), *shape)."""
-        return self.opened.reader.take(name, indices)
+    def by_sample(self, name: str) -> npt.NDArray[Any] | ColumnValues:
+        """Values of a fixed-size field, to be indexed by an array of samples: `column`'s array, unless it is large and stays on the disk."""
+        return self.opened.reader.values(name)
 
     def table(self) -> pa.Table:
         """All fields but the pixels of images and masks, as an Arrow table.

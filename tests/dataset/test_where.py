@@ -148,7 +148,7 @@ class Numbers:
     schema = Schema([Field("image", "image"), Field("a", "int"), Field("b", "int")])
     manifest = SimpleNamespace(shards=[SimpleNamespace(first=first, count=100_000) for first in range(0, count, 100_000)])
 
-    def values(self, name: str, start: int, stop: int) -> Any:
+    def column_range(self, name: str, start: int, stop: int) -> Any:
         values = np.arange(start, stop, dtype=np.int64)
         return values % 1000 if name == "a" else values
 

@@ -203,6 +203,7 @@ def test_a_replaced_dataset_ends_the_tries(
     assert FAULTS[answer]["kind"] == "replaced"
     push(photos, s3_url, storage_options=seaweedfs.options())
     dataset = opened(s3_url, timeout=3600.0)
+    dataset[SAMPLE + 1]  # with which the places of the shard's samples are fetched
     push(reading.write_photos(tmp_path / "other.fl", 40), s3_url, overwrite=True, storage_options=seaweedfs.options())
     spoil(proxy, wrong, 10_000, SHARD)
     with pytest.raises(RemoteError, match="the dataset there was replaced by another after it was opened: open it again"):

@@ -175,7 +175,9 @@ def test_commands_take_hours(command: list[str], proxy: Proxy, tmp_path: Path) -
     assert "--timeout='6 weeks' is no time" in wrong.stderr
     proxy.refuse()
     running = subprocess.Popen([*program, "6h"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(4)
+    while not any(Path(task, "comm").read_text().startswith("tokio") for task in Path(f"/proc/{running.pid}/task").iterdir()):
+        time.sleep(0.1)  # until the client is there, which has threads of its own
+    time.sleep(2)
     assert running.poll() is None, running.communicate()
     running.send_signal(signal.SIGINT)
     running.communicate(timeout=3)

@@ -141,9 +141,9 @@ class InPlaceDataset(TransformedDataset):
     def column(self, name: str) -> npt.NDArray[Any]:
         """All values of a field that is a column."""
 
-    def take(self, name: str, indices: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        """The values of a field that is a column: of some samples."""
-        return self.column(name)[indices]
+    def by_sample(self, name: str) -> npt.NDArray[Any]:
+        """The values of a field that is a column, to be indexed by an array of samples."""
+        return self.column(name)
 
     @abstractmethod
     def column_values(self, indices: Sequence[int]) -> dict[str, list[Any]]:

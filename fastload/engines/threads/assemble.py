@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch.utils.data import default_collate
 
@@ -319,13 +318,13 @@ class BatchAssembler:
     def _columns(self, rows: _Rows) -> dict[str, Any]:
         """A batch by field, as default_collate or collate= returns it, without a Python object per sample for fields that are no texts."""
         out: dict[str, Any] = {}
-        for name, kind, is_column in self._engine.fields:
+        for name, kind, columns in self._engine.fields:
             if name in rows.images:
                 out[name] = _whole(rows.images[name])
             elif name in rows.native:
                 out[name] = _of_form(rows.native[name], self._form)
-            elif is_column:
-                out[name] = torch.from_numpy(_gather(self._engine.view.datasets, name, rows.sources, rows.indices.astype(np.int64)))
+            elif columns:
+                out[name] = torch.from_numpy(_gather(columns, rows.sources, rows.indices))
             else:
                 out[name] = self._joined(name, kind, [row[name] for row in rows.stored])
         return out
@@ -383,14 +382,14 @@ def _as_collated(values: Any) -> Any:
     return list(values) if isinstance(values, tuple) else values
 
 
-def _gather(datasets: Sequence[Any], name: str, sources: np.ndarray[Any, Any], indices: npt.NDArray[np.int64]) -> np.ndarray[Any, Any]:
-    """Values of a column of samples of several datasets, in their order."""
-    if len(datasets) == 1:
-        return np.ascontiguousarray(datasets[0].take(name, indices))
+def _gather(columns: Sequence[Any], sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Values of a column of samples of several datasets, in their order. `columns`: the values of each dataset."""
+    if len(columns) == 1:
+        return np.ascontiguousarray(columns[0][indices])
     rows: np.ndarray[Any, Any] | None = None
     for number in np.unique(sources):
         mine = sources == number
-        found = datasets[number].take(name, indices[mine])
+        found = columns[number][indices[mine]]
         if rows is None:
             rows = np.empty((len(indices), *found.shape[1:]), found.dtype)
         rows[mine] = found

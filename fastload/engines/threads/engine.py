@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -205,7 +205,7 @@ class ThreadEngine:
     @cached_property
     def _tables(self) -> tuple[str, ...]:
         """The tables that a batch needs: places, and columns that it delivers."""
-        return PLACES, *(name for name, _, is_column in self.fields if is_column)
+        return PLACES, *(name for name, _, columns in self.fields if columns)
 
     @cached_property
     def read_ahead(self) -> int:
@@ -261,14 +261,13 @@ class ThreadEngine:
         return sizes.pop() if len(sizes) == 1 else None
 
     @cached_property
-    def fields(self) -> list[tuple[str, str, bool]]:
-        """(name, kind, whether it is a column) of the delivered fields; the others are stored in records."""
+    def fields(self) -> list[tuple[str, str, list[Any]]]:
+        """(name, kind, values by sample of each dataset) of the delivered fields; no values for a field that is stored in records."""
         datasets = self.view.datasets
         kinds = datasets[0].kinds
         native = () if self.row_fields is None else self.row_fields.names
-        return [
-            (name, kinds[name], kinds[name] in KINDS and KINDS[kinds[name]].is_column and name not in native) for name in datasets[0].fields
-        ]
+        columns = {name: kinds[name] in KINDS and KINDS[kinds[name]].is_column and name not in native for name in datasets[0].fields}
+        return [(name, kinds[name], [each.by_sample(name) for each in datasets] if columns[name] else []) for name in columns]
 
     @cached_property
     def spare_cpus(self) -> int:
