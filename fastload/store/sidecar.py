@@ -508,7 +508,7 @@ def _written(file: BinaryIO, sections: Iterable[Parts], name: str) -> Segment:
     for parts in sections:
         content = iter(parts)
         head = next(content)
-        heads += (_AT.pack(at), head)
+        heads += (_AT.pack(at), bytes(head))  # a view of a section would keep all of it
         for part in content:
             put(part)
     directory = b"".join((_DIRECTORY.pack(DIRECTORY, VERSION, len(heads) // 2), *heads))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -351,3 +352,20 @@ def test_given_places(copy: Path) -> None:
         core.Store().add(*arguments, places=good, columns=[(b"x" * 512, 0, 1)])
     with pytest.raises(DatasetError, match="column 0"):
         core.Store().add(*arguments, places=good, columns=[(b"x", shard.bytes, 1)])
+
+
+def test_memory_of_writing(copy: Path) -> None:
+    """Sections that are copied are in memory one at a time, also where a head is a view of its whole section."""
+    size, first = 1 << 20, Manifest.load(copy).shards[0]
+
+    def section(_: object) -> tuple[memoryview, memoryview]:
+        data = memoryview(bytes(size))
+        return data[:64], data[64:]
+
+    tracemalloc.start()
+    try:
+        segment = sidecar_module.write_sidecar(copy, "other.bin", [replace(first, key=each) for each in range(40)], section)
+        assert tracemalloc.get_traced_memory()[1] < 4 * size
+    finally:
+        tracemalloc.stop()
+    assert segment.bytes > 40 * (size - 64)
