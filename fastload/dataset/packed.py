@@ -279,7 +279,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         return self.opened.reader.column(name)
 
     def by_sample(self, name: str) -> npt.NDArray[Any] | ColumnValues:
-        """Values of a fixed-size field, to be indexed by an array of samples: `column`'s array, unless it is large and stays on the disk."""
+        """Values of a fixed-size field, to be indexed by an array of samples: `column`'s array, or a large one that stays on the disk."""
         return self.opened.reader.values(name)
 
     def table(self) -> pa.Table:
