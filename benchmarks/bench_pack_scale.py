@@ -46,6 +46,7 @@ from rich.table import Table
 import fastload
 from fastload.bench import measure
 from fastload.bench.report import number
+from fastload.packing.images import open_image
 from fastload.packing.job import PackJob
 from fastload.packing.options import PackOptions, SourceOptions
 from fastload.packing.sources import open_source
@@ -194,7 +195,7 @@ def check(source: Path, out: Path, samples: int) -> None:
         same = len(data) == len(paths) == samples
         for index in chosen if same else ():
             image, label = data[index]
-            pixels = np.asarray(Image.open(io.BytesIO(paths[index].read_bytes())).convert("RGB"))
+            pixels = np.asarray(open_image(io.BytesIO(paths[index].read_bytes())).convert("RGB"))
             same = same and data.classes[label] == paths[index].parent.name and bool((np.asarray(image).transpose(1, 2, 0) == pixels).all())
     if not same:
         raise SystemExit(f"{out} is not what {source} has")
