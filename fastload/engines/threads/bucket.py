@@ -169,7 +169,7 @@ class BatchFetch:
         asked: list[tuple[BatchPart, Asks]] = []
         for number, part in enumerate(self._parts if batch is not None and self.error is None else ()):
             asks = self._asks[number] if self._asks else self._asks_of(part, bucket_pass)
-            if asks is None and not self.has_tables:
+            if asks is None and self.error is None:
                 return False
             asked += [] if asks is None else [(part, asks)]
         try:
