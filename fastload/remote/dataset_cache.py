@@ -73,19 +73,19 @@ class GroupStore:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: OrderedDict[CachedShard, Groups] = OrderedDict()
+        self._found: OrderedDict[Path, Groups] = OrderedDict()  # by path: a shard refers to its store, and is not to be held by it
         self._bytes = 0
 
     def of(self, shard: CachedShard, make: Callable[[], Groups]) -> Groups:
         """The groups of a shard, made where they are not kept. Raises as `make` does."""
         with self._lock:
-            if (found := self._found.get(shard)) is not None:
-                self._found.move_to_end(shard)
+            if (found := self._found.get(shard.path)) is not None:
+                self._found.move_to_end(shard.path)
                 return found
         found = make()
         with self._lock:
-            if shard not in self._found:
-                self._found[shard] = found
+            if shard.path not in self._found:
+                self._found[shard.path] = found
                 self._bytes += found.nbytes
             while self._bytes > GROUPS_BYTES and len(self._found) > 1:
                 self._bytes -= self._found.popitem(last=False)[1].nbytes

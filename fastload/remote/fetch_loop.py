@@ -79,7 +79,10 @@ class FetchLoop:
         raise ClosedError("this process fetches nothing any more: it ends, or the dataset was closed")
 
     def finish(self, function: Callable[..., Any], *arguments: Any, wait: bool) -> None:
-        """Calls a function in the thread, or here if this is the thread or the thread has ended. `wait`: waits for it, at most _END_S."""
+        """Calls a function in the thread, or here if the thread has ended. `wait`: waits for it, at most _END_S.
+
+        In the thread itself it is called at once with `wait`, else after what runs there: a destructor may run in any line of it.
+        """
         done = threading.Event()
 
         def run() -> None:
@@ -88,7 +91,7 @@ class FetchLoop:
             finally:
                 done.set()
 
-        if threading.current_thread() is self._thread:
+        if wait and threading.current_thread() is self._thread:
             return run()
         try:
             self.call(run)

@@ -406,6 +406,9 @@ class Fetcher:
     def _is_wanted(self, unit: Unit) -> bool:
         """Returns True if a request still waits for a unit; if none does, the unit is dropped."""
         alive = [request for request in self._waiting[unit] if request.wanted]
+        for request in self._waiting[unit]:
+            if request not in alive:
+                request.drop()
         if alive:
             self._waiting[unit] = alive
         else:

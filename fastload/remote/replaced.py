@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from concurrent.futures import Future
 from contextlib import suppress
 
@@ -24,12 +25,12 @@ class ReplacedCheck:
     Any thread may call it. The manifest is read in a thread of its own, one at a time.
 
     Args:
-        objects: the objects of the dataset.
+        objects: the objects of the dataset, which hold the check.
         opened: the manifest when the dataset was opened.
     """
 
     def __init__(self, objects: Objects, opened: Manifest) -> None:
-        self._objects = objects
+        self._objects = weakref.ref(objects)
         self._opened = opened
         self._lock = threading.Lock()  # guards all below
         self._files: dict[str, _Content] | None = None
@@ -70,14 +71,15 @@ class ReplacedCheck:
 
     def _read(self) -> set[_Content] | None:
         """The files that the manifests at the URL name; none if there is no dataset; None if the store gives no answer."""
+        objects = self._objects()
+        if objects is None:  # closed meanwhile
+            return None
         try:
-            found = read_manifest(self._objects, within=ASKED_S)
+            found = read_manifest(objects, within=ASKED_S)
             files = set(map(_content, data_files(found)))
             if found.version > self._opened.version:
                 with suppress(RemoteMissingError):
-                    files.update(
-                        map(_content, data_files(read_manifest(self._objects, version_name(self._opened.version), within=ASKED_S)))
-                    )
+                    files.update(map(_content, data_files(read_manifest(objects, version_name(self._opened.version), within=ASKED_S))))
             return files
         except RemoteMissingError:
             return set()

@@ -110,6 +110,10 @@ class Request:
             finally:
                 self._finished.set()
 
+    def drop(self) -> None:
+        """Forgets whom to call: nobody wants the request any more, and who was to be called may hold it, and the dataset."""
+        self._done = None
+
     def wait(self, seconds: float) -> bool:
         """Waits for the end of the request. Returns True if it has come."""
         return self._finished.wait(seconds)

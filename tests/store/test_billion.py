@@ -79,7 +79,7 @@ before = private()
 dataset = PackedDataset(sys.argv[1])
 assert len(dataset) == 10**9
 for index in (0, 123_456_789, 10**9 - 1):
-    assert dataset.take("label", np.array([index])).tolist() == [0]
+    assert dataset.opened.reader.take("label", np.array([index])).tolist() == [0]
     try:
         dataset[index]
         raise SystemExit("a record of nothing was read")
