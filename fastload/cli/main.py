@@ -14,15 +14,18 @@ from fastload.cli.bench import bench
 from fastload.cli.bucket import cache, pull, push
 from fastload.cli.output import say, write_any_text
 from fastload.cli.pack import pack
+from fastload.cli.run import run
 from fastload.cli.stopped import stoppable
 from fastload.cli.tools import export, index, info, unpack, verify
 from fastload.cli.usage import USAGE_ERROR, usage_message
 from fastload.cli.versions import append, columns, concat, drop, prune
 from fastload.errors import FastloadError
 
+_ABOUT = "Runs training programs with FastLoader. Packs image datasets, and checks, shows and measures them."
+
 app = typer.Typer(
     name="fastload",
-    help="Packs image datasets and checks, shows and measures them.",
+    help=_ABOUT,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -30,6 +33,7 @@ app = typer.Typer(
 COMMANDS = {
     command.__name__: command
     for command in (
+        run,
         pack,
         attach,
         append,
@@ -50,7 +54,8 @@ COMMANDS = {
     )
 }
 for command in COMMANDS.values():
-    app.command()(stoppable(command))
+    # All that stands after a program's name is the program's.
+    app.command(context_settings={"allow_interspersed_args": command is not run})(stoppable(command))
 
 
 def _show_version(shown: bool) -> None:
@@ -61,11 +66,11 @@ def _show_version(shown: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(help=_ABOUT)
 def _options(
     version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")] = False,
 ) -> None:
-    """Packs image datasets and checks, shows and measures them."""
+    """Options before a command."""
 
 
 def main() -> None:
@@ -91,6 +96,8 @@ def main() -> None:
 
 def _with_values(arguments: list[str]) -> list[str]:
     """The arguments, with an empty value for --ray where it has none: its value may be left out, which typer does not know."""
+    if arguments[:1] == [run.__name__]:
+        return arguments
     after = [*arguments, "-"][1:]
     return ["--ray=" if each == "--ray" and following.startswith("-") else each for each, following in zip(arguments, after, strict=True)]
 

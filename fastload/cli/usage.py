@@ -15,6 +15,7 @@ import typer
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 """The base of all errors of usage. Its module differs between versions of typer."""
 _EXAMPLES = {
+    "run": "train.py",
     "pack": "photos train.fl",
     "attach": "photos index.fl",
     "append": "train.fl photos",

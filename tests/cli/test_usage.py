@@ -90,7 +90,8 @@ def wrong_values() -> list[Any]:
 @pytest.mark.parametrize(("name", "flag"), wrong_values())
 def test_every_option_says_what_it_takes(run: Run, name: str, flag: str) -> None:
     """A value of another kind gives a sentence with the option, the value and what is allowed, and no word of a library."""
-    text = run(f"{example(name).strip('`').removeprefix('fastload ')} {flag} wrong")
+    rest = example(name).strip("`").removeprefix(f"fastload {name} ")
+    text = run(f"{name} {flag} wrong {rest}")
     assert text.startswith(f"{flag} 'wrong': give ")
     assert "nput should" not in text
     assert "Value error" not in text
