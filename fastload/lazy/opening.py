@@ -13,16 +13,13 @@ table, Image.OPEN; the entry of "JPEG" is exchanged for one that calls Pillow's 
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any, Literal, TypeAlias
 
+from fastload.common.imports import after_import
 from fastload.common.originals import OwnCode
 from fastload.lazy import counts
 
@@ -56,17 +53,16 @@ class Opening:
         self._kinds: tuple[type, type] | None = None
         self._refused = ""
 
-    def begin(self) -> bool:
-        """Takes the place of Pillow's own entry. Returns False if there is another, or none."""
+    def begin(self) -> None:
+        """Takes the place of Pillow's own entry, unless there is another, or none."""
         module = sys.modules.get("PIL.Image")
         table = getattr(module, "OPEN", {})
         factory, accept = table.get("JPEG", (None, None))
         if factory is None or factory is not getattr(sys.modules.get(_PLUGIN), "jpeg_factory", None) or _OWN.replaced():
             counts.left(_OWN.replaced() or "a program's own function opens JPEGs")
-            return False
+            return
         self._own = factory, accept
         table["JPEG"] = self._open, accept
-        return True
 
     def end(self) -> None:
         """Puts Pillow's own entry back, unless another has been registered meanwhile."""
@@ -103,47 +99,10 @@ class Opening:
         return (images.LazyFile._plain, lazy), "" if decoder_agrees() else "Pillow's libjpeg makes other pixels"
 
 
-class _Awaited(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """An import hook that begins an Opening once Pillow's JPEG plugin is imported, and is gone then."""
-
-    def __init__(self, opening: Opening) -> None:
-        self._opening = opening
-        self._loader: Any = None
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        """The plugin's spec, with this object as its loader."""
-        if fullname != _PLUGIN:
-            return None
-        sys.meta_path.remove(self)
-        found = importlib.util.find_spec(fullname)
-        if found is None or found.loader is None:
-            return None
-        self._loader, found.loader = found.loader, self
-        return found
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        """The module that the own loader makes."""
-        made: ModuleType | None = self._loader.create_module(spec)
-        return made
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Runs the plugin by its own loader, which its spec has again, and begins."""
-        assert module.__spec__ is not None
-        module.__spec__.loader = module.__loader__ = self._loader
-        self._loader.exec_module(module)
-        self._opening.begin()
-
-
 def install(exactness: Exactness) -> None:
     """Makes the JPEGs that Pillow opens in this process lazy images, from now on; called in worker processes."""
     counts.take()  # those of a parent that has forked
-    opening = Opening(exactness)
-    if _PLUGIN in sys.modules:
-        opening.begin()
-    else:
-        sys.meta_path.insert(0, _Awaited(opening))
+    after_import(_PLUGIN, Opening(exactness).begin)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -12,7 +13,9 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 HERE = Path(__file__).parent
 MARK = "FASTLOAD_TEST_PROGRAM"
@@ -92,3 +95,47 @@ def children() -> list[int]:
         except OSError:
             continue
     return found
+
+
+class Drawn:
+    """A transform, and then a number of each generator that transforms draw from: of equal draws before follow equal numbers."""
+
+    def __init__(self, transform: Any) -> None:
+        self.transform = transform
+
+    def __call__(self, image: Any) -> Any:
+        made = self.transform(image)
+        return made, (torch.rand(1), random.random(), np.random.rand())
+
+
+def seeded_epochs(loader: Any, epochs: int = 2) -> tuple[list[Any], Any]:
+    """Batches of some epochs after the generators of this process were seeded, and the state of torch's afterwards."""
+    torch.manual_seed(11)
+    random.seed(11)
+    np.random.seed(11)
+    batches = [batch for _ in range(epochs) for batch in loader]
+    return batches, torch.get_rng_state()
+
+
+def equal_bits(mine: Any, other: Any) -> bool:
+    """Returns True if two batches have the same form, and tensors equal bit for bit."""
+    if isinstance(other, torch.Tensor):
+        return isinstance(mine, torch.Tensor) and mine.dtype == other.dtype and torch.equal(mine, other)
+    if isinstance(other, dict):
+        return isinstance(mine, dict) and list(mine) == list(other) and all(equal_bits(mine[key], other[key]) for key in other)
+    if isinstance(other, list | tuple):
+        return type(mine) is type(other) and len(mine) == len(other) and all(map(equal_bits, mine, other))
+    return bool(mine == other)
+
+
+def runs_as_torchs(mine: Any, torchs: Any) -> str:
+    """Compares two epochs of a FastLoader with those of a loader of torch, and closes it; returns what explain() says of images."""
+    got, state = seeded_epochs(mine)
+    expected, other = seeded_epochs(torchs)
+    assert len(got) == len(expected) > 2
+    assert all(equal_bits(a, b) for a, b in zip(got, expected, strict=True))
+    assert torch.equal(state, other)
+    told: str = mine.explain()
+    mine.close()
+    (line,) = [line for line in told.splitlines() if line.startswith("images")]
+    return line

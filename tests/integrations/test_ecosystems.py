@@ -1,4 +1,4 @@
-"""ignite, MONAI, torch_geometric and skorch over a FastLoader: what each does to a loader that others do not."""
+"""ignite, MONAI, torch_geometric, skorch, lightly and Hugging Face's datasets over a FastLoader: what each alone does to a loader."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from integration_helpers import Drawn, runs_as_torchs
 from numbers_data import COUNT, FORMS, Net, Numbers, loader_of
 
 from fastload import FastLoader
@@ -94,3 +95,47 @@ def test_skorch(workers: int, no_children: None) -> None:
         weights.append(torch.cat([parameter.detach().flatten() for parameter in net.module_.parameters()]))
         assert len(net.predict(images.numpy())) == 12
     assert torch.equal(*weights)
+
+
+LIGHTLY = ["DINOTransform", "SimCLRTransform", "MAETransform", "SwaVTransform", "BYOLTransform", "MSNTransform"]
+
+
+@pytest.mark.parametrize("name", LIGHTLY)
+def test_lightly(numbered: Path, name: str, no_children: None) -> None:
+    """A LightlyDataset with a transform of several views gives torch's batches, order and draws bit for bit in worker processes."""
+    transforms = pytest.importorskip("lightly.transforms")
+    data = pytest.importorskip("lightly.data")
+    dataset = data.LightlyDataset(str(numbered.parent / "src"), transform=Drawn(getattr(transforms, name)()))
+    options: dict[str, Any] = {"batch_size": 8, "shuffle": True, "num_workers": 2, "drop_last": True}
+    told = runs_as_torchs(FastLoader(dataset, **options), torch.utils.data.DataLoader(dataset, **options))
+    assert f"Pillow images are lazy (exact); {2 * COUNT} JPEGs opened" in told
+    assert "left to Pillow" not in told
+
+
+class Preprocess:
+    """The function of a Hugging Face example, with torchvision's steps."""
+
+    def __init__(self) -> None:
+        transforms = pytest.importorskip("torchvision.transforms")
+        steps = [transforms.RandomResizedCrop(24), transforms.RandomHorizontalFlip(), transforms.ToTensor()]
+        self.steps = Drawn(transforms.Compose(steps))
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        batch["pixel_values"] = [self.steps(image.convert("RGB")) for image in batch.pop("image")]
+        return batch
+
+
+@pytest.mark.parametrize("stored", ["bytes", "paths"])
+def test_hugging_face_function(numbered: Path, tmp_path: Path, stored: str, no_children: None) -> None:
+    """A dataset with set_transform of a function gives torch's batches bit for bit: its library loads the image, which stays lazy."""
+    datasets = pytest.importorskip("datasets")
+    paths = sorted((numbered.parent / "src").rglob("*.jpg"))
+    images = [{"bytes": path.read_bytes(), "path": None} for path in paths] if stored == "bytes" else [str(path) for path in paths]
+    features = datasets.Features({"image": datasets.Image(), "label": datasets.Value("int64")})
+    datasets.Dataset.from_dict({"image": images, "label": list(range(COUNT))}, features=features).save_to_disk(tmp_path / "arrow")
+    dataset = datasets.load_from_disk(tmp_path / "arrow")
+    dataset.set_transform(Preprocess())
+    options: dict[str, Any] = {"batch_size": 7, "shuffle": True, "num_workers": 2}
+    told = runs_as_torchs(FastLoader(dataset, **options), torch.utils.data.DataLoader(dataset, **options))
+    assert f"Pillow images are lazy (exact); {2 * COUNT} JPEGs opened, {2 * COUNT} times decoded straight into an array" in told
+    assert "made a Pillow image" not in told

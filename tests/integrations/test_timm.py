@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from integration_helpers import Drawn, runs_as_torchs
 from numbers_data import COUNT, FORMS, loader_of
 from torch.utils.data import DataLoader, RandomSampler
 
@@ -123,3 +124,53 @@ def test_torchvisions_folder_from_timm(numbered: Path, no_children: None) -> Non
     assert f"native, on {COUNT} files in place" in loader.explain()
     assert same_batches(loader, dataset)
     loader.close()
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # of files that ImageDataset opens
+@pytest.mark.parametrize(
+    ("options", "straight"),
+    [
+        ({"color_jitter": None, "interpolation": "random"}, True),
+        ({}, False),
+        ({"auto_augment": "rand-m9-mstd0.5-inc1", "re_prob": 0.3}, False),
+        ({"use_prefetcher": False, "train_crop_mode": "rkrc"}, False),
+        ({"is_training": False, "crop_pct": 0.9}, True),
+    ],
+    ids=["geometry", "default", "randaugment", "no prefetcher", "evaluation"],
+)
+def test_create_loader(
+    numbered: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, object], straight: bool, no_children: None
+) -> None:
+    """timm's create_loader around FastLoader gives the batches of torch's DataLoader bit for bit, with its own dataset and transforms."""
+    made = []
+    for kind in (FastLoader, DataLoader):
+        monkeypatch.setattr(timm_loader, "MultiEpochsDataLoader", kind)
+        dataset = timm_data.create_dataset("", root=str(numbered.parent / "src"))
+        settings = {"is_training": True, "num_workers": 2, "device": torch.device("cpu"), "persistent_workers": False, **options}
+        loader = timm_data.create_loader(dataset, 24, 8, use_multi_epochs_loader=True, **settings)
+        inner = getattr(loader, "loader", loader)
+        assert type(inner) is kind
+        made.append((loader, inner))
+    (mine, inner), (torchs, _) = made
+    told = runs_as_torchs(Closing(mine, inner), torchs)
+    assert f"Pillow images are lazy (exact); {2 * COUNT} JPEGs opened" in told
+    assert ("made a Pillow image" not in told) == straight
+
+
+class Closing:
+    """A loader of timm's with the methods of the FastLoader in it."""
+
+    def __init__(self, outer: object, inner: FastLoader) -> None:
+        self._outer, self.explain, self.close = outer, inner.explain, inner.close
+
+    def __iter__(self) -> object:
+        return iter(self._outer)  # type: ignore[call-overload]
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # of files that ImageDataset opens
+def test_generators_after_timms_transform(numbered: Path, no_children: None) -> None:
+    """Python's, NumPy's and torch's generators stand in the workers where torch's DataLoader leaves them."""
+    dataset = timm_data.create_dataset("", root=str(numbered.parent / "src"))
+    dataset.transform = Drawn(timm_data.create_transform(24, is_training=True, auto_augment="rand-m9-mstd0.5", interpolation="random"))
+    options = {"batch_size": 7, "shuffle": True, "num_workers": 2}
+    runs_as_torchs(FastLoader(dataset, **options), DataLoader(dataset, **options))

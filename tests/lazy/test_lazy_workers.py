@@ -63,6 +63,24 @@ class Broken(Photos):
         return super().__getitem__(index)
 
 
+def _library(paths: list[Path]) -> Any:
+    """A Dataset whose code lies where packages are installed."""
+    code = """
+class Data:
+    def __init__(self, paths):
+        self.paths = paths
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, index):
+        return Image.open(self.paths[index]).getpixel((0, 0))
+"""
+    names: dict[str, Any] = {"__name__": "some_library.data", "Image": Image}
+    exec(compile(code, "/opt/python/site-packages/some_library/data.py", "exec"), names)
+    return names["Data"](paths)
+
+
 class Told(Dataset[Any]):
     """Is an image lazy where samples are made?"""
 
@@ -179,6 +197,16 @@ def test_what_a_program_replaced_runs_in_workers(root: Path, monkeypatch: pytest
         assert "left to Pillow: 1 (PIL.ImageFile.ImageFile.load was replaced)" in loader.explain()
 
 
+def test_no_line_of_the_loader_is_named(root: Path) -> None:
+    """explain() names the user's line that asked for pixels; where a library's Dataset and steps ask alone, none, and no line of the worker."""
+    data = _library(sorted(root.rglob("*.jpg")))
+    with FastLoader(data, batch_size=4, num_workers=1, multiprocessing_context="fork") as loader:
+        assert len(list(loader)) == 3
+        said = " ".join(loader.explain().split())
+    assert "12 made a Pillow image" in said
+    assert "first at" not in said
+
+
 ALONE = """
 import sys
 from fastload import FastLoader
@@ -189,6 +217,8 @@ class Data:
         before = any(name == "PIL" or name.startswith("PIL.") for name in sys.modules)
         if i < 2: return before, "no image"
         import io
+        from importlib.util import find_spec
+        if i == 2: assert find_spec("PIL.JpegImagePlugin") is not None  # imports nothing
         from PIL import Image
         image = Image.open(io.BytesIO(open(sys.argv[1], "rb").read()))
         return type(image).__mro__[1].__name__, type(image).__name__
