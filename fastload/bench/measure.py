@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -66,9 +67,12 @@ def tree_pss(root: int) -> dict[str, int] | None:
 
     ``pss`` is the whole; ``anon`` (heap and stacks), ``file`` (libraries and mapped datasets: page cache) and ``shmem``
     (shared memory, memfd) are its parts, where the kernel (5.4 and later) tells them. None where it tells nothing.
+    Shared memory that is open and mapped nowhere counts too, which the kernel ascribes to no process: batches of torch's workers that
+    the loop has not taken yet are such.
     """
     total: dict[str, int] = {}
-    for pid in [root, *descendants(root)]:
+    tree = [root, *descendants(root)]
+    for pid in tree:
         try:
             text = (PROC / str(pid) / "smaps_rollup").read_text(encoding="ascii")
         except OSError:
@@ -79,7 +83,33 @@ def tree_pss(root: int) -> dict[str, int] | None:
             name, *rest = line.split()
             if name in PSS_PARTS:
                 total[PSS_PARTS[name]] = total.get(PSS_PARTS[name], 0) + int(rest[0]) * 1024
+    unmapped = _unmapped_shared_bytes(tree)
+    for name in ("pss", "shmem"):
+        if name in total:
+            total[name] += unmapped
     return total
+
+
+def _unmapped_shared_bytes(pids: Iterable[int]) -> int:
+    """Bytes of shared memory that these processes have open and that none of them maps."""
+    mapped: set[int] = set()
+    opened: dict[int, int] = {}
+    for pid in pids:
+        try:
+            maps = (PROC / str(pid) / "maps").read_text(encoding="utf-8", errors="replace")
+            descriptors = list((PROC / str(pid) / "fd").iterdir())
+        except OSError:  # it has ended
+            continue
+        mapped.update(int(line.split()[4]) for line in maps.splitlines() if any(place in line for place in _SHARED))
+        for descriptor in descriptors:
+            with suppress(OSError):
+                if os.readlink(descriptor).startswith(_SHARED):
+                    found = descriptor.stat()
+                    opened[found.st_ino] = found.st_blocks * 512
+    return sum(size for inode, size in opened.items() if inode not in mapped)
+
+
+_SHARED = ("/dev/shm/", "/memfd:")
 
 
 def tree_cpu_seconds() -> float:

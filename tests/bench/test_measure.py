@@ -99,3 +99,26 @@ def test_machine_facts_name_no_host_and_no_path() -> None:
     text = json.dumps(facts)
     assert os.uname().nodename not in text
     assert str(Path.home()) not in text
+
+
+OPEN = """
+import os, sys
+fd = os.memfd_create("unmapped")
+os.write(fd, bytes(24 << 20))
+print("up", flush=True)
+sys.stdin.read()
+"""
+
+
+@needs_proc
+def test_shared_memory_that_nobody_maps_counts() -> None:
+    """A batch on its way lies in shared memory that is open, and mapped by no process."""
+    with subprocess.Popen([sys.executable, "-c", OPEN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "up\n"
+        total = measure.tree_pss(child.pid)
+        assert child.stdin is not None
+        child.stdin.close()
+    assert total is not None
+    assert 24 << 20 <= total["shmem"] < 25 << 20
+    assert total["pss"] >= 24 << 20
