@@ -198,7 +198,7 @@ def test_what_a_program_replaced_runs_in_workers(root: Path, monkeypatch: pytest
 
 
 def test_no_line_of_the_loader_is_named(root: Path) -> None:
-    """explain() names the user's line that asked for pixels; where a library's Dataset and steps ask alone, none, and no line of the worker."""
+    """Where a library asks for pixels, and no line of the user's program, explain() names none, and none of the worker either."""
     data = _library(sorted(root.rglob("*.jpg")))
     with FastLoader(data, batch_size=4, num_workers=1, multiprocessing_context="fork") as loader:
         assert len(list(loader)) == 3
