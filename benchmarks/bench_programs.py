@@ -1,0 +1,199 @@
+"""The data parts of well-known training programs with the import changed: FastLoader against torch's DataLoader.
+
+    python benchmarks/bench_programs.py [--program timm] [--rounds 5] [--save programs]
+
+Every program is a Dataset of its own with torchvision's, timm's or its own steps (program_data.py), in two persistent worker
+processes. FastLoader opens its JPEGs as lazy images: lazy="exact", the default, and lazy="fast"; lazy=False is the control.
+
+Method: each loader is built once, in a process of its own (program_turn.py), from the same seeds. The processes take turns, a window
+of so many batches each, round by round: torch, exact, fast, off. A ratio is the median over rounds of the ratio of two windows of
+one round. While one is measured the others wait with full queues. The first batches of "exact" and "off" must equal torch's bit for bit.
+Memory is PSS of all processes of a loader at the end of a window; its ratio is taken of the largest of each.
+Caveats: with as many cores as workers the consumer competes with them. It drops each batch unread. Files are in the page cache.
+A rate suffers more from other processes than CPU time does; `others` is the share of the machine that they took.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import common
+from program_data import PROGRAMS, Program
+from program_turn import Spec
+from rich.table import Table
+
+from fastload.bench import harness, measure
+from fastload.bench.report import number
+
+HERE = Path(__file__).resolve().parent
+Json = dict[str, Any]
+LOADERS = {"torch": "torch", "exact": "exact", "fast": "fast", "off": "lazy=False"}
+NEAR = 0.02
+"""By so much a Dataset without images may differ from lazy=False, and the memory of images."""
+
+
+class Child:
+    """A process with one loader."""
+
+    def __init__(self, process: subprocess.Popen[str], spec: Spec) -> None:
+        self._process, self._spec = process, spec
+
+    def read(self) -> Json:
+        """A line of the child.
+
+        Raises:
+            BenchError: it ended.
+        """
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise harness.BenchError(f"{self._spec.program}: the process of {self._spec.lazy} ended with status {self._process.wait()}")
+        found: Json = json.loads(line)
+        return found
+
+    def turn(self, _number: int) -> Json:
+        """Measures a window."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
+        return self.read()
+
+    def end(self) -> Json:
+        """Lets the child end; what it has to say at last."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        return self.read() if self._spec.lazy != "torch" else {}
+
+
+@contextmanager
+def child(spec: Spec) -> Iterator[Child]:
+    """A child that has made its first batches, and ends with the block."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, str(HERE / "program_turn.py"), json.dumps(dataclasses.asdict(spec))]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    try:
+        yield Child(process, spec)
+        process.wait(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def measured(name: str, program: Program, arguments: argparse.Namespace) -> tuple[list[harness.Measured], list[str]]:
+    """All loaders of a program, and the lines of explain() about images.
+
+    Raises:
+        BenchError: the batches of two loaders differ that must not.
+    """
+    root = str(common.corpus(arguments.corpus, program.corpus).absolute())
+    with ExitStack() as stack:
+        children = {lazy: stack.enter_context(child(Spec(name, lazy, arguments.workers, root))) for lazy in LOADERS}
+        with common.note(f"{name}: first batches"):
+            first = {lazy: each.read()["batches"] for lazy, each in children.items()}
+        if wrong := [lazy for lazy in ("exact", "off") if first[lazy] != first["torch"]]:
+            raise harness.BenchError(f"{name}: the first batches of {' and '.join(wrong)} are not torch's")
+        rows = harness.interleave([(lazy, LOADERS[lazy], children[lazy].turn) for lazy in LOADERS], arguments.rounds, common.note)
+        said = [f"{lazy}: {line}" for lazy, each in children.items() for line in each.end().get("explain", ())]
+    return rows, said
+
+
+def memory(row: harness.Measured, column: str) -> float | None:
+    """The largest of a row's readings of memory."""
+    return max((value for value in row.values(column) if value is not None), default=None)
+
+
+def memory_ratio(ours: harness.Measured, torch: harness.Measured, column: str = "pss_bytes") -> float | None:
+    """Memory over torch's."""
+    a, b = memory(ours, column), memory(torch, column)
+    return None if a is None or not b else a / b
+
+
+def figures(rows: list[harness.Measured]) -> Json:
+    """Ratios to torch of each other loader: rate, CPU time and memory."""
+    torch, *others = rows
+    return {
+        row.name: {
+            "rate": harness.ratio(row, torch),
+            "cpu": harness.ratio(torch, row, "cpu_s_per_1000"),
+            "memory": memory_ratio(row, torch),
+            "own memory": memory_ratio(row, torch, "own_bytes"),
+        }
+        for row in others
+    }
+
+
+def show(title: str, rows: list[harness.Measured], said: list[str]) -> None:
+    """Prints what was measured of one program."""
+    made = Table(title=title)
+    for heading in ("", "images/s", "±", "x", "CPU us an image", "x", "PSS, MB", "x", "others"):
+        made.add_column(heading, justify="right" if heading else "left")
+    ratios = figures(rows)
+    for row in rows:
+        ratio = ratios.get(row.name, {})
+        spread = measure.spread(row.values("images_per_s"))
+        pss, others = memory(row, "pss_bytes"), row.median("others_share")
+        made.add_row(
+            row.title,
+            number(row.median("images_per_s")),
+            "" if spread is None else f"{spread:.0%}",
+            number(ratio.get("rate"), 2),
+            number(row.median("cpu_s_per_1000"), 0, 1000),
+            number(ratio.get("cpu"), 2),
+            number(pss, 0, 1e-6),
+            number(ratio.get("memory"), 2),
+            "" if others is None else f"{others:.0%}",
+        )
+    common.console.print(made)
+    for line in said:
+        common.console.print(line, highlight=False, markup=False)
+
+
+def targets_of(name: str, program: Program, rows: list[harness.Measured]) -> list[common.Target]:
+    """The targets of one program."""
+    exact, off = rows[1], rows[3]
+    ratios = figures(rows)
+    found = []
+    for lazy, bound in (("exact", program.exact), ("fast", program.fast)):
+        if bound is not None:
+            found.append(common.Target(f"{name}, {lazy}: images/s over torch's", ratios[lazy]["rate"], bound))
+            found.append(common.Target(f"{name}, {lazy}: torch's CPU time over ours", ratios[lazy]["cpu"], bound))
+    if name == "no-images":
+        found.append(
+            common.Target(f"{name}: CPU time over that of lazy=False", harness.ratio(exact, off, "cpu_s_per_1000"), 1 + NEAR, True)
+        )
+        found.append(common.Target(f"{name}, exact: images/s over torch's", ratios["exact"]["rate"], 1 - NEAR))
+    found.append(common.Target(f"{name}, exact: memory over torch's", ratios["exact"]["memory"], 1.0, at_most=True))
+    found.append(common.Target(f"{name}, exact: memory over that of lazy=False", memory_ratio(exact, off), 1 + NEAR, at_most=True))
+    return found
+
+
+def main() -> int:
+    """Measures the programs asked for, or all."""
+    made = common.parser(__doc__, rounds=5)
+    made.add_argument("--program", choices=list(PROGRAMS), action="append", help="only this program; may be given again")
+    arguments = made.parse_args()
+    targets: list[common.Target] = []
+    kept: Json = {}
+    details: Json = {}
+    for name in arguments.program or PROGRAMS:
+        program = PROGRAMS[name]
+        rows, said = measured(name, program, arguments)
+        show(program.title, rows, said)
+        targets += targets_of(name, program, rows)
+        kept[name] = {"title": program.title, "aims": program.aims, "ratios": figures(rows), "explain": said}
+        details[name] = [row.to_json() for row in rows]
+    return common.finish("programs", arguments, targets, programs=kept, **details)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
