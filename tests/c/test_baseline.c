@@ -260,6 +260,31 @@ static void lying_index(void) {
     CHECK(right > 10 * wrong); /* most lies are found out at the next mark; the last one of a row has none behind it */
 }
 
+/* The end of a file is behind its EOI marker, whatever follows, and 0 where another marker or nothing ends the coded data. */
+static void ends_of_files(void) {
+    for (int restart = 0; restart <= 3; restart += 3) {
+        recipe r = {.width = 70, .height = 50, .quality = 97, .components = 3, .h = 2, .v = 2, .restart = restart};
+        file f = make(&r);
+        uint32_t width, height;
+        uint8_t *copy = malloc(f.size + 9);
+        memcpy(copy, f.bytes, f.size);
+        memset(copy + f.size, 0xFF, 9); /* what a camera leaves there */
+        CHECK(fl_jpeg_baseline_open(baseline, copy, f.size + 9, &width, &height) && fl_jpeg_baseline_end(baseline) == f.size);
+        CHECK(fl_jpeg_baseline_open(baseline, copy, f.size, &width, &height) && fl_jpeg_baseline_end(baseline) == f.size);
+        for (size_t cut = 1; cut < 40; cut++) {
+            uint8_t *part = malloc(f.size - cut); /* of its own size, so that a read behind it is seen */
+            memcpy(part, copy, f.size - cut);
+            CHECK(fl_jpeg_baseline_open(baseline, part, f.size - cut, &width, &height) && fl_jpeg_baseline_end(baseline) == 0);
+            free(part);
+        }
+        copy[f.size - 1] = 0xC4; /* a table where the end was */
+        CHECK(fl_jpeg_baseline_open(baseline, copy, f.size + 9, &width, &height) && fl_jpeg_baseline_end(baseline) == 0);
+        CHECK(!fl_jpeg_baseline_open(baseline, copy, 3, &width, &height) && fl_jpeg_baseline_end(baseline) == 0);
+        free(copy);
+        free(f.bytes);
+    }
+}
+
 int main(int argc, char **argv) {
     create_own_decoder();
     if (argc > 2) noise_state = strtoull(argv[2], NULL, 0);
@@ -267,6 +292,7 @@ int main(int argc, char **argv) {
         damaged(atoi(argv[1]));
     } else {
         refused();
+        ends_of_files();
         stray_before_restart();
         every_small_size();
         every_quality();
