@@ -14,6 +14,7 @@ from typing_extensions import Self, TypeVar
 from fastload.batch.collate import Form, collate_fn_of
 from fastload.common.rng import checked_epoch, checked_seed
 from fastload.common.system import share_of_cpus
+from fastload.common.text import Text
 from fastload.dataset.packed import PackedDataset
 from fastload.engines.iterator import LoaderIterator, uncompiled
 from fastload.engines.plan import ExecutionPlan
@@ -21,7 +22,7 @@ from fastload.engines.resume.state_dict import load, state_of
 from fastload.engines.settings import Arguments, EngineChoice, OnError, Settings, takes, warn_unused
 from fastload.engines.state import LoaderState, shown
 from fastload.errors import ArgumentError
-from fastload.explain.report import advised_settings, explain, stats
+from fastload.explain.report import advised_settings, brief, explain, stats
 from fastload.health import HealthMonitor
 from fastload.sampling.arguments import order_of, show_sharded
 from fastload.sampling.sharding import Shard, checked_shard
@@ -309,7 +310,7 @@ class FastLoader(DataLoader[_T]):
         """
         return stats(self._fastload)
 
-    def explain(self, *, measure: bool = False) -> str:
+    def explain(self, *, measure: bool = False) -> Text:
         """Text on the running engine and its reason, and a table of a sample's stages: where each runs, and why nowhere faster.
 
         Steps on whole batches, of the transform and of batch_transform=, have their rows after the copy to the device. After an epoch it
@@ -317,7 +318,14 @@ class FastLoader(DataLoader[_T]):
         thread, and the table has their cost a sample; generators of random numbers are left as they were.
         """
         self._fastload.read(self)
-        return explain(self._fastload, measured=measure)
+        return Text(explain(self._fastload, measured=measure))
+
+    def __repr__(self) -> str:
+        state = self.__dict__.get("_fastload")  # a subclass may show itself before it has called this class
+        return super().__repr__() if state is None else brief(state, type(self).__name__)
+
+    def _repr_html_(self) -> str:
+        return Text(repr(self))._repr_html_()
 
 
 def _monitor_of(loader: FastLoader[Any]) -> HealthMonitor[Any]:

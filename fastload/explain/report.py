@@ -275,6 +275,27 @@ def explain(state: LoaderState, *, measured: bool = False) -> str:
     return "\n".join([*lines, "", *table(plan, measured=measured)])
 
 
+def brief(state: LoaderState, name: str) -> str:
+    """Two lines on a loader: its data and batches, and its engine as it was planned last."""
+    plan = state.plan
+    settings = plan.settings
+    data = repr(settings.dataset) if isinstance(settings.dataset, PackedDataset) else _counted(settings.dataset)
+    given = settings.batch_sampler
+    batches = f"batches of {settings.batch_size}" if settings.batch_size is not None else "samples one by one"
+    if settings.batch_size is None and given is not None:
+        batches = f"batches by {type(given).__name__}"
+    sampler = "" if settings.iterable else f", {type(settings.order.deciding).__name__}"
+    return f"{name}({data}, {batches}{sampler})\n  {_engine(plan)}"
+
+
+def _counted(dataset: Any) -> str:
+    """A dataset's class, and its length where it has one: no repr of a user's, which may print all of the data."""
+    try:
+        return f"{type(dataset).__name__} of {len(dataset):,}"
+    except Exception:  # the user's code, or an iterable dataset: the loader is to show itself all the same
+        return type(dataset).__name__
+
+
 def _images(exactness: str, seen: LazyCounts) -> str:
     """Text on the images that Pillow opened: what became of them, and who asked for their pixels early."""
     lines = [f"Pillow images are lazy ({exactness})"]

@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from fastload._native import core
+from fastload.common.text import Text
 from fastload.errors import ArgumentError
 from fastload.health import advice, exporters
 from fastload.health.figures import Figures, measure
@@ -232,9 +233,9 @@ class HealthMonitor(Generic[T]):
         """as_dict() as JSON text."""
         return json.dumps(self.as_dict(), indent=indent, allow_nan=False)
 
-    def report(self) -> str:
+    def report(self) -> Text:
         """The figures as text, and what to change."""
-        return advice.report(self.figures())
+        return Text(advice.report(self.figures()))
 
     def to_tensorboard(self, writer: ScalarWriter, step: int, prefix: str = "fastload") -> None:
         """Adds every known number as a scalar `prefix/...` at this step to a torch.utils.tensorboard.SummaryWriter, or its like."""

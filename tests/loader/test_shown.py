@@ -1,0 +1,76 @@
+"""What a loader shows of itself at a prompt and in a notebook: two lines, and the reports as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import BatchSampler, IterableDataset, SequentialSampler, TensorDataset
+
+from fastload import FastLoader, PackedDataset
+from fastload.common.text import Text
+
+DATA = TensorDataset(torch.zeros(1200, 2))
+
+
+class Numbers(IterableDataset[int]):
+    """Five numbers."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(5))
+
+
+class Angry(TensorDataset):
+    """Its length cannot be asked, nor its repr."""
+
+    def __len__(self) -> int:
+        raise RuntimeError("no length")
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"dataset": DATA, "batch_size": 4, "shuffle": True}, "TensorDataset of 1,200, batches of 4, RandomSampler)\n  calling process"),
+        ({"dataset": DATA, "batch_size": None}, "TensorDataset of 1,200, samples one by one, SequentialSampler)\n  calling process"),
+        (
+            {"dataset": DATA, "batch_sampler": BatchSampler(SequentialSampler(DATA), 3, drop_last=False), "num_workers": 2},
+            "TensorDataset of 1,200, batches by BatchSampler, SequentialSampler)\n"
+            "  2 worker processes, anew for every epoch, over shared slots",
+        ),
+        ({"dataset": Numbers(), "batch_size": 2}, "Numbers, batches of 2)\n  calling process"),
+        ({"dataset": Angry(torch.zeros(3)), "sampler": [0], "batch_size": 2}, "Angry, batches of 2, list)\n  calling process"),
+    ],
+)
+def test_two_lines(arguments: dict[str, Any], said: str) -> None:
+    """The data, how it is batched and ordered; and who makes the batches."""
+    with FastLoader(**arguments) as loader:
+        assert repr(loader) == f"FastLoader({said}"
+        assert loader._repr_html_() == f"<pre>{loader!r}</pre>"
+
+
+def test_packed(packed: Path) -> None:
+    """A packed dataset is shown by its own repr."""
+    photos = PackedDataset(packed)
+    with FastLoader(photos, batch_size=4, num_workers=2) as loader:
+        assert repr(loader) == f"FastLoader({photos!r}, batches of 4, SequentialSampler)\n  2 native threads"
+
+
+def test_before_it_is_made() -> None:
+    """A subclass that shows itself before it has called this class has object's repr."""
+    assert repr(FastLoader.__new__(FastLoader)).startswith("<fastload.loader.FastLoader object at ")
+
+
+def test_reports_are_lines() -> None:
+    """explain() and health.report() are text, whose repr is the text."""
+    with FastLoader(DATA, batch_size=4) as loader:
+        for report in (loader.explain(), loader.health.report()):
+            assert isinstance(report, str)
+            assert repr(report) == str(report)
+            assert report.count("\n") > 1
+    assert Text("a < b")._repr_html_() == "<pre>a &lt; b</pre>"
