@@ -44,6 +44,9 @@ class LoaderIterator(core.StepTimer, _BaseDataLoaderIter):
     begin_again: Callable[[], Callable[[Any, Any], None] | None] | None = None
     """A weak reference to what _reset() calls, with the iterator and the loader; None: torch's own _reset() does it."""
 
+    at_end: Callable[[], Callable[[], None] | None] | None = None
+    """A weak reference to what is called when a pass has ended."""
+
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         begin = None if self.begin_again is None else self.begin_again()
         if begin is None:
@@ -57,9 +60,15 @@ class LoaderIterator(core.StepTimer, _BaseDataLoaderIter):
 
         A profiler's event costs more than all else here, so that it is entered only where a profiler runs.
         """
-        if self._dataset_kind != _DatasetKind.Map or _profiler_enabled() or profiler._is_profiler_enabled:
-            return _BaseDataLoaderIter.__next__(self)
-        batch = self._next_data()
+        try:
+            if self._dataset_kind != _DatasetKind.Map or _profiler_enabled() or profiler._is_profiler_enabled:
+                return _BaseDataLoaderIter.__next__(self)
+            batch = self._next_data()
+        except StopIteration:
+            call = None if self.at_end is None else self.at_end()
+            if call is not None:
+                call()
+            raise
         self._num_yielded += 1
         return batch
 

@@ -95,6 +95,7 @@ class LoaderState:
         """The iterator of the next epoch, whose steps are timed from `began`."""
         iterator = self._new_iterator(plan, length_called)
         self._made = weakref.ref(iterator)
+        iterator.at_end = weakref.WeakMethod(self.health.log_once)
         self.health.time(iterator, began)
         return iterator
 

@@ -8,6 +8,7 @@ dataclasses are searched as well, and only a few parts of each container.
 from __future__ import annotations
 
 import json
+import logging
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -109,6 +110,9 @@ def _length(batch: Any) -> int:
         return 1
 
 
+_log = logging.getLogger("fastload")
+
+
 class HealthMonitor(Generic[T]):
     """Monitor of a loop, which measures how long it waits for data and how long it works, and reports why.
 
@@ -148,6 +152,7 @@ class HealthMonitor(Generic[T]):
             raise ArgumentError(f"window={window!r}: give the number of steps to look back on, at least 1")
         self._ring = core.StepRing(window)
         self._side: int | None = None
+        self._logged = False
         self._owner: weakref.ref[Any] | None = None
         self._stats_of: Callable[[Any], Mapping[str, Any]] = _stats_of
         self._settings_of: Callable[[Any], Mapping[str, Any]] = _settings_of
@@ -236,6 +241,12 @@ class HealthMonitor(Generic[T]):
     def report(self) -> Text:
         """The figures as text, and what to change."""
         return Text(advice.report(self.figures()))
+
+    def log_once(self) -> None:
+        """Logs at INFO, the first time that it is called, how long the loop waited for data and the one change that would help most."""
+        if not self._logged and _log.isEnabledFor(logging.INFO):
+            self._logged = True
+            _log.info("the first epoch: %s", advice.advise(self.figures())[0])
 
     def to_tensorboard(self, writer: ScalarWriter, step: int, prefix: str = "fastload") -> None:
         """Adds every known number as a scalar `prefix/...` at this step to a torch.utils.tensorboard.SummaryWriter, or its like."""

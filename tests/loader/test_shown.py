@@ -74,3 +74,30 @@ def test_reports_are_lines() -> None:
             assert repr(report) == str(report)
             assert report.count("\n") > 1
     assert Text("a < b")._repr_html_() == "<pre>a &lt; b</pre>"
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("form", ["packed", "plain"])
+def test_after_the_first_epoch(form: str, workers: int, packed_same_size: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Once, at INFO, by the logger `fastload`: the share of the time that the loop waited, and what to change; no sooner."""
+    caplog.set_level("INFO", "fastload")
+    data = PackedDataset(packed_same_size) if form == "packed" else DATA
+    with FastLoader(data, batch_size=4, num_workers=workers) as loader:
+        iterator = iter(loader)
+        next(iterator)
+        assert not caplog.messages
+        list(iterator)
+        list(loader)
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith("the first epoch: ")
+    assert "% of the time" in caplog.messages[0]
+
+
+def test_nothing_is_counted_for_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """Where INFO is not logged nothing is; a loop that is left has no end."""
+    caplog.set_level("WARNING", "fastload")
+    with FastLoader(DATA, batch_size=4) as loader:
+        list(loader)
+        caplog.set_level("INFO", "fastload")
+        next(iter(loader))
+    assert not caplog.messages
