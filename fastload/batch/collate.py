@@ -29,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from types import TracebackType
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -137,11 +138,19 @@ def advise(error: BaseException, advice: str) -> None:
         error.__cause__ = BatchShapeError(advice)
 
 
+def below_fastload(traceback: TracebackType | None) -> TracebackType | None:
+    """A traceback from the first frame that is not fastload's; all of it where it has no other."""
+    found = traceback
+    while found is not None and str(found.tb_frame.f_globals.get("__name__", "")).startswith("fastload."):
+        found = found.tb_next
+    return found or traceback
+
+
 class AdvisedError(ExceptionWrapper):
     """An exception on its way out of a worker process, and advice on it."""
 
-    def __init__(self, advice: str, where: str) -> None:
-        super().__init__(where=where)  # type: ignore[no-untyped-call]
+    def __init__(self, error: BaseException, advice: str, where: str) -> None:
+        super().__init__((type(error), error, below_fastload(error.__traceback__)), where)  # type: ignore[no-untyped-call]
         self.advice = advice
 
     def reraise(self) -> None:

@@ -260,7 +260,8 @@ def _say_once(name: str) -> None:
         _said.append(name)
         logging.getLogger("fastload").warning(
             "%s is read in place by native threads: the same samples in the same order; random transforms draw from (seed, epoch, index), "
-            "and bilinear pixels are within 1 of Pillow's. engine=\"python\", or FASTLOAD_ENGINE=python, gives the dataset's own",
+            'and bilinear pixels are within 1 of Pillow\'s. engine="python", or FASTLOAD_ENGINE=python, gives the numbers and pixels of '
+            "the dataset's own code",
             name,
         )
 

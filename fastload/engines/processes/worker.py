@@ -106,6 +106,7 @@ class Worker:
         self._failed: ExceptionWrapper | None = None  # failure at the begin of the epoch, or of the worker: no batch can be made
         self._started = False  # worker_init_fn has returned, and there is a fetcher
         self._advice = ""  # on the exception that is being raised
+        self._failed_at: tuple[Any, BaseException | None] = None, None  # the index that raised last, and what
         self._begin()
 
     def _begin(self) -> None:
@@ -274,7 +275,11 @@ class Worker:
         if self._sample_seed is not None:
             seed_sample(*self._sample_seed, index)
         begun = time.perf_counter()
-        sample = self._dataset[index]
+        try:
+            sample = self._dataset[index]
+        except Exception as error:
+            self._failed_at = index, error
+            raise
         took = time.perf_counter() - begun
         self._seconds[0] += took
         if took > self._slowest[0]:
@@ -399,8 +404,13 @@ class Worker:
 
     def _wrapped(self) -> ExceptionWrapper:
         where, error = f"in DataLoader worker process {self._number}", sys.exc_info()[1]
+        assert error is not None
         advice, self._advice = self._advice, ""
-        return WrappedError(error, where) if isinstance(error, (SampleError, RemoteError)) else AdvisedError(advice, where)
+        index, failed = self._failed_at
+        self._failed_at = None, None
+        if failed is error:
+            advice = f"It was raised by {type(self._dataset).__name__}[{index!r}]."
+        return WrappedError(error, where) if isinstance(error, (SampleError, RemoteError)) else AdvisedError(error, advice, where)
 
 
 _HANDLERS: dict[type, Callable[[Worker, Any], None]] = {
