@@ -1,4 +1,4 @@
-"""Imports of the libraries of the extra `query`, when they are needed; one message where one is missing."""
+"""Imports of the libraries of an extra, when they are needed; one message where one is missing."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from fastload.errors import ArgumentError
 
 
-def optional(module: str, used_by: str) -> Any:
-    """The imported module.
+def optional(module: str, used_by: str, extra: str = "query") -> Any:
+    """The imported module, which an extra of this distribution installs.
 
     Raises:
         ArgumentError: it is not installed; the message says what to install.
@@ -17,4 +17,4 @@ def optional(module: str, used_by: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise ArgumentError(f"{used_by} needs {module}, which cannot be imported ({error}): pip install 'fastload[query]'") from error
+        raise ArgumentError(f"{used_by} needs {module}, which cannot be imported ({error}): pip install 'fastload[{extra}]'") from error

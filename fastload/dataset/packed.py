@@ -22,6 +22,7 @@ from fastload.common.files import expanded
 from fastload.common.limits import checked_max_pixels
 from fastload.common.positions import position_in
 from fastload.common.rng import checked_epoch, checked_seed
+from fastload.dataset.contact_sheet import contact_sheet, within
 from fastload.dataset.native_row import NativeFields, NativeImages, exchanged_pairs
 from fastload.dataset.opened import OpenedDataset, OpenOnUse, files_of
 from fastload.dataset.sample_form import SampleForm
@@ -106,6 +107,10 @@ class FolderAttributes:
     def imgs(self) -> list[tuple[str, int]]:
         """(path, label) pairs, as `samples`."""
         return self.samples
+
+
+SHOWN_MOST = 1024
+"""Most thumbnails of show()."""
 
 
 class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
@@ -312,6 +317,22 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
             SampleError: a record that has to be read is damaged.
         """
         return Subset(self, cast("Sequence[int]", self.opened.conditions.rows(condition)))
+
+    def show(self, n: int = 16, *, indices: Sequence[int] | None = None, side: int = 128) -> Any:
+        """Thumbnails of the first n samples, or of those at `indices`, as one Pillow image, which a notebook shows: images as they are
+        stored, before the transform, within squares of `side` pixels, eight in a row. Needs the extra `pack`.
+
+        Raises:
+            ArgumentError: Pillow is not installed, or there are more than 1,024 samples to show.
+            IndexError: there is no sample of an index.
+            SampleError: one of them cannot be decoded.
+        """
+        chosen = range(min(n, len(self))) if indices is None else [position_in(index, len(self)) for index in indices]
+        if len(chosen) > SHOWN_MOST or not 16 <= side <= 1024:
+            raise ArgumentError(f"show() makes at most {SHOWN_MOST:,} thumbnails of 16 to 1,024 pixels, not {len(chosen):,} of {side!r}")
+        plain = self._copied()
+        plain.transform = within(side)
+        return contact_sheet(plain, chosen, side)
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch that random transforms draw for."""
