@@ -7,9 +7,12 @@ FastLoader would read the files by native threads, which bench_in_place.py measu
 
 from __future__ import annotations
 
+import os
 import random
+import shutil
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -174,7 +177,11 @@ def hugging_face(root: Path) -> Any:
         files = list_folder(root)
         columns = {"image": [{"bytes": path.read_bytes(), "path": None} for path, _ in files], "label": [label for _, label in files]}
         features = datasets.Features({"image": datasets.Image(), "label": datasets.Value("int64")})
-        datasets.Dataset.from_dict(columns, features=features).save_to_disk(arrow)
+        made = arrow.with_name(f"{arrow.name}-{os.getpid()}")  # four processes begin at once, and a mapped file may not change
+        datasets.Dataset.from_dict(columns, features=features).save_to_disk(made)
+        with suppress(OSError):  # another one was first
+            made.rename(arrow)
+        shutil.rmtree(made, ignore_errors=True)
     found = datasets.load_from_disk(arrow)
     found.set_transform(Preprocess())
     return found

@@ -57,5 +57,10 @@ cdef extern from "resize/exact.h" nogil:
     fl_code fl_resize_exact_reads(const fl_resize_exact_spec *, fl_box *, fl_error *)
     fl_code fl_resize_exact_run(fl_resize_exact *, const fl_view *, const fl_resize_exact_spec *, const fl_sink *, fl_error *)
 
+cdef extern from "resize/normalize.h" nogil:
+    enum: FL_RESIZE_NORMALIZE_CHANNELS
+    void fl_resize_normalize(const float *, float *, size_t, float, float)
+    void fl_resize_normalize_interleaved(const float *, float *, size_t, size_t, const float *, const float *)
+
 cdef extern from "resize/reduce.h" nogil:
     fl_code fl_resize_reduce(const fl_view *, const fl_box *, uint32_t, uint32_t, fl_buffer *, uint8_t *, fl_error *)

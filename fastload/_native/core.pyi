@@ -188,6 +188,9 @@ def resize_exact_reads(
     *,
     window: Sequence[int] | None = None,
 ) -> tuple[int, int, int, int]: ...
+def normalize(
+    image: npt.NDArray[np.float32], out: npt.NDArray[np.float32], mean: Sequence[float], std: Sequence[float], interleaved: bool = False
+) -> None: ...
 def reduce_exact(image: npt.NDArray[np.uint8], factors: int | Sequence[int], box: Sequence[int] | None = None) -> npt.NDArray[np.uint8]: ...
 
 # --- pack.pxi

@@ -5,7 +5,7 @@ from fastload._native.c_resize cimport (
     FL_RESIZE_ACROSS_FIRST, FL_RESIZE_BY_SHRINK, FL_RESIZE_DOWN_FIRST, fl_resize_exact, FL_RESIZE_EXACT_BICUBIC, FL_RESIZE_EXACT_BILINEAR,
     FL_RESIZE_EXACT_BOX, fl_resize_exact_create, fl_resize_exact_free, FL_RESIZE_EXACT_HAMMING, FL_RESIZE_EXACT_LANCZOS,
     FL_RESIZE_EXACT_MKS2013, FL_RESIZE_EXACT_MKS2021, FL_RESIZE_EXACT_NEAREST, fl_resize_exact_reads, fl_resize_exact_run,
-    fl_resize_exact_spec, fl_resize_reduce,
+    fl_resize_exact_spec, fl_resize_normalize, FL_RESIZE_NORMALIZE_CHANNELS, fl_resize_normalize_interleaved, fl_resize_reduce,
 )
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
@@ -208,3 +208,35 @@ def reduce_exact(image, factors, box=None):
     fl_buffer_free(&room)
     check(code, &err)
     return made
+
+
+def normalize(const float[:, :, ::1] image, float[:, :, ::1] out, object mean, object std, bint interleaved=False):
+    """Writes (image - mean) / std of each channel into `out`, each step rounded to float32, as torch's sub_ and div_ do.
+
+    Args:
+        image, out: float32 (channels, height, width), or (height, width, channels) if `interleaved`; they may be the same memory.
+        mean, std: numbers, one for each channel, at most 4; they are rounded to float32.
+
+    Raises:
+        ArgumentError: shapes or numbers of channels differ.
+    """
+    cdef float means[FL_RESIZE_NORMALIZE_CHANNELS]
+    cdef float stds[FL_RESIZE_NORMALIZE_CHANNELS]
+    cdef size_t channels = image.shape[2 if interleaved else 0], channel
+    cdef size_t rows = image.shape[0 if interleaved else 1], columns = image.shape[1 if interleaved else 2]
+    if (
+        image.shape[0] != out.shape[0] or image.shape[1] != out.shape[1] or image.shape[2] != out.shape[2]
+        or not 0 < channels <= FL_RESIZE_NORMALIZE_CHANNELS or len(mean) != channels or len(std) != channels
+    ):
+        raise _errors.ArgumentError(f"normalize: {len(mean)} means and {len(std)} standard deviations for {channels} channels of at most "
+                                    f"{FL_RESIZE_NORMALIZE_CHANNELS}, or an output of another shape than the image's")
+    if not rows or not columns:
+        return
+    for channel in range(channels):
+        means[channel], stds[channel] = mean[channel], std[channel]
+    with nogil:
+        if interleaved:
+            fl_resize_normalize_interleaved(&image[0, 0, 0], &out[0, 0, 0], rows * columns, channels, means, stds)
+        else:
+            for channel in range(channels):
+                fl_resize_normalize(&image[channel, 0, 0], &out[channel, 0, 0], rows * columns, means[channel], stds[channel])
