@@ -37,7 +37,7 @@ def build_wheel(out: Path) -> Path:
             words = [str(next(Path(plain).glob("*.whl"))) if word == "WHEEL" else word for word in command]
             if subprocess.run(words, env=environment, check=False).returncode:
                 raise SystemExit(f"fastload: no wheel, {' '.join(words[:5])} failed")
-    (wheel,) = out.glob("fastload-*.whl")
+    (wheel,) = out.glob("*.whl")
     return wheel
 
 

@@ -575,7 +575,7 @@ class RunOptions:
             'pack on a Ray cluster: True for the one that ``ray.init()`` finds or starts, or an address ("auto", "10.0.0.5:6379"). Every '
             "shard is a task; `out` is a URL or a folder that all nodes share, and they all see the source. With the same shard_samples "
             "the dataset is that of a pack on one machine, byte for byte; without it, a shard takes a 64th of the samples, and at most "
-            "8192. `workers` are the threads of each task, 1 by default; `staging` is a folder of each node. Needs fastload[ray].",
+            "8192. `workers` are the threads of each task, 1 by default; `staging` is a folder of each node. Needs torch-fastload[ray].",
             "Pack on a Ray cluster: the one at ADDRESS, or else that ray.init() finds or starts. Stands after SRC and OUT.",
             metavar="[ADDRESS]",
         ),

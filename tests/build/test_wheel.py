@@ -73,15 +73,15 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_holds_what_a_user_needs_and_nothing_else(wheel: Path) -> None:
     """Types, licence and the bundled libraries, and neither sources nor tests."""
-    assert re.fullmatch(r"fastload-[\d.]+-cp3\d+-cp3\d+-manylinux_\S+\.whl", wheel.name)
+    assert re.fullmatch(r"torch_fastload-[\d.]+-cp3\d+-cp3\d+-manylinux_\S+\.whl", wheel.name)
     names = zipfile.ZipFile(wheel).namelist()
     for wanted in ("fastload/py.typed", "fastload/_native/core.pyi", "fastload/cli/main.py"):
         assert wanted in names
     for library in ("libjpeg", "libturbojpeg"):
-        assert any(name.startswith(f"fastload.libs/{library}") for name in names), library
+        assert any(name.startswith(f"torch_fastload.libs/{library}") for name in names), library
     assert any(name.endswith("licenses/LICENSE") for name in names)
     roots = {name.split("/")[0] for name in names}
-    assert {root for root in roots if "-" not in root} == {"fastload", "fastload.libs"}
+    assert {root for root in roots if "-" not in root} == {"fastload", "torch_fastload.libs"}
     assert not [name for name in names if name.endswith((".pyx", ".pxi", ".c", ".h", ".o"))]
     packaged = {name for name in names if name.startswith("fastload/") and name.endswith(".py")}
     assert packaged == {str(each.relative_to(ROOT)) for each in ROOT.glob("fastload/**/*.py")}
