@@ -24,11 +24,11 @@ def attach(
     out: Annotated[str, typer.Argument(metavar="INDEX", help="The dataset directory to make.")],
     base: Annotated[
         str | None,
-        typer.Option(help="The folder of SRC as INDEX is to name it: absolute, or relative to INDEX. SRC's absolute path by default."),
+        typer.Option(help="The folder of SRC as INDEX is to name it: absolute, or relative to INDEX; SRC's absolute path by default."),
     ] = None,
     **options: Any,
 ) -> None:
-    """Makes a dataset of images that stay where they are: only their places, and what decodes them faster, are written."""
+    """Makes a dataset of images that stay where they are. Only their places, and what decodes them faster, are written."""
     from fastload.packing.attach import attach as run
 
     with run_again("attach"):
@@ -38,8 +38,8 @@ def attach(
 
 
 def rebase(
-    dataset: Annotated[str, typer.Argument(metavar="INDEX", help="A dataset made by `fastload attach`.", callback=in_a_folder)],
-    base: Annotated[str, typer.Argument(metavar="DIR", help="Where its files are now: absolute, or relative to INDEX.")],
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="A dataset made by `fastload attach`.", callback=in_a_folder)],
+    base: Annotated[str, typer.Argument(metavar="DIR", help="Where its files are now: absolute, or relative to DATASET.")],
 ) -> None:
     """Tells an attached dataset that its files were moved."""
     from fastload.packing.attach import rebase as run

@@ -16,7 +16,7 @@ _Url = Annotated[str, typer.Argument(metavar="URL", help="s3://BUCKET/PATH, gs:/
 
 
 def push(
-    dataset: Annotated[str, typer.Argument(metavar="OUT", help="A packed dataset in a folder.")],
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="A packed dataset in a folder.")],
     url: _Url,
     version: Annotated[
         int | None, typer.Option(min=1, help="An older version of a dataset that was changed; the latest by default.")

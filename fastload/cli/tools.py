@@ -20,7 +20,7 @@ from fastload.packing.options import Layout, OnError
 from fastload.store import Manifest, old_versions
 from fastload.store.entries import base_path
 
-_Anywhere = Annotated[str, typer.Argument(metavar="OUT", help="A packed dataset: its folder, or its URL.")]
+_Anywhere = Annotated[str, typer.Argument(metavar="DATASET", help="A packed dataset: its folder, or its URL.")]
 _Version = Annotated[int | None, typer.Option(min=1, help="An older version of a dataset that was changed; the latest by default.")]
 _Workers = Annotated[int | None, typer.Option(min=1, help="Threads; the usable CPUs by default.")]
 _Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
@@ -164,7 +164,7 @@ def verify(
 
 
 def index(dataset: LocalDataset, workers: _Workers = None, quiet: _Quiet = False) -> None:
-    """Adds to a packed dataset what packing adds now: the entropy index, and the sidecar by which it opens fast. It may be stopped and run
+    """Adds the entropy index to a dataset that was packed without it, and the sidecar by which it opens fast. It may be stopped and run
     again at any time."""
     from fastload.packing.index import index as run
 
@@ -182,13 +182,13 @@ def unpack(
     ],
     layout: Annotated[
         Layout | None,
-        typer.Option(help="folders holds every field. By default coco or pairs where they lose none, and else folders."),
+        typer.Option(help="Layout of the files; by default coco or pairs where they lose no field, else folders, which holds all."),
     ] = None,
     workers: _Workers = None,
     quiet: _Quiet = False,
 ) -> None:
-    """Writes the stored images and masks as files again, and all other fields, in a layout that `fastload pack` reads: class folders with
-    fields.jsonl, COCO's (images and annotations/instances.json), or images and masks in two folders."""
+    """Writes images, masks and all other fields as files again. `fastload pack` reads each of the layouts: class folders with fields.jsonl,
+    COCO's (images and annotations/instances.json), or images and masks in two folders."""
     from fastload.packing.progress import human_bytes
     from fastload.packing.unpack import unpack as run
 

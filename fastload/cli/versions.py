@@ -19,7 +19,7 @@ def append(
     sources: Annotated[list[str], typer.Argument(metavar="SRC...", help="What fastload pack takes.")],
     **options: Any,
 ) -> None:
-    """Adds the samples of a source to a packed dataset, as a new version; the fields must be the same, classes go by their names."""
+    """Adds the samples of a source to a packed dataset, as a new version. The fields must be the same; classes go by their names."""
     from fastload.versions.append import append as run
 
     with run_again("append", f"{dataset} is as it was, and "):
@@ -34,7 +34,7 @@ def columns(
     action: Annotated[Literal["add", "drop"], typer.Argument(metavar="add|drop", help="Add the columns of a file, or drop fields.")],
     what: Annotated[
         list[str],
-        typer.Argument(metavar="FILE|NAME...", help="To add: a .csv or .tsv with a header line, or a .npy. To drop: names of fields."),
+        typer.Argument(metavar="FILE|NAME...", help="To add: a .csv or .tsv with a header line, or a .npy; to drop: names of fields."),
     ],
     key: Annotated[
         str | None, typer.Option(help="The field whose value is in FILE's column of that name; by default rows are in order.")
@@ -43,12 +43,12 @@ def columns(
         list[str] | None, typer.Option(help="A column to add, as NAME or NAME:int, float, text, json; may be repeated; all by default.")
     ] = None,
 ) -> None:
-    """Adds a file's columns to the fields of a packed dataset, or takes fields away, as a new version; no image is touched."""
+    """Adds a file's columns to the fields of a packed dataset, or takes fields away. That is a new version; no image is touched."""
     from fastload.versions.columns import add_columns, drop_columns
 
     if action == "drop":
         if key is not None or column:
-            raise ArgumentError("--key and --column are for `fastload columns OUT add FILE`")
+            raise ArgumentError("--key and --column are for `fastload columns DATASET add FILE`")
         summary = drop_columns(dataset, *what)
         say(f"{dataset}: version {summary.version}, without {', '.join(summary.names)}")
         return
@@ -63,7 +63,7 @@ def drop(
     dataset: LocalDataset,
     where: Annotated[str, typer.Option(help="An SQL condition over the fields; samples for which it is true are taken out.")],
 ) -> None:
-    """Takes samples out of a packed dataset, as a new version; nothing is written but which samples are left."""
+    """Takes samples out of a packed dataset, as a new version. Nothing is written but which samples are left."""
     from fastload.versions.drop import drop as run
 
     summary = run(dataset, where=where)
@@ -76,7 +76,7 @@ def drop(
 def concat(
     datasets: Annotated[list[str], typer.Argument(metavar="DATASET DATASET... OUT", help="Packed datasets, and the directory to make.")],
 ) -> None:
-    """Makes one dataset of several, by reference: nothing is copied, and the others have to stay where they are."""
+    """Makes one dataset of several, by reference. Nothing is copied, and the others have to stay where they are."""
     from fastload.versions.concat import concat as run
 
     datasets = [in_a_folder(each) for each in datasets]
