@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fastload.cli.options import in_a_folder, takes_flags
-from fastload.cli.output import say
+from fastload.cli.output import counted, say
 from fastload.cli.pack import show
 from fastload.cli.stopped import run_again
 from fastload.common.files import expanded
@@ -48,4 +48,4 @@ def rebase(
     count = run(dataset, base)
     found = resolved_base(Path(expanded(dataset)), expanded(base))
     absent = "" if os.path.isdir(found) else ", which is not there now"
-    say(f"{dataset}: {count:,} samples are looked for in {found}{absent}")
+    say(f"{dataset}: {counted(count, 'sample')} {'is' if count == 1 else 'are'} looked for in {found}{absent}")

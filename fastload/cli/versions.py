@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from fastload.cli.options import LocalDataset, in_a_folder, takes_flags
-from fastload.cli.output import say
+from fastload.cli.output import counted, say
 from fastload.cli.pack import show
 from fastload.cli.stopped import run_again
 from fastload.errors import ArgumentError
@@ -26,7 +26,7 @@ def append(
         summary = run(dataset, sources[0] if len(sources) == 1 else sources, **options)
     if options["progress"]:
         show(summary.pack, dataset)
-    say(f"{dataset}: version {summary.version}, {summary.samples:,} samples, {summary.pack.samples:,} of them new")
+    say(f"{dataset}: version {summary.version}, {counted(summary.samples, 'sample')}, {summary.pack.samples:,} of them new")
 
 
 def columns(
@@ -55,8 +55,10 @@ def columns(
     if len(what) != 1:
         raise ArgumentError(f"{len(what)} files are named; add one at a time")
     summary = add_columns(dataset, what[0], key=key, columns=column or None)
-    unused = f"; {summary.unused:,} rows of {what[0]} are no sample's" if summary.unused else ""
-    say(f"{dataset}: version {summary.version}, {summary.samples:,} samples with {', '.join(summary.names)}{unused}")
+    unused = (
+        f"; {counted(summary.unused, 'row')} of {what[0]} {'is' if summary.unused == 1 else 'are'} no sample's" if summary.unused else ""
+    )
+    say(f"{dataset}: version {summary.version}, {counted(summary.samples, 'sample')} with {', '.join(summary.names)}{unused}")
 
 
 def drop(
@@ -68,9 +70,9 @@ def drop(
 
     summary = run(dataset, where=where)
     if not summary.dropped:
-        say(f"{dataset}: no sample is meant by {where}; it stays at version {summary.version} with {summary.samples:,} samples")
+        say(f"{dataset}: no sample is meant by {where}; it stays at version {summary.version} with {counted(summary.samples, 'sample')}")
         return
-    say(f"{dataset}: version {summary.version}, {summary.samples:,} samples, {summary.dropped:,} taken out")
+    say(f"{dataset}: version {summary.version}, {counted(summary.samples, 'sample')}, {summary.dropped:,} taken out")
 
 
 def concat(
@@ -81,7 +83,8 @@ def concat(
 
     datasets = [in_a_folder(each) for each in datasets]
     summary = run(datasets[:-1], datasets[-1])
-    say(f"{datasets[-1]}: {summary.samples:,} samples in {summary.shards:,} shards of {len(datasets) - 1} datasets")
+    parts = f"{counted(summary.samples, 'sample')} in {counted(summary.shards, 'shard')}"
+    say(f"{datasets[-1]}: {parts} of {counted(len(datasets) - 1, 'dataset')}")
 
 
 def prune(
