@@ -12,8 +12,11 @@ chosen at run time, so that one wheel serves every x86-64.
 from __future__ import annotations
 
 import os
+import re
 import shlex
+import shutil
 import subprocess
+import sysconfig
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -30,41 +33,35 @@ WARNINGS = ["-Wall", "-Wextra"]
 GENERATED = ["-Wno-unused-parameter", "-Wno-unused-function", "-Wno-sign-compare", "-Wno-maybe-uninitialized"]
 
 
-class Library(NamedTuple):
-    """A native library: pkg-config's name for it, and the package that brings it on each system."""
+class Need(NamedTuple):
+    """Something that the build needs: its name for a reader, and the package that brings it on each system."""
 
-    module: str
     title: str
     debian: str
+    fedora: str
     homebrew: str
     conda: str
 
 
-LIBRARIES = (
-    Library(
-        "libjpeg",
-        "libjpeg-turbo",
-        "libjpeg62-turbo-dev (Ubuntu: libjpeg-turbo8-dev)",
-        "jpeg-turbo",
-        "libjpeg-turbo",
-    ),
-    Library(
-        "libturbojpeg",
-        "libjpeg-turbo's TurboJPEG",
-        "libturbojpeg0-dev (Ubuntu: libturbojpeg-dev)",
-        "jpeg-turbo",
-        "libjpeg-turbo",
-    ),
-    Library("zlib", "zlib", "zlib1g-dev", "zlib", "zlib"),
-)
+# Debian's names are Ubuntu's too: where the packages are called otherwise, they provide these names.
+LIBRARIES = {
+    "libjpeg": Need("libjpeg-turbo", "libjpeg-dev", "libjpeg-turbo-devel", "jpeg-turbo", "libjpeg-turbo"),
+    "libturbojpeg": Need("libjpeg-turbo's TurboJPEG", "libturbojpeg-dev", "turbojpeg-devel", "jpeg-turbo", "libjpeg-turbo"),
+    "zlib": Need("zlib", "zlib1g-dev", "zlib-devel", "zlib", "zlib"),
+}
+"""The native libraries, by pkg-config's names for them."""
+PKG_CONFIG = Need("pkg-config", "pkg-config", "pkgconf-pkg-config", "pkgconf", "pkg-config")
+COMPILER = Need("a C compiler", "gcc libc6-dev", "gcc", "gcc", "c-compiler")
+PYTHON_HEADERS = Need("Python.h", "python3-dev", "python3-devel", "python", "python")
 
 
-def stop(what: str, debian: Iterable[str], homebrew: Iterable[str], conda: Iterable[str]) -> SystemExit:
-    """Returns the exit that ends the build, with one line that names the packages to install."""
-    names = [" ".join(dict.fromkeys(each)) for each in (debian, homebrew, conda)]
+def stop(what: str, needs: Iterable[Need]) -> SystemExit:
+    """Returns the exit that ends the build, with one line that has a command for each system."""
+    needs = list(needs)
+    debian, fedora, homebrew, conda = (" ".join(dict.fromkeys(names)) for names in list(zip(*needs, strict=True))[1:])
     return SystemExit(
-        f"fastload: {what}; install it and build again: "
-        f"Debian/Ubuntu: apt install {names[0]} | Homebrew: brew install {names[1]} | conda: conda install {names[2]}"
+        f"fastload: {what}; install it and build again: Debian, Ubuntu: `sudo apt install {debian}` | "
+        f"Fedora: `sudo dnf install {fedora}` | Homebrew: `brew install {homebrew}` | conda: `conda install {conda}`"
     )
 
 
@@ -74,25 +71,16 @@ def pkg_config(*arguments: str) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        raise stop(
-            f"{command[0]} is missing, which finds libjpeg-turbo and zlib",
-            ["pkg-config", *(each.debian for each in LIBRARIES)],
-            ["pkgconf", *(each.homebrew for each in LIBRARIES)],
-            ["pkg-config", *(each.conda for each in LIBRARIES)],
-        ) from None
+        raise stop(f"{command[0]} is missing, which finds libjpeg-turbo and zlib", [PKG_CONFIG, *LIBRARIES.values()]) from None
 
 
 def library_flags() -> tuple[list[str], list[str]]:
     """Returns (compile, link) flags of the native libraries; ends the build when one is missing."""
-    missing = [each for each in LIBRARIES if pkg_config("--exists", each.module).returncode]
+    missing = {module: need for module, need in LIBRARIES.items() if pkg_config("--exists", module).returncode}
     if missing:
-        raise stop(
-            f"pkg-config finds no {' and no '.join(f'{each.title} ({each.module}.pc)' for each in missing)}",
-            (each.debian for each in missing),
-            (each.homebrew for each in missing),
-            (each.conda for each in missing),
-        )
-    modules = [each.module for each in LIBRARIES]
+        named = " and no ".join(f"{need.title} ({module}.pc)" for module, need in missing.items())
+        raise stop(f"pkg-config finds no {named}", missing.values())
+    modules = list(LIBRARIES)
     outputs = []
     for option in ("--cflags", "--libs"):
         done = pkg_config(option, *modules)
@@ -100,6 +88,14 @@ def library_flags() -> tuple[list[str], list[str]]:
             raise SystemExit(f"fastload: pkg-config {option} {' '.join(modules)} failed: {done.stderr.strip()}")
         outputs.append(shlex.split(done.stdout))
     return outputs[0], outputs[1]
+
+
+def check_compiler(command: str) -> None:
+    """Ends the build where there is no C compiler or no header of Python."""
+    if shutil.which(command) is None:
+        raise stop(f"there is no C compiler {command} here", [COMPILER, PYTHON_HEADERS, PKG_CONFIG, *LIBRARIES.values()])
+    if not any(Path(sysconfig.get_path(each), "Python.h").exists() for each in ("include", "platinclude")):
+        raise stop("Python.h, which belongs to this Python, is missing", [PYTHON_HEADERS])
 
 
 def sanitizer_flags() -> list[str]:
@@ -120,6 +116,7 @@ class BuildNative(build_ext):
     """
 
     def build_extension(self, ext: Extension) -> None:
+        check_compiler(self.compiler.compiler[0])
         cflags, libs = library_flags()
         sanitizers = sanitizer_flags()
         # Contraction into fused multiply-adds would give other pixels on CPUs that have them.
@@ -183,7 +180,19 @@ def files(*patterns: str) -> list[str]:
     return sorted(str(each.relative_to(ROOT)) for pattern in patterns for each in ROOT.glob(pattern))
 
 
+def readme() -> str:
+    """Returns README.md with links that lead to the repository, at this version's tag: on PyPI there are no files beside it."""
+    source = re.search(r'^Source = "(\S+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
+    version = re.search(r'^__version__ = "(\S+)"$', (ROOT / "fastload/__init__.py").read_text(encoding="utf-8"), re.MULTILINE)
+    if source is None or version is None:
+        raise SystemExit("fastload: pyproject.toml names no Source, or fastload/__init__.py no __version__")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.sub(r"\]\((?!https?://|#|mailto:)", f"]({source[1]}/blob/v{version[1]}/", text)
+
+
 setup(
+    long_description=readme(),
+    long_description_content_type="text/markdown",
     ext_modules=[
         Extension(
             "fastload._native.core",

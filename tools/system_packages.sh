@@ -8,11 +8,11 @@ set -eu
 PYTHON=${PYTHON:-python3}
 
 if ! command -v "$PYTHON" >/dev/null 2>&1; then
-    echo "fastload: no $PYTHON here; install Python 3.10 to 3.13 (Debian/Ubuntu: apt install python3), or set PYTHON" >&2
+    echo "fastload: no $PYTHON here; install Python 3.10 to 3.14 (Debian/Ubuntu: apt install python3), or set PYTHON" >&2
     exit 1
 fi
-if ! "$PYTHON" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))'; then
-    echo "fastload: $PYTHON is $("$PYTHON" -V 2>&1), and fastload needs Python 3.10 to 3.13; set PYTHON to one" >&2
+if ! "$PYTHON" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))'; then
+    echo "fastload: $PYTHON is $("$PYTHON" -V 2>&1), and fastload needs Python 3.10 to 3.14; set PYTHON to one" >&2
     exit 1
 fi
 

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from fastload.augment import kernels
+from fastload.common.distribution import pip_install
 from fastload.errors import FastloadError
 
 
@@ -32,7 +33,7 @@ class MissingKornia(FastloadError, ImportError):
 try:
     import kornia
 except ImportError as error:
-    raise MissingKornia("fastload.augment needs Kornia: pip install 'fastload[augment]'") from error
+    raise MissingKornia(f"fastload.augment needs Kornia: {pip_install('augment')}") from error
 
 
 def gaussian_blur(x: Tensor, sigma: Tensor, kernel: tuple[int, int]) -> Tensor:

@@ -22,6 +22,7 @@ from fastload.bench import measure
 from fastload.bench.spec import TITLES, Kind, TurnSpec, evenly
 from fastload.common.files import scratch_folder
 from fastload.errors import ArgumentError, FastloadError
+from fastload.packing.progress import human_seconds
 
 SCHEMA = 1
 Json = dict[str, Any]
@@ -121,21 +122,35 @@ def interleave(
 ) -> list[Measured]:
     """Calls each (name, title, turn) once a round, in order; a turn gets the round's number.
 
-    A turn whose result is not ok drops out with its reason; the others go on.
+    A turn whose result is not ok drops out with its reason; the others go on. The note of a turn says what the loader reached
+    before, and how long the turns that are left will take.
     """
     measured = [Measured(name, title) for name, title, _ in turns]
+    took: list[float] = []
     for number in range(rounds):
         for row, (_, _, turn) in zip(measured, turns, strict=True):
             if row.reason is not None:
                 continue
-            with note(f"round {number + 1} of {rounds}: {row.title}"):
+            began = time.monotonic()
+            with note(f"round {number + 1} of {rounds}: {row.title}{_so_far(row, took, measured, rounds)}"):
                 result = turn(number)
+            took.append(time.monotonic() - began)
             if result.pop("ok"):
                 row.turns.append(result)
             else:
                 row.reason = str(result["reason"])
                 row.turns.clear()
     return measured
+
+
+def _so_far(row: Measured, took: Sequence[float], measured: Sequence[Measured], rounds: int) -> str:
+    """What a note says of the turns before it: the rate of this loader, and the time that is left."""
+    rate = row.median("images_per_s")
+    before = "" if rate is None else f", {rate:,.0f} images/s so far"
+    if not took:
+        return before
+    left = sum(rounds - len(each.turns) for each in measured if each.reason is None)
+    return f"{before}, {human_seconds(left * sum(took) / len(took))} left"
 
 
 def count_packed(path: Path) -> int:
@@ -226,8 +241,9 @@ def compare(
     with contextlib.ExitStack() as stack:
         specs = [base, dataclasses.replace(base, kind="packed")]
         if against is not None:
-            sources = stack.enter_context(Sources(against, base.limit))
-            specs += rival_specs(sources, base, ["pillow", "handwritten"])
+            with note(f"reading {against}"):
+                sources = stack.enter_context(Sources(against, base.limit))
+                specs += rival_specs(sources, base, ["pillow", "handwritten"])
         started = time.time()
         measured = interleave([(spec.kind, TITLES[spec.kind], loader_turn(spec)) for spec in specs], rounds, note)
     ours = measured[0]

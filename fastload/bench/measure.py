@@ -14,6 +14,7 @@ from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
+from fastload import __version__
 from fastload._native import core
 
 PROC = Path("/proc")
@@ -190,5 +191,5 @@ def machine_facts() -> dict[str, str | int | float | None]:
         "pyturbojpeg": _version("PyTurboJPEG"),
         "lmdb": _version("lmdb"),
         "libjpeg_turbo": _libjpeg_version(),
-        "fastload": _version("fastload"),
+        "fastload": __version__,
     }

@@ -7,6 +7,7 @@ from typing import Any
 
 from fastload.bench.harness import check_writable
 from fastload.bench.report import machine_line, number, sentence
+from fastload.common.distribution import pip_install
 from fastload.errors import ArgumentError
 
 Json = dict[str, Any]
@@ -51,7 +52,7 @@ def _figure() -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ArgumentError("--plot needs matplotlib: pip install matplotlib") from error
+        raise ArgumentError(f"--plot needs matplotlib: {pip_install('bench')}") from error
     return Figure
 
 

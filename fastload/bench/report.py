@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from fastload.bench.spec import TITLES
+from fastload.bench.spec import SHORT, TITLES
 from fastload.errors import cell, printable
 
 Json = dict[str, Any]
+_COLUMNS = (
+    ("images_per_s", "images/s", 0, 1.0),
+    ("images_per_s_spread", "±", 0, 1.0),
+    ("first_batch_s", "first, ms", 1, 1000.0),
+    ("epoch_gap_ms", "gap, ms", 1, 1.0),
+    ("pss_bytes", "PSS, MB", 0, 1e-6),
+    ("cpu_s_per_1000", "CPU, s", 2, 1.0),
+)
+"""Columns of the table: key, title, digits, factor. The caption explains the titles."""
 
 
 def number(value: float | None, digits: int = 0, scale: float = 1.0) -> str:
@@ -23,28 +33,29 @@ def table(document: Json) -> Table:
     settings = document["settings"]
     caption = (
         f"decode + RandomResizedCrop({settings['size']}) + flip, uint8 batches of {settings['batch_size']}, "
-        f"{settings['workers']} threads or workers; medians of {settings['rounds']} interleaved rounds"
+        f"{settings['workers']} threads or workers; medians of {settings['rounds']} interleaved rounds. first: first batch; "
+        "gap: between epochs; PSS: memory; CPU: of 1,000 images"
     )
-    result = Table(title=f"fastload bench {cell(document['dataset'])}", caption=caption)
-    result.add_column("loader")
-    for title in ("images/s", "±", "first batch, ms", "epoch gap, ms", "PSS, MB", "CPU s / 1,000"):
-        result.add_column(title, justify="right", no_wrap=title in ("images/s", "±"))
-    for row in document["loaders"]:
-        if row["reason"] is not None:
-            result.add_row(row["title"], cell(row["reason"]), *[""] * 5)
-            continue
-        spread = row["images_per_s_spread"]
-        result.add_row(
-            row["title"],
-            number(row["images_per_s"]),
-            "" if spread is None else f"{spread:.0%}",
-            number(row["first_batch_s"], 1, 1000),
-            number(row["epoch_gap_ms"], 1),
-            number(row["pss_bytes"], 0, 1e-6),
-            number(row["cpu_s_per_1000"], 2),
-            style="bold" if row["name"] == "fastload" else None,
-        )
+    result = Table(title=f"fastload bench {cell(document['dataset'])}", caption=caption, box=SIMPLE, padding=(0, 1), pad_edge=False)
+    result.add_column("loader", no_wrap=True)
+    rows = [row for row in document["loaders"] if row["reason"] is None]
+    columns = [column for column in _COLUMNS if any(row[column[0]] is not None for row in rows)]
+    for _, title, _, _ in columns:
+        result.add_column(title, justify="right", no_wrap=True)
+    for row in rows:
+        shown = (_shown(row[name], title, digits, scale) for name, title, digits, scale in columns)
+        style = "bold" if row["name"] == "fastload" else None
+        result.add_row(SHORT.get(row["name"], row["title"]), *shown, style=style)
     return result
+
+
+def _shown(value: float | None, title: str, digits: int, scale: float) -> str:
+    return f"{value:.0%}" if title == "±" and value is not None else number(value, digits, scale)
+
+
+def left_out(document: Json) -> list[str]:
+    """A line for each loader that did not run."""
+    return [f"{row['title']}: {row['reason']}" for row in document["loaders"] if row["reason"] is not None]
 
 
 def sentence(document: Json) -> str:
@@ -78,6 +89,8 @@ def disturbance(rows: list[Json]) -> str | None:
 def show(document: Json, console: Console) -> None:
     """Prints the table, the machine and the sentence."""
     console.print(table(document))
+    for line in left_out(document):
+        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
     console.print(printable(machine_line(document)), style="dim", markup=False, highlight=False)
     if (warning := disturbance(document["loaders"])) is not None:
         console.print(warning, style="yellow", highlight=False, soft_wrap=True)

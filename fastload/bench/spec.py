@@ -17,6 +17,13 @@ TITLES: dict[str, str] = {
     "packed": "torch DataLoader + PackedDataset",
     "handwritten": "torch DataLoader + LMDB + TurboJPEG + cv2",
 }
+SHORT: dict[str, str] = {
+    "fastload": "fastload",
+    "pillow": "torch, Pillow",
+    "packed": "torch, PackedDataset",
+    "handwritten": "torch, LMDB, cv2",
+}
+"""Titles for a table of 80 columns."""
 NEEDS: dict[str, tuple[str, ...]] = {
     "fastload": (),
     "pillow": ("PIL", "numpy"),

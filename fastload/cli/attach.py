@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fastload.cli.options import in_a_folder, takes_flags
-from fastload.cli.output import say
+from fastload.cli.output import counted, say
 from fastload.cli.pack import show
 from fastload.cli.stopped import run_again
 from fastload.common.files import expanded
@@ -24,11 +24,11 @@ def attach(
     out: Annotated[str, typer.Argument(metavar="INDEX", help="The dataset directory to make.")],
     base: Annotated[
         str | None,
-        typer.Option(help="The folder of SRC as INDEX is to name it: absolute, or relative to INDEX. SRC's absolute path by default."),
+        typer.Option(help="The folder of SRC as INDEX is to name it: absolute, or relative to INDEX; SRC's absolute path by default."),
     ] = None,
     **options: Any,
 ) -> None:
-    """Makes a dataset of images that stay where they are: only their places, and what decodes them faster, are written."""
+    """Makes a dataset of images that stay where they are. Only their places, and what decodes them faster, are written."""
     from fastload.packing.attach import attach as run
 
     with run_again("attach"):
@@ -38,8 +38,8 @@ def attach(
 
 
 def rebase(
-    dataset: Annotated[str, typer.Argument(metavar="INDEX", help="A dataset made by `fastload attach`.", callback=in_a_folder)],
-    base: Annotated[str, typer.Argument(metavar="DIR", help="Where its files are now: absolute, or relative to INDEX.")],
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="A dataset made by `fastload attach`.", callback=in_a_folder)],
+    base: Annotated[str, typer.Argument(metavar="DIR", help="Where its files are now: absolute, or relative to DATASET.")],
 ) -> None:
     """Tells an attached dataset that its files were moved."""
     from fastload.packing.attach import rebase as run
@@ -48,4 +48,4 @@ def rebase(
     count = run(dataset, base)
     found = resolved_base(Path(expanded(dataset)), expanded(base))
     absent = "" if os.path.isdir(found) else ", which is not there now"
-    say(f"{dataset}: {count:,} samples are looked for in {found}{absent}")
+    say(f"{dataset}: {counted(count, 'sample')} {'is' if count == 1 else 'are'} looked for in {found}{absent}")

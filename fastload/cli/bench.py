@@ -20,16 +20,18 @@ def bench(
         Path | None,
         typer.Option("--against", metavar="SRC_DIR", help="The CLASS/IMAGE folder it was packed from, for the rivals."),
     ] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", metavar="F", help="Write the result as JSON.")] = None,
-    plot: Annotated[Path | None, typer.Option("--plot", metavar="F.png", help="Write a plot (matplotlib).")] = None,
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1)] = 64,
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Write a plot, as PNG or what else the name ends in (matplotlib).")
+    ] = None,
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Samples of a batch.")] = 64,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Threads, or torch's worker processes.")] = 2,
     size: Annotated[int, typer.Option("--size", min=1, help="Side of the crop, pixels.")] = 224,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Interleaved turns of each loader.")] = 3,
     seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="Least time of one turn, two epochs at least.")] = 3.0,
     limit: Annotated[int, typer.Option("--limit", min=0, help="Images used, evenly spaced; 0: all.")] = 4096,
 ) -> None:
-    """Measures images/s, first batch, epoch gap, memory and CPU time of fastload and of torch's DataLoader.
+    """Measures fastload against torch's DataLoader on a packed dataset: speed, first batch, epoch gap, memory and CPU time.
 
     Each loader runs in a process of its own, turn by turn; the table shows medians over the rounds.
     """

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
 
 from fastload.cli.options import Quiet, StorageOptions, Timeout, parsed_options, parsed_timeout
-from fastload.cli.output import say
+from fastload.cli.output import counted, say
 from fastload.common.limits import parse_size
 from fastload.common.urls import is_url, meant_url, shown
 from fastload.errors import ArgumentError
+from fastload.packing.progress import Progress, human_bytes
 
 _Url = Annotated[str, typer.Argument(metavar="URL", help="s3://BUCKET/PATH, gs://, az:// or file://.")]
 
 
 def push(
-    dataset: Annotated[str, typer.Argument(metavar="OUT", help="A packed dataset in a folder.")],
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="A packed dataset in a folder.")],
     url: _Url,
     version: Annotated[
         int | None, typer.Option(min=1, help="An older version of a dataset that was changed; the latest by default.")
@@ -27,7 +29,6 @@ def push(
     quiet: Quiet = False,
 ) -> None:
     """Uploads a packed dataset to a URL. What is there already is not sent again, so that a push that was stopped goes on."""
-    from fastload.packing.progress import human_bytes
     from fastload.transfer import push as run
 
     _need_url(url)
@@ -40,9 +41,9 @@ def push(
         timeout=parsed_timeout(timeout),
         progress=not quiet,
     )
-    removed = f", {summary.removed:,} old objects removed" if summary.removed else ""
+    removed = f", {counted(summary.removed, 'old object')} removed" if summary.removed else ""
     say(
-        f"{shown(url)}: {summary.samples:,} samples in {summary.files:,} objects of {human_bytes(summary.bytes)}; "
+        f"{shown(url)}: {counted(summary.samples, 'sample')} in {counted(summary.files, 'object')} of {human_bytes(summary.bytes)}; "
         f"{summary.sent_files:,} of them sent now, {human_bytes(summary.sent_bytes)}{removed}"
     )
 
@@ -56,7 +57,6 @@ def pull(
     quiet: Quiet = False,
 ) -> None:
     """Downloads a packed dataset from a URL, and checks every file. A pull that was stopped goes on."""
-    from fastload.packing.progress import human_bytes
     from fastload.transfer import pull as run
 
     _need_url(url)
@@ -69,7 +69,7 @@ def pull(
         progress=not quiet,
     )
     say(
-        f"{out}: {summary.samples:,} samples in {summary.files:,} files of {human_bytes(summary.bytes)}; "
+        f"{out}: {counted(summary.samples, 'sample')} in {counted(summary.files, 'file')} of {human_bytes(summary.bytes)}; "
         f"{summary.fetched_files:,} of them downloaded now, {human_bytes(summary.fetched_bytes)}"
     )
 
@@ -90,7 +90,6 @@ def cache(
     quiet: Quiet = False,
 ) -> None:
     """Lists, fills or empties the cache of datasets in buckets on the local disk."""
-    from fastload.packing.progress import human_bytes
     from fastload.remote.caches import cached_datasets, fill_cache, remove_caches
 
     if url is not None:
@@ -101,21 +100,37 @@ def cache(
         )
     if remove:
         removed, used = remove_caches(url, cache)
-        say(f"{removed:,} removed" + (f"; {used:,} in use, which stay" if used else ""))
+        say(f"{removed:,} removed" + (f"; {used:,} in use, which stay{'s' * (used == 1)}" if used else ""))
         return
     if url is not None:
         options = parsed_options(storage_options)
-        there, count = fill_cache(url, cache, cache_size, options, None if quiet else _show_filled, parsed_timeout(timeout))
-        say(f"{shown(url)}: {there:,} of {count:,} samples are in the cache" + ("" if there == count else ", which has no room for more"))
+        with _Filled(shown(url), quiet=quiet) as filled:
+            there, count = fill_cache(url, cache, cache_size, options, filled.show, parsed_timeout(timeout))
+        say(
+            f"{shown(url)}: {there:,} of {counted(count, 'sample')} {'is' if count == 1 else 'are'} in the cache"
+            + ("" if there == count else ", which has no room for more")
+        )
         return
     found = cached_datasets(cache)
     for each in found:
         say(f"{human_bytes(each.bytes):>10}  {each.opened:%Y-%m-%d %H:%M}  {'in use' if each.used else '      '}  {each.url}")
-    say(f"{human_bytes(sum(each.bytes for each in found)):>10}  {len(found):,} datasets")
+    say(f"{human_bytes(sum(each.bytes for each in found)):>10}  {counted(len(found), 'dataset')}")
 
 
-def _show_filled(looked: int, count: int) -> None:
-    say(f"{looked:,} of {count:,} samples", err=True)
+class _Filled(ExitStack):
+    """The progress of a cache that is filled: its number of samples is known once the dataset is open."""
+
+    def __init__(self, title: str, *, quiet: bool) -> None:
+        super().__init__()
+        self._title, self._quiet = title, quiet
+        self._bar: Progress | None = None
+
+    def show(self, looked: int, count: int) -> None:
+        """Shows how many samples have been looked at."""
+        if self._bar is None:
+            self._bar = self.enter_context(Progress(count, self._title, shown=not self._quiet, unit="samples"))
+            self._bar.start(looked, 0)
+        self._bar.update(looked, 0)
 
 
 def _need_url(url: str) -> None:

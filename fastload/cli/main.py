@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated, NoReturn
 
 import typer
@@ -12,6 +13,7 @@ import typer
 from fastload.cli.attach import attach, rebase
 from fastload.cli.bench import bench
 from fastload.cli.bucket import cache, pull, push
+from fastload.cli.help import HELP_NAMES, HelpfulCommand, HelpfulGroup, program_help
 from fastload.cli.output import say, write_any_text
 from fastload.cli.pack import pack
 from fastload.cli.run import run
@@ -21,41 +23,41 @@ from fastload.cli.usage import USAGE_ERROR, usage_message
 from fastload.cli.versions import append, columns, concat, drop, prune
 from fastload.errors import FastloadError
 
-_ABOUT = "Runs training programs with FastLoader. Packs image datasets, and checks, shows and measures them."
+_ABOUT = "Runs training programs with FastLoader; packs image datasets, and checks, shows and measures them."
+
+GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Train": (run, bench),
+    "Make a dataset": (pack, attach, concat),
+    "Look into a dataset": (info, verify),
+    "Change a dataset": (append, columns, drop, prune, index, rebase),
+    "Make files of a dataset": (unpack, export),
+    "Datasets in a bucket": (push, pull, cache),
+}
+"""All commands, as `fastload --help` shows them."""
+COMMANDS = {command.__name__: command for group in GROUPS.values() for command in group}
+_OPTIONS = (
+    ("--version", "Show the version and exit."),
+    ("--install-completion", "Let this shell complete commands and options."),
+    ("--show-completion", "Print what --install-completion would write."),
+)
+
+
+class _Program(HelpfulGroup):
+    def text(self) -> str:
+        return program_help(_ABOUT, GROUPS, _OPTIONS)
+
 
 app = typer.Typer(
     name="fastload",
     help=_ABOUT,
-    no_args_is_help=True,
+    cls=_Program,
+    context_settings={"help_option_names": list(reversed(HELP_NAMES))},
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
-COMMANDS = {
-    command.__name__: command
-    for command in (
-        run,
-        pack,
-        attach,
-        append,
-        columns,
-        drop,
-        concat,
-        prune,
-        rebase,
-        push,
-        pull,
-        cache,
-        info,
-        verify,
-        index,
-        unpack,
-        export,
-        bench,
-    )
-}
 for command in COMMANDS.values():
     # All that stands after a program's name is the program's.
-    app.command(context_settings={"allow_interspersed_args": command is not run})(stoppable(command))
+    settings = {"allow_interspersed_args": command is not run, "help_option_names": list(reversed(HELP_NAMES))}
+    app.command(cls=HelpfulCommand, context_settings=settings)(stoppable(command))
 
 
 def _show_version(shown: bool) -> None:

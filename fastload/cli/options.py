@@ -26,7 +26,7 @@ def in_a_folder(dataset: str) -> str:
     raise ArgumentError(f"{url} is a URL, and this command needs a dataset in a folder: `fastload pull {url} OUT` makes one")
 
 
-LocalDataset = Annotated[str, typer.Argument(metavar="OUT", help="A packed dataset.", callback=in_a_folder)]
+LocalDataset = Annotated[str, typer.Argument(metavar="DATASET", help="A packed dataset.", callback=in_a_folder)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help=declared(OPTIONS["progress"]).help)]
 StorageOptions = Annotated[
     list[str] | None, typer.Option("--storage-option", metavar="KEY=VALUE", help=declared(OPTIONS["storage_options"]).help)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -12,15 +14,15 @@ import typer
 
 from fastload.cli.cost import cost_document, prices, show_cost
 from fastload.cli.options import LocalDataset, StorageOptions, Timeout, parsed_options, parsed_timeout
-from fastload.cli.output import say
+from fastload.cli.output import counted, say, say_filled, shortened
 from fastload.common.files import expanded
 from fastload.common.urls import is_url, shown
-from fastload.errors import ArgumentError, cell
+from fastload.errors import ArgumentError, printable
 from fastload.packing.options import Layout, OnError
 from fastload.store import Manifest, old_versions
 from fastload.store.entries import base_path
 
-_Anywhere = Annotated[str, typer.Argument(metavar="OUT", help="A packed dataset: its folder, or its URL.")]
+_Anywhere = Annotated[str, typer.Argument(metavar="DATASET", help="A packed dataset: its folder, or its URL.")]
 _Version = Annotated[int | None, typer.Option(min=1, help="An older version of a dataset that was changed; the latest by default.")]
 _Workers = Annotated[int | None, typer.Option(min=1, help="Threads; the usable CPUs by default.")]
 _Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
@@ -28,6 +30,7 @@ _Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 
 def info(
     dataset: _Anywhere,
+    everything: Annotated[bool, typer.Option("--all", help="All that is known, and not the first ten lines.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
     version: _Version = None,
     cost: Annotated[bool, typer.Option("--cost", help="Requests, bytes and money of an epoch, if the dataset lies in a bucket.")] = False,
@@ -53,7 +56,7 @@ def info(
     elif cost:
         show_cost(manifest, cache_size, known)
     else:
-        _show(dataset, manifest)
+        _show(dataset, manifest, everything=everything)
 
 
 def _manifest(dataset: str, version: int | None, options: Mapping[str, object] | None, timeout: float) -> Manifest:
@@ -90,37 +93,45 @@ def _versions(dataset: str, manifest: Manifest) -> list[int]:
     return [*old_versions(folder, now), now] if now > 1 else [manifest.version]
 
 
-def _show(dataset: str, manifest: Manifest) -> None:
-    from rich.console import Console
-    from rich.table import Table
+_LINES = 10
+"""Lines that `info` shows without --all."""
+_COLUMN = 22
 
+
+def _show(dataset: str, manifest: Manifest, *, everything: bool) -> None:
+    """Prints what a dataset holds: ten lines, each as wide as the terminal, or all of it."""
+    rows = _rows(dataset, manifest)
+    say(dataset)
+    width = max(40, shutil.get_terminal_size((80, 24)).columns)
+    if everything:
+        for label, text in rows:
+            say_filled(label, printable(text), width, _COLUMN)
+        return
+    fitting = rows if len(rows) < _LINES else rows[: _LINES - 2]
+    for label, text in fitting:
+        say(f"  {printable(label).ljust(_COLUMN - 2)}{shortened(printable(text), width - _COLUMN)}")
+    if len(fitting) < len(rows):
+        say(f"{counted(len(rows) - len(fitting), 'line')} more: {shlex.join(['fastload', 'info', '--all', dataset])}")
+
+
+def _rows(dataset: str, manifest: Manifest) -> list[tuple[str, str]]:
+    """What is known of a dataset, as names and texts; what most people look for comes first."""
     from fastload.packing.progress import human_bytes
     from fastload.packing.summary import Notices
 
-    table = Table(title=cell(dataset), show_header=False)
-    table.add_column()
-    table.add_column(overflow="fold")
-    versions = _versions(dataset, manifest)
+    versions, classes = _versions(dataset, manifest), manifest.classes
+    rows = [("samples", f"{manifest.count:,}"), ("size", f"{human_bytes(manifest.bytes)} in {counted(len(manifest.shards), 'shard')}")]
     if len(versions) > 1 or manifest.version > 1:
-        table.add_row("version", f"{manifest.version} of {', '.join(map(str, versions))}")
-    table.add_row("samples", f"{manifest.count:,}")
-    table.add_row("size", f"{human_bytes(manifest.bytes)} in {len(manifest.shards):,} shards")
-    for base in sorted({base for shard in manifest.shards if (base := base_path(Path(dataset).absolute(), shard)) is not None}):
-        table.add_row("images attached, in", cell(base))
-    for field in manifest.schema:
-        table.add_row(f"field {cell(field.name)}", cell(field.describe()))
-    classes = manifest.classes
+        rows.append(("version", f"{manifest.version} of {', '.join(map(str, versions))}"))
+    bases = {base for shard in manifest.shards if (base := base_path(Path(dataset).absolute(), shard)) is not None}
+    rows += [("images attached, in", base) for base in sorted(bases)]
     if classes is not None:
-        more = ", ..." if len(classes) > 8 else ""
-        table.add_row("classes", cell(f"{len(classes):,}: {', '.join(classes[:8])}{more}"))
-    for name, value in manifest.options.items():
-        table.add_row(f"packed with {cell(name)}", cell(str(value)))
-    for name, value in manifest.summary.items():
-        if isinstance(value, int) and value:
-            table.add_row(cell(name.replace("_", " ")), f"{value:,}")
-    for notice in Notices.of(manifest.summary.get("notices")).all():
-        table.add_row(cell(notice.text), f"{notice.count:,}")
-    Console().print(table)
+        rows.append(("classes", f"{len(classes):,}: {', '.join(classes[:8])}{', ...' if len(classes) > 8 else ''}"))
+    rows += [(f"field {field.name}", field.describe()) for field in manifest.schema]
+    numbers = {name: value for name, value in manifest.summary.items() if isinstance(value, int) and value}
+    rows += [(name.replace("_", " "), f"{value:,}") for name, value in numbers.items()]
+    rows += [(notice.text, f"{notice.count:,}") for notice in Notices.of(manifest.summary.get("notices")).all()]
+    return rows + [(f"packed with {name}", str(value)) for name, value in manifest.options.items()]
 
 
 def verify(
@@ -150,28 +161,31 @@ def verify(
         say(problem)
     for sample in report.bad:
         say(f"sample {sample.index} ({sample.shard}): {sample.reason}")
-    warned = f", {report.warnings:,} decode only with warnings" if report.warnings else ""
+    one = report.samples == 1
+    warned = f", {report.warnings:,} decode{'s' * (report.warnings == 1)} only with warnings" if report.warnings else ""
     what = "every image decoded" if report.decoded else "checksums and records" if report.records else "checksums of all objects"
     if report.unchecked and report.unchecked == report.samples:
-        say(f"{dataset}: its files do not open; none of its {report.unchecked:,} samples could be checked")
+        say(f"{dataset}: its files do not open; none of its {counted(report.unchecked, 'sample')} could be checked")
         raise typer.Exit(1)
     if report.unchecked:
-        say(f"{dataset}: {report.unchecked:,} samples could not be checked, since their files do not hold")
+        say(f"{dataset}: {counted(report.unchecked, 'sample')} could not be checked, since their files do not hold")
     if not report.ok:
-        say(f"{dataset}: {len(report.bad):,} of {report.samples:,} samples bad, {len(report.problems)} files bad{warned}")
+        files = counted(len(report.problems), "file")
+        say(f"{dataset}: {len(report.bad):,} of {counted(report.samples, 'sample')} bad, {files} bad{warned}")
         raise typer.Exit(1)
-    say(f"{dataset}: {report.samples:,} samples in {report.shards:,} shards hold ({what}{warned})")
+    say(f"{dataset}: {counted(report.samples, 'sample')} in {counted(report.shards, 'shard')} hold{'s' * one} ({what}{warned})")
 
 
 def index(dataset: LocalDataset, workers: _Workers = None, quiet: _Quiet = False) -> None:
-    """Adds to a packed dataset what packing adds now: the entropy index, and the sidecar by which it opens fast. It may be stopped and run
+    """Adds the entropy index to a dataset that was packed without it, and the sidecar by which it opens fast. It may be stopped and run
     again at any time."""
     from fastload.packing.index import index as run
 
     summary = run(dataset, workers=workers, progress=not quiet)
     say(
-        f"{dataset}: {summary.indexed:,} of {summary.jpegs:,} JPEGs have an entropy index, {summary.added:,} of them new; "
-        f"{summary.shards:,} shards written anew"
+        f"{dataset}: {summary.indexed:,} of {counted(summary.jpegs, 'JPEG')} {'has' if summary.jpegs == 1 else 'have'} an entropy index, "
+        f"{summary.added:,} of them new; "
+        f"{counted(summary.shards, 'shard')} written anew"
     )
 
 
@@ -182,19 +196,23 @@ def unpack(
     ],
     layout: Annotated[
         Layout | None,
-        typer.Option(help="folders holds every field. By default coco or pairs where they lose none, and else folders."),
+        typer.Option(help="Layout of the files; by default coco or pairs where they lose no field, else folders, which holds all."),
     ] = None,
     workers: _Workers = None,
     quiet: _Quiet = False,
 ) -> None:
-    """Writes the stored images and masks as files again, and all other fields, in a layout that `fastload pack` reads: class folders with
-    fields.jsonl, COCO's (images and annotations/instances.json), or images and masks in two folders."""
+    """Writes images, masks and all other fields as files again. `fastload pack` reads each of the layouts: class folders with fields.jsonl,
+    COCO's (images and annotations/instances.json), or images and masks in two folders."""
     from fastload.packing.progress import human_bytes
     from fastload.packing.unpack import unpack as run
 
     summary = run(dataset, folder, layout=layout, workers=workers, progress=not quiet)
-    kinds = {"coco": "in COCO's layout", "pairs": "in folders of images and masks", "folders": f"in {summary.folders:,} class folders"}
-    say(f"{summary.files:,} files, {human_bytes(summary.bytes)}, {kinds[summary.layout]}: {folder}")
+    kinds = {
+        "coco": "in COCO's layout",
+        "pairs": "in folders of images and masks",
+        "folders": f"in {counted(summary.folders, 'class folder')}",
+    }
+    say(f"{counted(summary.files, 'file')}, {human_bytes(summary.bytes)}, {kinds[summary.layout]}: {folder}")
 
 
 def export(
@@ -214,4 +232,4 @@ def export(
     for sample in summary.skipped:
         say(f"left out: sample {sample.index} ({sample.shard}): {sample.reason}")
     left_out = f", {len(summary.skipped):,} left out" if summary.skipped else ""
-    say(f"{summary.samples:,} samples, {human_bytes(summary.bytes)}{left_out}: {file}")
+    say(f"{counted(summary.samples, 'sample')}, {human_bytes(summary.bytes)}{left_out}: {file}")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from fastload.cli.options import LocalDataset, in_a_folder, takes_flags
-from fastload.cli.output import say
+from fastload.cli.output import counted, say
 from fastload.cli.pack import show
 from fastload.cli.stopped import run_again
 from fastload.errors import ArgumentError
@@ -19,14 +19,14 @@ def append(
     sources: Annotated[list[str], typer.Argument(metavar="SRC...", help="What fastload pack takes.")],
     **options: Any,
 ) -> None:
-    """Adds the samples of a source to a packed dataset, as a new version; the fields must be the same, classes go by their names."""
+    """Adds the samples of a source to a packed dataset, as a new version. The fields must be the same; classes go by their names."""
     from fastload.versions.append import append as run
 
     with run_again("append", f"{dataset} is as it was, and "):
         summary = run(dataset, sources[0] if len(sources) == 1 else sources, **options)
     if options["progress"]:
         show(summary.pack, dataset)
-    say(f"{dataset}: version {summary.version}, {summary.samples:,} samples, {summary.pack.samples:,} of them new")
+    say(f"{dataset}: version {summary.version}, {counted(summary.samples, 'sample')}, {summary.pack.samples:,} of them new")
 
 
 def columns(
@@ -34,7 +34,7 @@ def columns(
     action: Annotated[Literal["add", "drop"], typer.Argument(metavar="add|drop", help="Add the columns of a file, or drop fields.")],
     what: Annotated[
         list[str],
-        typer.Argument(metavar="FILE|NAME...", help="To add: a .csv or .tsv with a header line, or a .npy. To drop: names of fields."),
+        typer.Argument(metavar="FILE|NAME...", help="To add: a .csv or .tsv with a header line, or a .npy; to drop: names of fields."),
     ],
     key: Annotated[
         str | None, typer.Option(help="The field whose value is in FILE's column of that name; by default rows are in order.")
@@ -43,45 +43,48 @@ def columns(
         list[str] | None, typer.Option(help="A column to add, as NAME or NAME:int, float, text, json; may be repeated; all by default.")
     ] = None,
 ) -> None:
-    """Adds a file's columns to the fields of a packed dataset, or takes fields away, as a new version; no image is touched."""
+    """Adds a file's columns to the fields of a packed dataset, or takes fields away. That is a new version; no image is touched."""
     from fastload.versions.columns import add_columns, drop_columns
 
     if action == "drop":
         if key is not None or column:
-            raise ArgumentError("--key and --column are for `fastload columns OUT add FILE`")
+            raise ArgumentError("--key and --column are for `fastload columns DATASET add FILE`")
         summary = drop_columns(dataset, *what)
         say(f"{dataset}: version {summary.version}, without {', '.join(summary.names)}")
         return
     if len(what) != 1:
         raise ArgumentError(f"{len(what)} files are named; add one at a time")
     summary = add_columns(dataset, what[0], key=key, columns=column or None)
-    unused = f"; {summary.unused:,} rows of {what[0]} are no sample's" if summary.unused else ""
-    say(f"{dataset}: version {summary.version}, {summary.samples:,} samples with {', '.join(summary.names)}{unused}")
+    unused = (
+        f"; {counted(summary.unused, 'row')} of {what[0]} {'is' if summary.unused == 1 else 'are'} no sample's" if summary.unused else ""
+    )
+    say(f"{dataset}: version {summary.version}, {counted(summary.samples, 'sample')} with {', '.join(summary.names)}{unused}")
 
 
 def drop(
     dataset: LocalDataset,
     where: Annotated[str, typer.Option(help="An SQL condition over the fields; samples for which it is true are taken out.")],
 ) -> None:
-    """Takes samples out of a packed dataset, as a new version; nothing is written but which samples are left."""
+    """Takes samples out of a packed dataset, as a new version. Nothing is written but which samples are left."""
     from fastload.versions.drop import drop as run
 
     summary = run(dataset, where=where)
     if not summary.dropped:
-        say(f"{dataset}: no sample is meant by {where}; it stays at version {summary.version} with {summary.samples:,} samples")
+        say(f"{dataset}: no sample is meant by {where}; it stays at version {summary.version} with {counted(summary.samples, 'sample')}")
         return
-    say(f"{dataset}: version {summary.version}, {summary.samples:,} samples, {summary.dropped:,} taken out")
+    say(f"{dataset}: version {summary.version}, {counted(summary.samples, 'sample')}, {summary.dropped:,} taken out")
 
 
 def concat(
     datasets: Annotated[list[str], typer.Argument(metavar="DATASET DATASET... OUT", help="Packed datasets, and the directory to make.")],
 ) -> None:
-    """Makes one dataset of several, by reference: nothing is copied, and the others have to stay where they are."""
+    """Makes one dataset of several, by reference. Nothing is copied, and the others have to stay where they are."""
     from fastload.versions.concat import concat as run
 
     datasets = [in_a_folder(each) for each in datasets]
     summary = run(datasets[:-1], datasets[-1])
-    say(f"{datasets[-1]}: {summary.samples:,} samples in {summary.shards:,} shards of {len(datasets) - 1} datasets")
+    parts = f"{counted(summary.samples, 'sample')} in {counted(summary.shards, 'shard')}"
+    say(f"{datasets[-1]}: {parts} of {counted(len(datasets) - 1, 'dataset')}")
 
 
 def prune(

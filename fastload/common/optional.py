@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from fastload.common.distribution import pip_install
 from fastload.errors import ArgumentError
 
 
@@ -17,4 +18,4 @@ def optional(module: str, used_by: str, extra: str = "query") -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise ArgumentError(f"{used_by} needs {module}, which cannot be imported ({error}): pip install 'fastload[{extra}]'") from error
+        raise ArgumentError(f"{used_by} needs {module}, which cannot be imported ({error}): {pip_install(extra)}") from error

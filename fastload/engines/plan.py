@@ -20,6 +20,7 @@ import torch
 from torch.utils.data import IterableDataset
 
 from fastload._native import core
+from fastload.common.distribution import pip_install
 from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.mixture import Mixture
 from fastload.dataset.view import Draws, NativeData, NativeDataReader, NativeDataset, NativeView, same_objects
@@ -280,7 +281,7 @@ def why_not_device(settings: Settings) -> str | None:
         if settings.default_replaced:
             return f"default_collate takes finished samples: {settings.collate_replaced}"
         return "your collate_fn takes finished samples" if collation is None else f"{collation} leaves images of several sizes"
-    return None if _has_kornia() else "Kornia is not installed: pip install 'fastload[augment]'"
+    return None if _has_kornia() else f"Kornia is not installed: {pip_install('augment')}"
 
 
 @cache

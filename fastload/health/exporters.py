@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from fastload.common.distribution import pip_install
 from fastload.errors import ArgumentError, FastloadError
 from fastload.health.figures import Figures
 
@@ -131,5 +132,5 @@ def _client() -> Any:
         import prometheus_client
         import prometheus_client.core
     except ImportError as error:
-        raise MissingLibrary("Prometheus text needs prometheus-client: pip install 'fastload[monitor]'") from error
+        raise MissingLibrary(f"Prometheus text needs prometheus-client: {pip_install('monitor')}") from error
     return prometheus_client

@@ -28,6 +28,7 @@ from typing import IO, Any, Protocol, cast
 
 import numpy as np
 
+from fastload.common.distribution import pip_install
 from fastload.common.optional import optional
 from fastload.common.system import available_cpus
 from fastload.dataset.query import Columns, ConditionEngine, arrow_array
@@ -315,7 +316,7 @@ def _write(
         except SampleError as error:
             return error
         if sample.files[samples.image.name].extension == "ppm":
-            raise PackError("raw images are exported as PNG, which Pillow writes: pip install 'fastload[pack]'")
+            raise PackError(f"raw images are exported as PNG, which Pillow writes: {pip_install('pack')}")
         return sample
 
     def block(start: int) -> list[StoredSample | SampleError]:

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
+from fastload.common.distribution import pip_install
 from fastload.errors import FastloadError, PackError, SampleError
 from fastload.packing.options import JPEG_SIDE_MOST
 from fastload.packing.summary import ALPHA, COLOUR, FRAMES, ORIENTATION
@@ -337,7 +338,7 @@ def opened_image(data: bytes) -> Iterator[Image]:
     try:
         from PIL.Image import DecompressionBombError
     except ImportError as error:
-        raise MissingLibrary("this source has images that are not JPEG, which need Pillow: pip install pillow") from error
+        raise MissingLibrary(f"this source has images that are not JPEG, which need Pillow: {pip_install('pack')}") from error
     if not data:
         raise SampleError("the file is empty", reason="the file is empty")
     try:

@@ -101,8 +101,8 @@ class PackOptions:
             'baseline, other formats become raw pixels, CMYK becomes RGB at quality 100), "keep" (every JPEG byte for byte), "jpeg" (all '
             'encoded anew) or "raw" (all decoded).',
             {
-                "pack": "lossless: the same pixels, metadata dropped, progressive made baseline, other formats as pixels; keep: every "
-                "JPEG byte for byte; jpeg: all encoded anew; raw: all decoded.",
+                "pack": "How images are stored: with the same pixels, JPEGs byte for byte, all encoded anew, or all decoded. With "
+                "lossless, metadata is dropped, progressive JPEGs become baseline, and other formats are stored as pixels.",
                 "append": "How images are stored",
             },
             as_packed=True,
@@ -112,7 +112,7 @@ class PackOptions:
         default=90,
         metadata=option(
             "quality of JPEGs that are encoded, 1 to 100.",
-            "Of JPEGs that are encoded.",
+            "Quality of JPEGs that are encoded.",
             limits=(1, 100),
             most_shown=True,
             as_packed=True,
@@ -120,7 +120,11 @@ class PackOptions:
     )
     subsampling: Subsampling = field(
         default="4:2:0",
-        metadata=option('chroma subsampling of these JPEGs: "4:4:4", "4:2:2", "4:2:0", "gray".', "Of their chroma.", as_packed=True),
+        metadata=option(
+            'chroma subsampling of these JPEGs: "4:4:4", "4:2:2", "4:2:0", "gray".',
+            "Chroma subsampling of JPEGs that are encoded.",
+            as_packed=True,
+        ),
     )
     max_side: int | None = field(
         default=None,
@@ -146,8 +150,8 @@ class PackOptions:
             '"ignore" the orientation, as ImageFolder does, or "apply" it. Annotations of COCO, VOC and YOLO, and masks in folders, turn '
             'with their images, unless they are of the upright ones already; other sources with boxes or masks are refused with "apply".',
             {
-                "pack": "apply: turn images upright by their EXIF orientation, without loss where their sides allow it; ignore: as "
-                "ImageFolder does, and count them.",
+                "pack": "Whether images are turned upright by their EXIF orientation. With apply they are, without loss where their "
+                "sides allow it; with ignore they are counted, and left as ImageFolder leaves them.",
                 "append": "Whether images are turned upright",
             },
             as_packed=True,
@@ -220,7 +224,7 @@ class PackOptions:
             },
         ),
     )
-    seed: int = field(default=0, metadata=option("seed of the shuffle.", "Of the shuffle.", limits=(0, 2**64 - 1)))
+    seed: int = field(default=0, metadata=option("seed of the shuffle.", "Seed of the shuffle.", limits=(0, 2**64 - 1)))
     limit: int | None = field(
         default=None,
         metadata=option(
@@ -302,7 +306,8 @@ class TableOptions:
         ),
     )
     label_column: str | int | None = field(
-        default=None, metadata=option("likewise the column of labels (label, class, target, ...).", "Likewise the column of labels.")
+        default=None,
+        metadata=option("likewise the column of labels (label, class, target, ...).", "Of a .csv/.tsv: the column of labels, likewise."),
     )
     header: bool | None = field(
         default=None,
@@ -339,7 +344,9 @@ class LmdbOptions:
             "Of an LMDB file: the keys of images with their number, as in image-%09d; otherwise all keys.",
         ),
     )
-    label_pattern: str | None = field(default=None, metadata=option("likewise the keys of labels.", "Likewise the keys of labels."))
+    label_pattern: str | None = field(
+        default=None, metadata=option("likewise the keys of labels.", "Of an LMDB file: the keys of labels, likewise.")
+    )
 
     def __post_init__(self) -> None:
         for name in ("key_pattern", "label_pattern"):
@@ -575,8 +582,8 @@ class RunOptions:
             'pack on a Ray cluster: True for the one that ``ray.init()`` finds or starts, or an address ("auto", "10.0.0.5:6379"). Every '
             "shard is a task; `out` is a URL or a folder that all nodes share, and they all see the source. With the same shard_samples "
             "the dataset is that of a pack on one machine, byte for byte; without it, a shard takes a 64th of the samples, and at most "
-            "8192. `workers` are the threads of each task, 1 by default; `staging` is a folder of each node. Needs fastload[ray].",
-            "Pack on a Ray cluster: the one at ADDRESS, or else that ray.init() finds or starts. Stands after SRC and OUT.",
+            "8192. `workers` are the threads of each task, 1 by default; `staging` is a folder of each node. Needs torch-fastload[ray].",
+            "Pack on a Ray cluster, at ADDRESS or as ray.init() finds it; stands after SRC and OUT.",
             metavar="[ADDRESS]",
         ),
     )

@@ -14,25 +14,31 @@ if TYPE_CHECKING:
 
 _DRAW_EVERY = 0.1
 """Seconds between two updates of a bar: drawing costs more than packing a small image."""
+_BAR, _TITLE = 10, 16
+"""Columns of the bar and, at most, of its title: 80 are enough beside numbers of ten million samples."""
 _LINE_EVERY = 15.0
 """Seconds between two lines if stderr is not a terminal."""
 
 
 class _View(Protocol):
-    """A way to show progress; `every` is the least time between two updates, in seconds."""
+    """A way to show progress; `every` is the least time between two updates, in seconds. `speed` is in samples a second."""
 
     every: float
 
     def start(self, done: int) -> None: ...
-    def update(self, done: int, rate: float, size: str) -> None: ...
+    def update(self, done: int, speed: float, rate: str, size: str) -> None: ...
     def stop(self) -> None: ...
 
 
 class Progress:
-    """Shows the progress of a job. With shown=False it does nothing and imports nothing."""
+    """Shows the progress of a job: what is done, one rate, and the time that is left. With shown=False it does nothing and imports nothing.
 
-    def __init__(self, total: int, title: str, *, shown: bool) -> None:
+    The rate is that of samples, called `unit`; unit="" is for a job whose time goes with its bytes, and shows theirs.
+    """
+
+    def __init__(self, total: int, title: str, *, shown: bool, unit: str = "images") -> None:
         self._total = total
+        self._unit = unit
         self._next = 0.0
         self._began = 0.0
         self._from = (0, 0)
@@ -62,8 +68,9 @@ class Progress:
             return
         self._next = now + self._view.every
         spent = max(now - self._began, 1e-6)
-        speed = (size - self._from[1]) / spent
-        self._view.update(done, (done - self._from[0]) / spent, f"{human_bytes(size)}, {human_bytes(speed)}/s")
+        speed = (done - self._from[0]) / spent
+        rate = f"{speed:,.0f} {self._unit}/s" if self._unit else f"{human_bytes((size - self._from[1]) / spent)}/s"
+        self._view.update(done, speed, rate, human_bytes(size) if size else "")
 
 
 class _Lines:
@@ -77,9 +84,9 @@ class _Lines:
     def start(self, done: int) -> None:
         pass
 
-    def update(self, done: int, rate: float, size: str) -> None:
-        left = f", {human_seconds((self._total - done) / rate)} left" if 0 < rate and done < self._total else ""
-        sys.stderr.write(f"{self._title}: {done:,} of {self._total:,}, {rate:,.0f} images/s, {size}{left}\n")
+    def update(self, done: int, speed: float, rate: str, size: str) -> None:
+        left = f", {human_seconds((self._total - done) / speed)} left" if speed > 0 and done < self._total else ""
+        sys.stderr.write(f"{self._title}: {done:,} of {self._total:,}, {rate}{', ' if size else ''}{size}{left}\n")
         sys.stderr.flush()
 
     def stop(self) -> None:
@@ -90,31 +97,35 @@ class _Bar:
     """A bar that rich draws on a terminal, or in a notebook."""
 
     def __init__(self, total: int, title: str, console: Console) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as RichProgress
 
         self.every = _DRAW_EVERY
         self._bar = RichProgress(
             TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TextColumn("{task.fields[size]}"),
-            TimeRemainingColumn(),
+            BarColumn(_BAR),
+            TextColumn("{task.fields[state]}", markup=False),
             console=console,
         )
-        self._task = self._bar.add_task(title, total=total, start=False, rate="", size="")
+        self._task = self._bar.add_task(_short(title), total=total, start=False, state="")
+        self._total = total
         self._bar.start()
 
     def start(self, done: int) -> None:
         self._bar.update(self._task, completed=done)
         self._bar.start_task(self._task)
 
-    def update(self, done: int, rate: float, size: str) -> None:
-        self._bar.update(self._task, completed=done, rate=f"{rate:,.0f} images/s", size=size)
+    def update(self, done: int, speed: float, rate: str, size: str) -> None:
+        left = f", {human_seconds((self._total - done) / speed)} left" if speed > 0 and done < self._total else ""
+        self._bar.update(self._task, completed=done, state=f"{done:,}/{self._total:,}, {rate}{left}")
 
     def stop(self) -> None:
         self._bar.stop()
+
+
+def _short(title: str) -> str:
+    """The end of a long title, such as a path's, so that a line of the bar fits 80 columns."""
+    return title if len(title) <= _TITLE else f"...{title[3 - _TITLE :]}"
 
 
 def _make_view(total: int, title: str) -> _View:

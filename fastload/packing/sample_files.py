@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastload.common.distribution import pip_install
 from fastload.errors import DatasetError, PackError, SampleError
 from fastload.store import DatasetReader, Field, parse_value
 from fastload.store.kinds.codecs import BY_ENTRY
@@ -140,7 +141,7 @@ def _png(pixels: npt.NDArray[Any], level: int) -> File:
     try:
         from PIL import Image
     except ImportError as error:
-        raise PackError("masks, and images that are no JPEG, become PNG, which Pillow writes: pip install 'fastload[pack]'") from error
+        raise PackError(f"masks, and images that are no JPEG, become PNG, which Pillow writes: {pip_install('pack')}") from error
     out = io.BytesIO()
     Image.fromarray(pixels).save(out, "PNG", compress_level=level)
     return File("png", out.getvalue())

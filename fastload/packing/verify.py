@@ -107,7 +107,7 @@ def verify_url(
     """
     with closing(open_objects(url, storage_options, timeout)) as objects:
         manifest = load_manifest(objects, version)
-        with Progress(manifest.count, "verify", shown=progress) as bar:
+        with Progress(manifest.count, "verify", shown=progress, unit="") as bar:
             bar.start(0, 0)
             check = _Check(objects, manifest, bar)
             check.sizes()

@@ -197,7 +197,7 @@ def fill_cache(
     Args:
         url: URL of the dataset.
         cache, cache_size, storage_options: as PackedDataset takes them.
-        progress: called with the number of samples looked at, and the number of all samples.
+        progress: called with the number of samples looked at, from 0 on, and the number of all samples.
         timeout: seconds within which a request is tried again.
 
     Returns:
@@ -209,6 +209,8 @@ def fill_cache(
     files = RemoteFiles(url, cache, cache_size, storage_options, timeout)
     with DatasetReader(files) as reader:
         step = max(1, FILL_BYTES // files.mean_bytes)
+        if progress is not None:
+            progress(0, reader.count)
         for first in range(0, reader.count, step):
             if files.session.cache.full:
                 break

@@ -6,6 +6,7 @@ import importlib.util
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from fastload.common.distribution import pip_install
 from fastload.common.limits import parse_timeout
 from fastload.common.urls import is_url
 from fastload.errors import ArgumentError
@@ -47,4 +48,4 @@ def open_objects(url: str, storage_options: Mapping[str, object] | None = None, 
 def _need(package: str, url: str) -> None:
     if importlib.util.find_spec(package) is None:
         scheme = urlsplit(url).scheme
-        raise ArgumentError(f"{scheme}:// needs {package}, which is not installed: pip install 'fastload[remote]'")
+        raise ArgumentError(f"{scheme}:// needs {package}, which is not installed: {pip_install('remote')}")

@@ -151,7 +151,7 @@ def _fetch(objects: Objects, folder: Path, files: tuple[DataFile, ...], left: li
             f"the disk of {folder} is too small: {todo:,} bytes are to be downloaded, {free:,} are free. Make room and {_GO_ON}"
         )
     done = total - todo
-    with Progress(samples, "pull", shown=progress) as bar, closing(download(objects, left, folder)) as ranges:
+    with Progress(samples, "pull", shown=progress, unit="") as bar, closing(download(objects, left, folder)) as ranges:
         bar.start(samples * done // max(total, 1), done)
         for file, size, wrong in ranges:
             if wrong:

@@ -361,7 +361,7 @@ class _Sender:
         """Uploads all of them. Raises the first error."""
         running: dict[Future[ObjectInfo], DataFile] = {}
         threads = request_threads(self._objects, FILES_AT_ONCE, "fastload-push")
-        with threads as pool, Progress(self._samples, "push", shown=progress) as bar:
+        with threads as pool, Progress(self._samples, "push", shown=progress, unit="") as bar:
             bar.start(self._share(self._before), self._before)
             try:
                 left = iter(self._uploads)

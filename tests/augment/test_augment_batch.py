@@ -311,7 +311,7 @@ except ImportError as error:
 """
     found = warm.run(code)
     assert found.returncode == 0, found.stderr
-    assert "pip install 'fastload[augment]'" in found.stdout
+    assert "pip install 'torch-fastload[augment]'" in found.stdout
 
 
 def test_kernels_never_write_to_their_input() -> None:

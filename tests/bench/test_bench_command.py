@@ -13,6 +13,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from fastload.bench import harness, plot, report
+from fastload.bench.spec import SHORT
 from fastload.cli.bench import bench
 from fastload.errors import ArgumentError
 
@@ -59,6 +60,24 @@ def test_table_shows_the_reason_of_an_absent_row(capsys: pytest.CaptureFixture[s
     assert "no [bold] PIL" in capsys.readouterr().out
 
 
+def test_the_table_fits_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    """Large numbers in every column, on a terminal of 80 columns: nothing is cut, and a column without a number is not shown."""
+    from rich.console import Console
+
+    (ours, _) = document()["loaders"]
+    rows = [
+        {**ours, "name": name, "images_per_s": 123456.0, "first_batch_s": 1.2345, "epoch_gap_ms": 1234.5, "pss_bytes": 1.2e10}
+        for name in SHORT
+    ]
+    report.show(document(loaders=rows), Console(width=80))
+    table = capsys.readouterr().out
+    assert max(map(len, table.splitlines())) <= 80
+    for text in ("123,456", "10%", "1,234.5", "12,000", "2.00", *SHORT.values()):
+        assert text in table
+    report.show(document(loaders=[{**row, "pss_bytes": None} for row in rows]), Console(width=80))
+    assert "PSS, MB" not in capsys.readouterr().out
+
+
 def test_a_busy_machine_is_named() -> None:
     """Rates taken while others used the machine come with a warning; a quiet or silent machine with none."""
     assert "30%" in (report.disturbance([{"others_share": 0.3}, {"others_share": None}]) or "")
@@ -93,9 +112,14 @@ def test_bench_prints_the_table_and_writes_json_and_png(photo_folder: Path, pack
     out, image = tmp_path / "r.json", tmp_path / "r.png"
     arguments = [str(packed), "--against", str(photo_folder), "--json", str(out), "--plot", str(image)]
     arguments += ["--batch-size", "8", "--workers", "1", "--size", "64", "--rounds", "1", "--seconds", "0"]
-    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "160"})
+    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "80"})
     assert result.exit_code == 0, result.output
     assert "x torch DataLoader + Pillow" in result.output
+    table = result.output[: result.output.index("decode +")]
+    assert "±" not in table, "one round has no spread, and no column for it"
+    assert max(map(len, table.splitlines())) <= 80
+    assert "…" not in table
+    assert "images/s so far" not in result.output
     found = json.loads(out.read_text())
     assert found["fastload_bench"] == harness.SCHEMA
     assert found["settings"] | {"batch_size": 8, "workers": 1, "rounds": 1} == found["settings"]
@@ -104,7 +128,7 @@ def test_bench_prints_the_table_and_writes_json_and_png(photo_folder: Path, pack
         assert row["reason"] is None, row
         assert row.keys() >= COLUMNS
         assert row["images_per_s"] > 0
-        assert row["title"] in result.output
+        assert SHORT[row["name"]] in result.output
     assert set(found["ratios"]) == {"packed", "pillow", "handwritten"}
     assert str(tmp_path) not in out.read_text()
     with Image.open(image) as picture:

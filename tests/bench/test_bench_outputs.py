@@ -34,7 +34,7 @@ def test_a_plot_without_matplotlib(packed: Path, capsys: pytest.CaptureFixture[s
     """Said at once, with what to install."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert "--plot needs matplotlib: pip install matplotlib" in error(capsys, monkeypatch, str(packed), "--plot", "x.png")
+    assert "--plot needs matplotlib: pip install 'torch-fastload[bench]'" in error(capsys, monkeypatch, str(packed), "--plot", "x.png")
 
 
 def test_a_file_that_cannot_be_written(

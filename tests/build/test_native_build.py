@@ -41,14 +41,23 @@ def found_by_pkg_config(module: str) -> str:
 @pytest.mark.parametrize(
     ("missing", "names"),
     [
-        (LIBRARIES, ("libjpeg62-turbo-dev", "libturbojpeg0-dev", "brew install jpeg-turbo", "conda")),
-        (("libjpeg",), ("apt install libjpeg62-turbo-dev", "brew install jpeg-turbo", "conda install libjpeg-turbo")),
-        (("libturbojpeg",), ("libturbojpeg0-dev", "brew install jpeg-turbo", "conda install libjpeg-turbo")),
+        (
+            LIBRARIES,
+            ("apt install libjpeg-dev libturbojpeg-dev zlib1g-dev`", "dnf install libjpeg-turbo-devel turbojpeg-devel zlib-devel`"),
+        ),
+        (
+            ("libjpeg",),
+            ("apt install libjpeg-dev`", "dnf install libjpeg-turbo-devel`", "brew install jpeg-turbo`", "conda"),
+        ),
+        (
+            ("libturbojpeg",),
+            ("apt install libturbojpeg-dev`", "dnf install turbojpeg-devel`", "brew install jpeg-turbo`", "conda"),
+        ),
         (("zlib",), ("apt install zlib1g-dev", "brew install zlib", "conda install zlib")),
     ],
 )
 def test_a_missing_library_stops_the_build_with_one_line(missing: tuple[str, ...], names: tuple[str, ...], tmp_path: Path) -> None:
-    """The line names the Debian, the Homebrew and the conda package, and no library that is there."""
+    """The line names the packages of Debian, Fedora, Homebrew and conda, as commands to paste, and no library that is there."""
     if shutil.which("pkg-config") is None:
         pytest.skip("no pkg-config here")
     folder = tmp_path / "pc"
@@ -71,7 +80,22 @@ def test_a_missing_pkg_config_stops_the_build_with_one_line(tmp_path: Path) -> N
     done = run_build(tmp_path, PKG_CONFIG=str(tmp_path / "absent-pkg-config"))
     assert done.returncode == 1
     (line,) = (done.stdout + done.stderr).strip().splitlines()
-    for name in ("absent-pkg-config is missing", "apt install pkg-config", "brew install pkgconf", "libturbojpeg0-dev"):
+    for name in (
+        "absent-pkg-config is missing",
+        "apt install pkg-config",
+        "dnf install pkgconf-pkg-config",
+        "brew install pkgconf",
+        "libturbojpeg-dev",
+    ):
+        assert name in line
+
+
+def test_a_missing_compiler_stops_the_build_with_one_line(tmp_path: Path) -> None:
+    """It names the compiler that was looked for, and all that the build needs."""
+    done = run_build(tmp_path, CC=str(tmp_path / "absent-cc"))
+    assert done.returncode == 1
+    (line,) = (done.stdout + done.stderr).strip().splitlines()
+    for name in ("absent-cc", "apt install gcc libc6-dev python3-dev pkg-config libjpeg-dev", "dnf install gcc python3-devel"):
         assert name in line
 
 

@@ -73,18 +73,40 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_holds_what_a_user_needs_and_nothing_else(wheel: Path) -> None:
     """Types, licence and the bundled libraries, and neither sources nor tests."""
-    assert re.fullmatch(r"fastload-[\d.]+-cp3\d+-cp3\d+-manylinux_\S+\.whl", wheel.name)
+    assert re.fullmatch(r"torch_fastload-[\d.]+-cp3\d+-cp3\d+-manylinux_\S+\.whl", wheel.name)
     names = zipfile.ZipFile(wheel).namelist()
     for wanted in ("fastload/py.typed", "fastload/_native/core.pyi", "fastload/cli/main.py"):
         assert wanted in names
     for library in ("libjpeg", "libturbojpeg"):
-        assert any(name.startswith(f"fastload.libs/{library}") for name in names), library
-    assert any(name.endswith("licenses/LICENSE") for name in names)
+        assert any(name.startswith(f"torch_fastload.libs/{library}") for name in names), library
+    for text in ("LICENSE", "licenses/libjpeg-turbo/LICENSE.md", "licenses/libjpeg-turbo/README.ijg"):
+        assert any(name.endswith(f".dist-info/licenses/{text}") for name in names), text
     roots = {name.split("/")[0] for name in names}
-    assert {root for root in roots if "-" not in root} == {"fastload", "fastload.libs"}
+    assert {root for root in roots if "-" not in root} == {"fastload", "torch_fastload.libs"}
     assert not [name for name in names if name.endswith((".pyx", ".pxi", ".c", ".h", ".o"))]
     packaged = {name for name in names if name.startswith("fastload/") and name.endswith(".py")}
     assert packaged == {str(each.relative_to(ROOT)) for each in ROOT.glob("fastload/**/*.py")}
+
+
+def test_it_is_stripped(wheel: Path, tmp_path: Path) -> None:
+    """Neither the module nor the bundled libraries have debug sections, and the wheel takes less than 2 MiB."""
+    assert wheel.stat().st_size < 2 << 20
+    with zipfile.ZipFile(wheel) as archive:
+        native = [name for name in archive.namelist() if ".so" in name]
+        assert len(native) >= 3
+        for name in native:
+            found = subprocess.run(["readelf", "-S", archive.extract(name, tmp_path)], capture_output=True, text=True, check=True)
+            assert ".debug_" not in found.stdout, name
+
+
+def test_its_licence_names_all_that_is_in_it(wheel: Path) -> None:
+    """The SPDX expression covers fastload and libjpeg-turbo; zlib and the C library are the system's."""
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        text = archive.read(metadata).decode()
+        bundled = {re.split("[-.]", name.split("/")[1])[0] for name in archive.namelist() if name.startswith("torch_fastload.libs/")}
+    assert "License-Expression: Apache-2.0 AND IJG AND BSD-3-Clause AND Zlib" in text
+    assert bundled == {"libjpeg", "libturbojpeg"}
 
 
 def test_it_does_the_main_job_where_its_libraries_are_absent(installed: Path, image_folder: Path, tmp_path: Path) -> None:
@@ -132,4 +154,4 @@ def test_its_command_starts(installed: Path) -> None:
 def test_its_suites_pass_from_elsewhere(installed: Path, tmp_path: Path) -> None:
     """One of the loader, one of the dataset and one of the store, as a sample; `make test-installed` runs the rest."""
     chosen = ["store/test_reader.py", "loader/test_packed.py", "dataset/test_packed_dataset.py"]
-    assert run_tests(installed, tmp_path, "-q", *(f"{ROOT}/tests/{each}" for each in chosen)) == 0
+    assert run_tests(installed, tmp_path, "-q", *(f"tests/{each}" for each in chosen)) == 0

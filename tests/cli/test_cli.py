@@ -87,7 +87,7 @@ def test_verify_lists_bad_samples_and_exits_1(source: Path, tmp_path: Path) -> N
     result = run("verify", tmp_path / "ds", "-q")
     assert result.returncode == 1
     assert "(shard-00000.lmdb): " in result.stdout
-    assert "1 of 12 samples bad, 1 files bad" in result.stdout
+    assert "1 of 12 samples bad, 1 file bad" in result.stdout
 
 
 def test_index_of_a_packed_dataset(source: Path, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_index_of_a_packed_dataset(source: Path, tmp_path: Path) -> None:
     assert indexed > 0
     result = run("index", tmp_path / "ds", "--workers", "2")
     assert result.returncode == 0, result.stderr
-    assert f"{indexed} of 12 JPEGs have an entropy index, {indexed} of them new; 1 shards written anew" in result.stdout
+    assert f"{indexed} of 12 JPEGs have an entropy index, {indexed} of them new; 1 shard written anew" in result.stdout
     again = run("index", tmp_path / "ds", "-q")
     assert f"{indexed} of 12 JPEGs have an entropy index, 0 of them new; 0 shards written anew" in again.stdout
     assert Manifest.load(tmp_path / "ds").summary == Manifest.load(tmp_path / "with").summary
@@ -156,7 +156,7 @@ def test_what_was_left_out_is_told(source: Path, tmp_path: Path) -> None:
     assert left_out.endswith(f"{source}/cat/moving.gif")
     assert ".csv" in left_out
     assert any("EXIF" in text and "--exif apply" in text for text in notes)
-    assert ".gif files left out" in run("info", tmp_path / "ds", env={"COLUMNS": "200"}).stdout
+    assert ".gif files left out" in run("info", tmp_path / "ds", "--all", env={"COLUMNS": "200"}).stdout
 
 
 def test_a_table_and_many_sources(source: Path, tmp_path: Path) -> None:

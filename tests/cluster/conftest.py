@@ -32,7 +32,7 @@ niceness of 15 leaves them a thirtieth of a core beside a test that computes, wh
 @pytest.fixture(scope="session")
 def ray_environment() -> Iterator[Path]:
     """The environment of raylets and drivers, and the folder that Ray has in place of /tmp/ray."""
-    pytest.importorskip("ray", reason="packing on a cluster needs fastload[ray]")
+    pytest.importorskip("ray", reason="packing on a cluster needs torch-fastload[ray]")
     folder = Path(tempfile.mkdtemp(prefix="flray-", dir="/tmp"))  # a short path: sockets lie below it
     paths = [str(Path(fastload.__file__).parents[1]), str(_TESTS / "cluster"), os.environ.get("PYTHONPATH", "")]
     with pytest.MonkeyPatch.context() as patch:

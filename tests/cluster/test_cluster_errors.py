@@ -42,7 +42,7 @@ def test_ray_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     """The message names the extra."""
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "ray" else found(name, *rest))
-    with pytest.raises(ArgumentError, match=r"pip install 'fastload\[ray\]'"):
+    with pytest.raises(ArgumentError, match=r"pip install 'torch-fastload\[ray\]'"):
         fastload.pack(folder(tmp_path / "src", count=2), tmp_path / "out", ray=True)
 
 

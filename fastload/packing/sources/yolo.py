@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
+from fastload.common.distribution import pip_install
 from fastload.common.files import read_regular
 from fastload.common.limits import checked_max_pixels
 from fastload.errors import PackError
@@ -226,7 +227,7 @@ def read_config(file: str) -> YoloConfig:
     try:
         import yaml
     except ImportError as error:
-        raise MissingLibrary(f"reading {file} needs PyYAML: pip install pyyaml") from error
+        raise MissingLibrary(f"reading {file} needs PyYAML: {pip_install('pack')}") from error
     try:
         found: Any = yaml.safe_load(read_regular(file, 1 << 20))
     except OSError as error:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastload.common.distribution import pip_install
 from fastload.errors import PackError
 from fastload.store.checked import shown
 from fastload.store.kinds.base import Size
@@ -134,7 +135,7 @@ def _of_polygons(parts: Sequence[Any], canvas: Size) -> Counts:
     try:
         from pycocotools import mask
     except ImportError:
-        raise PackError("polygons become masks by pycocotools: pip install 'fastload[coco]'") from None
+        raise PackError(f"polygons become masks by pycocotools: {pip_install('coco')}") from None
     lines, drawn = [], 0
     if parts and canvas[0] * canvas[1] > _CANVAS_MOST:
         raise PackError(f"masks of polygons are made for images of at most {_CANVAS_MOST:,} pixels: give it as run lengths or polygons")
