@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from fastload.cli.output import say
+from fastload.cli.output import say_wrapped
 from fastload.common.limits import parse_size
 from fastload.remote.caches import BLOCK_BYTES, PRICES, EpochTraffic, Price, Traffic, epoch_traffic
 from fastload.store import Manifest
@@ -75,8 +75,10 @@ def show_cost(manifest: Manifest, cache_size: str | None, known: tuple[Price, ..
             sums = (" / ".join(f"{sum:,.4f}" if sum < 1 else f"{sum:,.2f}" for sum in both) for both in parts)
             money.add_row(f"{traffic.cached:.0%}", *sums)
         console.print(money)
-    say(f'what is cached, and with shuffle="window" the rest too, is fetched in ranges of {human_bytes(BLOCK_BYTES)}; other orders fetch')
-    say("the rest sample by sample")
+    ranges = f"is fetched in ranges of {human_bytes(BLOCK_BYTES)}; other orders fetch the rest sample by sample"
+    say_wrapped(f'what is cached, and with shuffle="window" the rest too, {ranges}')
     for price in known:
         when = f", {price.year}" if price.year else ""
-        say(f"{price.store}: ${price.requests:g} per 1,000 GET, ${price.gib:g} per GiB that leaves the cloud ({price.source}{when})")
+        say_wrapped(
+            f"{price.store}: ${price.requests:g} per 1,000 GET, ${price.gib:g} per GiB that leaves the cloud ({price.source}{when})"
+        )

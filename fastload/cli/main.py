@@ -76,15 +76,19 @@ def _options(
 
 
 def main() -> None:
-    """Runs the command line. Exit code 0: done; 1: `verify` found bad samples; 2: an error, told in one line on stderr; 130: Ctrl-C."""
+    """Runs the command line. Exit code 0: done; 1: `verify` found bad samples; 2: an error, told in one line on stderr; 130: Ctrl-C.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C before a command has begun.
+    """
     write_any_text()
     arguments = _with_values(sys.argv[1:])
     try:
         code = app(arguments or ["--help"], prog_name="fastload", standalone_mode=False)
     except USAGE_ERROR as error:
         _fail(usage_message(error, COMMANDS, arguments))
-    except typer.Abort:  # as older versions of typer have it from Ctrl-C
-        sys.exit(130)
+    except typer.Abort:  # as some versions of typer have it from Ctrl-C; others return the status
+        raise KeyboardInterrupt from None
     except FastloadError as error:
         _fail(str(error))
     except OSError as error:
@@ -93,6 +97,8 @@ def main() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(2)
         _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    if code == 130:  # outside of a command, which would have ended the program
+        raise KeyboardInterrupt
     sys.exit((code or 0) if arguments else 2)
 
 
@@ -110,4 +116,6 @@ def _fail(text: str) -> NoReturn:
 
 
 if __name__ == "__main__":
-    main()
+    from fastload.cli.start import main as start
+
+    start()

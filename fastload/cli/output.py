@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import textwrap
 
@@ -41,6 +42,13 @@ def say_filled(label: str, text: str, width: int, column: int) -> None:
         "break_on_hyphens": False,
     }
     for line in textwrap.wrap(text, width, **options) or [label]:  # type: ignore[arg-type]
+        say(line)
+
+
+def say_wrapped(text: str) -> None:
+    """Writes a sentence in lines that fit the terminal; no word is cut."""
+    width = max(40, shutil.get_terminal_size((80, 24)).columns)
+    for line in textwrap.wrap(printable(text), width, break_long_words=False, break_on_hyphens=False):
         say(line)
 
 

@@ -74,7 +74,7 @@ def show(summary: PackSummary, out: str, done: str = "packed") -> None:
         table.add_row("JPEG that decodes only with warnings", f"{summary.warning_count:,}")
     if summary.skipped_count:
         table.add_row("left out", f"{summary.skipped_count:,}")
-    table.add_row("time", f"{summary.seconds:.1f} s, {summary.images_per_second:,.0f} images/s")
+    table.add_row("time", f"{summary.seconds:.1f} s")
     Console().print(table)
     for what, names, count in (
         ("decodes only with warnings", summary.warnings, summary.warning_count),

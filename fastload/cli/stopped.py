@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import typer
-
 from fastload.cli.output import say
+from fastload.cli.start import command_begins
 from fastload.common.urls import is_url, shown
 from fastload.errors import PackError, PackStoppedError
 
@@ -37,6 +36,7 @@ def stoppable(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> Any:
         try:
+            command_begins()
             return command(*arguments, **options)
         except KeyboardInterrupt:
             name = command.__name__
@@ -59,10 +59,10 @@ def run_again(command: str, first: str = "") -> Iterator[None]:
         raise _stopped(f"{first}this goes on: {_again(command)}") from None
 
 
-def _stopped(advice: str) -> typer.Exit:
-    """Says that a command was stopped by Ctrl-C, and what to do; returns what ends it with status 130."""
+def _stopped(advice: str) -> SystemExit:
+    """Says that a command was stopped by Ctrl-C, and what to do; returns what ends the program with status 130."""
     say(f"fastload: stopped; {advice}", err=True)
-    return typer.Exit(130)
+    return SystemExit(130)
 
 
 def _again(command: str, *changed: str, resume: bool = True) -> str:

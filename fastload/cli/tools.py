@@ -96,6 +96,7 @@ def _versions(dataset: str, manifest: Manifest) -> list[int]:
 _LINES = 10
 """Lines that `info` shows without --all."""
 _COLUMN = 22
+_SUMMED = {"bytes_in": "images read", "bytes_out": "images stored"}
 
 
 def _show(dataset: str, manifest: Manifest, *, everything: bool) -> None:
@@ -128,8 +129,9 @@ def _rows(dataset: str, manifest: Manifest) -> list[tuple[str, str]]:
     if classes is not None:
         rows.append(("classes", f"{len(classes):,}: {', '.join(classes[:8])}{', ...' if len(classes) > 8 else ''}"))
     rows += [(f"field {field.name}", field.describe()) for field in manifest.schema]
-    numbers = {name: value for name, value in manifest.summary.items() if isinstance(value, int) and value}
-    rows += [(name.replace("_", " "), f"{value:,}") for name, value in numbers.items()]
+    for name, value in manifest.summary.items():
+        if isinstance(value, int) and value and name != "samples":  # of the first pack, before versions
+            rows.append((_SUMMED.get(name, name.replace("_", " ")), human_bytes(value) if name in _SUMMED else f"{value:,}"))
     rows += [(notice.text, f"{notice.count:,}") for notice in Notices.of(manifest.summary.get("notices")).all()]
     return rows + [(f"packed with {name}", str(value)) for name, value in manifest.options.items()]
 

@@ -27,6 +27,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from fastload.errors import ArgumentError
+
 VARIABLE = "FASTLOAD_RUN"
 """Variable of the environment that holds the options of a run, as JSON."""
 PROGRAM_HELP = "A script, a module after -m, or a command such as torchrun; and its arguments."
@@ -74,13 +76,19 @@ def start(options: RunOptions, program: Sequence[str], *, module: bool) -> NoRet
     """Replaces this process by the program's. See NOTE [ run: how a program is met ].
 
     Raises:
+        ArgumentError: there is no such program.
         SystemExit: the interpreter was started so that it ignores the environment.
         OSError: the program cannot be started.
     """
     if sys.flags.ignore_environment or sys.flags.no_site:
         sys.exit("fastload run: Python's options -E, -I and -S hide the run from the program: leave them out")
     name, *_ = program
-    command = None if module or os.path.exists(name) else shutil.which(name)
+    there = module or os.path.exists(name)
+    command = None if there else shutil.which(name)
+    if not there and command is None:
+        raise ArgumentError(
+            f"{name}: there is no such file, and no command of this name: check the path, or, for a module, write -m {name}"
+        )
     sys.stdout.flush()
     sys.stderr.flush()
     if command is not None:

@@ -7,6 +7,7 @@ A dataset that is changed gets a new version: the manifest of the old one is kep
 from __future__ import annotations
 
 import builtins
+import difflib
 import hashlib
 import json
 import os
@@ -247,10 +248,21 @@ def new_path(out: str | os.PathLike[str]) -> Path:
     return Path(path)
 
 
+def _near(folder: Path) -> Path | None:
+    """The packed dataset beside a folder that is not there whose name is most like its name; None if none is."""
+    try:
+        there = [each.name for each in os.scandir(folder.parent) if os.path.exists(os.path.join(each.path, MANIFEST_NAME))]
+    except OSError:
+        return None
+    return next((folder.with_name(name) for name in difflib.get_close_matches(folder.name, there, 1, 0.75)), None)
+
+
 def _missing(folder: Path) -> DatasetError:
     if not folder.exists():
         if (url := meant_url(str(folder), joined=True)) is not None:
             return DatasetError(f"there is no {folder}: check the path, or, if a URL is meant, write {without_secrets(url)}")
+        if near := _near(folder):
+            return DatasetError(f"there is no {folder}: did you mean {near}? `fastload pack SRC {folder}` makes one")
         return DatasetError(f"there is no {folder}: check the path, or pack it with `fastload pack SRC {folder}`")
     if looks_unfinished(folder) and not can_go_on(folder):
         return DatasetError(f"{folder} {LOST}, or pack again: `fastload pack SRC {folder} --overwrite`")

@@ -72,6 +72,26 @@ def rerun(command: list[str]) -> None:
     subprocess.run([sys.executable, "-m", "fastload.cli.main", *command[1:]], check=True, capture_output=True)
 
 
+@pytest.mark.parametrize("module", ["typer", "fastload.cli.stopped", "fastload.packing.options"])
+def test_while_the_program_is_imported(module: str) -> None:
+    """Ctrl-C before the command has begun ends with a sentence too, also where an exception would be swallowed."""
+    code = (
+        "import os, signal, sys, time\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}:\n"
+        "            try: os.kill(os.getpid(), signal.SIGINT); time.sleep(5)\n"
+        "            except KeyboardInterrupt: pass\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "sys.argv = ['fastload', 'info', 'train.fl']\n"
+        "from fastload.cli.start import main\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "fastload: stopped before the command began; nothing was changed: run it again\n"
+
+
 def test_verify(datasets: Path) -> None:
     """It ends though it has thousands of images to decode, and names itself."""
     arguments = ["verify", datasets / "jpeg.fl", "--decode", "--workers", "1", "-q"]

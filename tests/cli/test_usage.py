@@ -115,6 +115,15 @@ def test_a_folder_of_photos_is_no_dataset(run: Run, tmp_path: Path) -> None:
     assert sorted(photos.rglob("*")) == before
 
 
+def test_a_misspelt_dataset(run: Run, tmp_path: Path) -> None:
+    """The dataset beside it with a name like that is named; where there is none, or only a folder of photos, none is."""
+    photos = write_folder(tmp_path / "photos", 2)
+    fastload.pack(photos, tmp_path / "train.fl")
+    for line in ("info trian.fl", "verify trian.fl", "drop trian.fl --where label=1", "bench trian.fl"):
+        assert run(line) == "there is no trian.fl: did you mean train.fl? `fastload pack SRC trian.fl` makes one"
+    assert run("info photo") == "there is no photo: check the path, or pack it with `fastload pack SRC photo`"
+
+
 @pytest.mark.parametrize("command", ["pack", "attach"])
 def test_source_and_dataset_the_wrong_way_round(run: Run, tmp_path: Path, command: str) -> None:
     """Where SRC is a dataset, or not there, and OUT is what could be packed, the message says so and names the command that was meant."""
