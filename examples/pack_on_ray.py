@@ -3,8 +3,8 @@
     python examples/pack_on_ray.py /shared/photos /shared/train.fl --address 10.0.0.5:6379
     python examples/pack_on_ray.py /shared/photos s3://bucket/train.fl --least-bytes 4096
 
-Needs `torch-fastload[ray]` on every node, and a source that every node sees under the same path. Without --address it takes the cluster that
-ray.init() finds, or starts one on this machine. What was stopped goes on with --resume.
+Needs `torch-fastload[ray]` on every node, and a source that every node sees under the same path. Without --address it takes the cluster
+that ray.init() finds, or starts one on this machine. What was stopped goes on with --resume.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias
 
 from fastload.common.imports import after_import
 from fastload.common.originals import OwnCode
-from fastload.lazy import counts, normalizing
+from fastload.lazy import counts
 
 Exactness: TypeAlias = Literal["exact", "fast"]
 _PLUGIN = "PIL.JpegImagePlugin"
@@ -100,10 +100,9 @@ class Opening:
 
 
 def install(exactness: Exactness) -> None:
-    """Makes the JPEGs that Pillow opens in this process lazy images, from now on, and `normalize` one pass; called in worker processes."""
+    """Makes the JPEGs that Pillow opens in this process lazy images, from now on; called in worker processes."""
     counts.take()  # those of a parent that has forked
     after_import(_PLUGIN, Opening(exactness).begin)
-    normalizing.install()
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from fastload._native import core
 from fastload.batch.bad_samples import NOTHING, Lost, WrappedError, seed_sample, seed_worker
 from fastload.batch.collate import AdvisedError, advice_on
 from fastload.common.system import keep_memory
-from fastload.engines.processes import messages
+from fastload.engines.processes import messages, normalizing
 from fastload.engines.processes import row_collate as rows
 from fastload.engines.processes.channel import Channel, DescriptorsLost, Disconnected
 from fastload.engines.processes.messages import Job
@@ -123,6 +123,7 @@ class Worker:
         self._in_place = False  # True only while the batch itself is collated: a dataset may keep what it collates for itself
         if job.lazy is not None:
             opening.install(job.lazy)
+            normalizing.install()
         try:
             if job.init_fn is not None:
                 job.init_fn(self._number)

@@ -23,8 +23,8 @@ from torchvision.transforms import functional as F
 
 from fastload import FastLoader
 from fastload._native import core
+from fastload.engines.processes import normalizing
 from fastload.errors import ArgumentError
-from fastload.lazy import normalizing
 
 OWN: Callable[..., Any] = module.normalize
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
