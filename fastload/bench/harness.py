@@ -144,7 +144,7 @@ def interleave(
 
 
 def _so_far(row: Measured, took: Sequence[float], measured: Sequence[Measured], rounds: int) -> str:
-    """What a note says of the turns before it: the rate of this loader, and the time that is left."""
+    """The end of a note: the rate of this loader in the turns before, and the time that is left."""
     rate = row.median("images_per_s")
     before = "" if rate is None else f", {rate:,.0f} images/s so far"
     if not took:

