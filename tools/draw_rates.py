@@ -1,4 +1,4 @@
-"""Draws docs/pictures/rates.svg from the saved results: images/s of programs with FastLoader, as times of torch's DataLoader.
+"""Draws benchmarks/results/rates.svg from the saved results: images/s of programs with FastLoader, as times of torch's DataLoader.
 
     python tools/draw_rates.py
 
@@ -13,7 +13,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 ROOT = Path(__file__).resolve().parents[1]
-PICTURE = ROOT / "docs" / "pictures" / "rates.svg"
+PICTURE = ROOT / "benchmarks" / "results" / "rates.svg"
 WIDTH, LEFT, BAR, GAP = 760, 300, 26, 12
 STYLE = """
 text { font: 14px system-ui, sans-serif; fill: #24292f }
