@@ -61,7 +61,7 @@ def test_extras_that_name_extras_name_this_distribution(project: dict[str, Any])
 
 def test_messages_name_extras_that_exist(project: dict[str, Any]) -> None:
     """Each extra of a message is one of pyproject.toml."""
-    calls = re.compile(r"pip_install\(['\"](\w+)['\"]\)")
+    calls = re.compile(r"(?:pip_install\(|extra: str = )['\"](\w+)['\"]")
     named = {match for name, text in texts().items() if name.startswith("fastload/") for match in calls.findall(text)}
     assert named >= {"augment", "query", "remote"}
     assert named <= set(project["optional-dependencies"])
