@@ -193,6 +193,17 @@ def test_every_page_is_in_the_navigation() -> None:
     assert sorted(named) == sorted(page.relative_to(ROOT / "docs").as_posix() for page in PAGES)
 
 
+GUIDE = [page for page in PAGES if page.parent.name == "guide" or page.name == "index.md"]
+
+
+@pytest.mark.parametrize("page", GUIDE, ids=name_of)
+def test_a_page_of_the_guide_is_short(page: Path) -> None:
+    """A page of the guide has at most 900 words beside its code; rules and long tables belong to docs/reference."""
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    words = [word for word in re.sub(r"\]\([^)]*\)", "]", prose).split() if re.search(r"\w", word)]
+    assert len(words) <= 900
+
+
 def test_public_names_are_documented() -> None:
     """Every public name has a docstring and a place in the reference."""
     assert list(docs_hooks.undocumented()) == []
