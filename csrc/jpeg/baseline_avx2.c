@@ -214,6 +214,42 @@ FL_AVX2 static void idct4(const fl_jpeg_job *jobs, size_t n, const int16_t *quan
     }
 }
 
+/* In each lane a block: its first pass is of columns, of which the first alone stays 32 bits wide. */
+FL_AVX2 static void idct2_pair(const fl_jpeg_job pair[2], const int16_t *quant, size_t stride) {
+    enum { FIRST = FL_JPEG_CONST_BITS - FL_JPEG_PASS1_BITS + 2, SECOND = FL_JPEG_CONST_BITS + FL_JPEG_PASS1_BITS + 3 + 2 };
+    const __m256i w13 = weights(FL_JPEG_F_3_624509785, -FL_JPEG_F_1_272758580),
+                  w57 = weights(FL_JPEG_F_0_850430095, -FL_JPEG_F_0_720959822);
+    const wide p13 = pairs(row_of(pair, quant, 1), row_of(pair, quant, 3)), p57 = pairs(row_of(pair, quant, 5), row_of(pair, quant, 7));
+    const wide odd = plus(weigh(p13, w13), weigh(p57, w57));
+    const wide dc = plus(shifted(row_of(pair, quant, 0), FL_JPEG_CONST_BITS + 2), constant(1 << (FIRST - 1)));
+    const wide top = plus(dc, odd), bottom = minus(dc, odd);
+
+    const __m256i by = _mm256_broadcastsi128_si256(
+        _mm_setr_epi16(0, FL_JPEG_F_3_624509785, 0, -FL_JPEG_F_1_272758580, 0, FL_JPEG_F_0_850430095, 0, -FL_JPEG_F_0_720959822));
+    const __m256i products = _mm256_hadd_epi32(_mm256_madd_epi16(narrow(top, FIRST), by), _mm256_madd_epi16(narrow(bottom, FIRST), by));
+    const __m256i odd2 = _mm256_hadd_epi32(products, products); /* of the top row, and of the bottom one */
+    const __m256i first = _mm256_srai_epi32(_mm256_unpacklo_epi32(top.low, bottom.low), FIRST);
+    const __m256i dc2 = _mm256_add_epi32(_mm256_slli_epi32(first, FL_JPEG_CONST_BITS + 2), _mm256_set1_epi32(1 << (SECOND - 1)));
+    const __m256i left = _mm256_srai_epi32(_mm256_add_epi32(dc2, odd2), SECOND),
+                  right = _mm256_srai_epi32(_mm256_sub_epi32(dc2, odd2), SECOND);
+    __m256i bytes = _mm256_unpacklo_epi32(left, right);
+    bytes = _mm256_packs_epi32(bytes, bytes);
+    bytes = _mm256_xor_si256(_mm256_packs_epi16(bytes, bytes), _mm256_set1_epi8(-128));
+    for (int block = 0; block < 2; block++) {
+        const uint32_t samples = (uint32_t)_mm_cvtsi128_si32(block ? _mm256_extracti128_si256(bytes, 1) : _mm256_castsi256_si128(bytes));
+        memcpy(pair[block].out, &samples, 2);
+        memcpy(pair[block].out + stride, (const uint8_t *)&samples + 2, 2);
+    }
+}
+
+FL_AVX2 static void idct2(const fl_jpeg_job *jobs, size_t n, const int16_t *quant, size_t stride) {
+    for (size_t i = 0; i + 1 < n; i += 2) idct2_pair(jobs + i, quant, stride);
+    if (n % 2) {
+        const fl_jpeg_job pair[2] = {jobs[n - 1], jobs[n - 1]};
+        idct2_pair(pair, quant, stride);
+    }
+}
+
 FL_AVX2_INLINE __m256i widen(const uint8_t *at) { return _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)at)); }
 
 FL_AVX2_INLINE __m256i three(__m256i x) { return _mm256_add_epi16(x, _mm256_add_epi16(x, x)); }
@@ -323,7 +359,7 @@ FL_AVX2 static void grey(const uint8_t *y, uint8_t *rgb, size_t n) {
 }
 
 const fl_jpeg_kernels *fl_jpeg_kernels_avx2(void) {
-    static const fl_jpeg_kernels kernels = {{fl_jpeg_idct1, fl_jpeg_idct2, idct4, idct8}, h2v1, h2v2, h1v2, h2, ycc, grey};
+    static const fl_jpeg_kernels kernels = {{fl_jpeg_idct1, idct2, idct4, idct8}, h2v1, h2v2, h1v2, h2, ycc, grey};
     return &kernels;
 }
 
