@@ -13,6 +13,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from traceback import walk_tb
 from typing import Any
 
 import torch
@@ -106,7 +107,6 @@ class Worker:
         self._failed: ExceptionWrapper | None = None  # failure at the begin of the epoch, or of the worker: no batch can be made
         self._started = False  # worker_init_fn has returned, and there is a fetcher
         self._advice = ""  # on the exception that is being raised
-        self._failed_at: tuple[Any, BaseException | None] = None, None  # the index that raised last, and what
         self._begin()
 
     def _begin(self) -> None:
@@ -276,11 +276,7 @@ class Worker:
         if self._sample_seed is not None:
             seed_sample(*self._sample_seed, index)
         begun = time.perf_counter()
-        try:
-            sample = self._dataset[index]
-        except Exception as error:
-            self._failed_at = index, error
-            raise
+        sample = self._dataset[index]
         took = time.perf_counter() - begun
         self._seconds[0] += took
         if took > self._slowest[0]:
@@ -407,10 +403,9 @@ class Worker:
         where, error = f"in DataLoader worker process {self._number}", sys.exc_info()[1]
         assert error is not None
         advice, self._advice = self._advice, ""
-        index, failed = self._failed_at
-        self._failed_at = None, None
-        if failed is error:
-            advice = f"It was raised by {type(self._dataset).__name__}[{index!r}]."
+        frames = [frame for frame, _ in walk_tb(error.__traceback__) if frame.f_code is Worker._sample.__code__]
+        if frames:
+            advice = f"It was raised by {type(self._dataset).__name__}[{frames[0].f_locals['index']!r}]."
         return WrappedError(error, where) if isinstance(error, (SampleError, RemoteError)) else AdvisedError(error, advice, where)
 
 
