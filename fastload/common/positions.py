@@ -32,7 +32,7 @@ def as_positions(values: Any) -> npt.NDArray[np.int64]:
             )
         return array.astype(np.int64, copy=False)
     values = values if isinstance(values, list | tuple) else list(values)
-    if set(map(type, values)) <= {int}:
+    if set(map(type, values)) <= {int, np.int64}:
         return np.array(values, np.int64)
     return np.fromiter((position_of(value) for value in values), np.int64, len(values))
 
