@@ -48,14 +48,17 @@ class Photos(Dataset[Any]):
         return self.transform(image), label
 
 
+def floats() -> list[Any]:
+    """The last steps of torchvision's reference presets: a normalised float tensor."""
+    return [transforms.PILToTensor(), transforms.ConvertImageDtype(torch.float), transforms.Normalize(MEAN, STD)]
+
+
 def reference_train(root: Path) -> Any:
     """ClassificationPresetTrain of torchvision's references, without AutoAugment and RandomErasing, which are options of it."""
     steps = [
         transforms.RandomResizedCrop(224, interpolation=InterpolationMode.BILINEAR, antialias=True),
         transforms.RandomHorizontalFlip(0.5),
-        transforms.PILToTensor(),
-        transforms.ConvertImageDtype(torch.float),
-        transforms.Normalize(MEAN, STD),
+        *floats(),
     ]
     return Photos(root, transforms.Compose(steps))
 
@@ -65,9 +68,7 @@ def reference_eval(root: Path) -> Any:
     steps = [
         transforms.Resize(256, interpolation=InterpolationMode.BILINEAR, antialias=True),
         transforms.CenterCrop(224),
-        transforms.PILToTensor(),
-        transforms.ConvertImageDtype(torch.float),
-        transforms.Normalize(MEAN, STD),
+        *floats(),
     ]
     return Photos(root, transforms.Compose(steps))
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 from integration_helpers import Drawn, runs_as_torchs
 from numbers_data import COUNT
+from own_photos import OwnPhotos
 from torch.utils.data import DataLoader
 
 pytest.importorskip("torchvision")
 import classification_data as script
-from PIL import Image
 from torchvision import transforms
 from torchvision.transforms import v2
 
@@ -93,27 +93,12 @@ def test_an_augmentation_of_python_is_named(tree: Path) -> None:
     assert IN_PLACE in data.val.explain()
 
 
-class OwnList(torch.utils.data.Dataset[Any]):
-    """A program's own list of files, with a preset of the script around Pillow."""
-
-    def __init__(self, tree: Path, transform: Any) -> None:
-        self.paths, self.transform = sorted(tree.rglob("*.jpg")), transform
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def __getitem__(self, index: int) -> Any:
-        with open(self.paths[index], "rb") as file:
-            image = Image.open(file).convert("RGB")
-        return self.transform(image), index
-
-
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("preset", ["training", "evaluation"])
 def test_presets_in_a_dataset_of_its_own(tree: Path, version: int, preset: str, no_children: None) -> None:
     """Both presets around Pillow give torch's batches, order and draws bit for bit in worker processes; no Pillow image is made."""
     made = script.training_preset(version) if preset == "training" else script.evaluation_preset(version)
-    data, options = OwnList(tree, Drawn(made)), {"batch_size": 7, "shuffle": True, "num_workers": 2}
+    data, options = OwnPhotos(tree, Drawn(made)), {"batch_size": 7, "shuffle": True, "num_workers": 2}
     told = runs_as_torchs(FastLoader(data, **options), DataLoader(data, **options))  # type: ignore[arg-type]
     assert f"Pillow images are lazy (exact); {2 * COUNT} JPEGs opened, {2 * COUNT} times decoded straight into an array" in told
     assert "made a Pillow image" not in told

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from lazy_helpers import files, is_lazy
+from own_photos import OwnPhotos
 from pictures import write_folder
 from PIL import Image, ImageEnhance, ImageFile, JpegImagePlugin
 from torch.utils.data import DataLoader, Dataset, default_collate
@@ -38,23 +39,7 @@ class Steps:
         return torch.as_tensor(np.array(image, copy=True)).permute(2, 0, 1)
 
 
-class Photos(Dataset[Any]):
-    """A program's own: files of a folder, opened and changed by Pillow."""
-
-    def __init__(self, root: Path, transform: Any) -> None:
-        self.paths = sorted(root.rglob("*.jpg"))
-        self.transform = transform
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def __getitem__(self, index: int) -> Any:
-        with open(self.paths[index], "rb") as file:
-            image = Image.open(file).convert("RGB")
-        return self.transform(image), index
-
-
-class Broken(Photos):
+class Broken(OwnPhotos):
     """The same with a file that is cut off."""
 
     def __getitem__(self, index: int) -> Any:
@@ -105,7 +90,7 @@ def batches(loader: Any) -> Any:
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_batches_are_torchs(root: Path, method: str) -> None:
     """Order, random numbers and pixels are equal bit by bit, for every start method."""
-    data = Photos(root, Steps(64, True))
+    data = OwnPhotos(root, Steps(64, True))
     options: dict[str, Any] = {"batch_size": 5, "shuffle": True, "num_workers": 2, "multiprocessing_context": method}
     expected = batches(DataLoader(data, **options))
     with FastLoader(data, **options) as loader:
@@ -118,7 +103,7 @@ def test_batches_are_torchs(root: Path, method: str) -> None:
 
 def test_straight_to_the_tensor(root: Path) -> None:
     """Crop, resize, flip and to_tensor alone make no Pillow image."""
-    data = Photos(root, Steps(64, False))
+    data = OwnPhotos(root, Steps(64, False))
     with FastLoader(data, batch_size=4, num_workers=1) as loader:
         list(loader)
         told = loader.explain()
@@ -127,7 +112,7 @@ def test_straight_to_the_tensor(root: Path) -> None:
 
 def test_fast_is_near(root: Path) -> None:
     """lazy="fast" gives nearly the same pixels, and the same random numbers."""
-    data = Photos(root, Steps(24, False))
+    data = OwnPhotos(root, Steps(24, False))
     (exact, state), (fast, other) = (batches(FastLoader(data, batch_size=4, num_workers=1, lazy=lazy)) for lazy in ("exact", "fast"))
     assert state == other
     difference = np.abs(np.array(exact[0][0], int) - np.array(fast[0][0], int))
@@ -192,7 +177,7 @@ def test_what_a_program_replaced_runs_in_workers(root: Path, monkeypatch: pytest
         return real(self)
 
     monkeypatch.setattr(ImageFile.ImageFile, "load", load)
-    with FastLoader(Photos(root, Steps(64, True)), batch_size=4, num_workers=1, multiprocessing_context="fork") as loader:
+    with FastLoader(OwnPhotos(root, Steps(64, True)), batch_size=4, num_workers=1, multiprocessing_context="fork") as loader:
         list(loader)
         assert "left to Pillow: 1 (PIL.ImageFile.ImageFile.load was replaced)" in loader.explain()
 
