@@ -1,0 +1,121 @@
+/* Planes become masks over the 64 zigzag positions (pdep), magnitudes bytes that grow by masked adds. */
+#include "jpeg/dct_blocks_avx512.h"
+
+#include "common/simd.h"
+
+#if defined(__x86_64__)
+
+/* Zigzag position of each natural one. */
+_Alignas(64) static const uint16_t ZIGZAG[64] = {0,  1,  5,  6,  14, 15, 27, 28, 2,  4,  7,  13, 16, 26, 29, 42, 3,  8,  12, 17, 25, 30,
+                                                 41, 43, 9,  11, 18, 24, 31, 40, 44, 53, 10, 19, 23, 32, 39, 45, 52, 54, 20, 22, 33, 38,
+                                                 46, 51, 55, 60, 21, 34, 37, 47, 50, 56, 59, 61, 35, 36, 48, 49, 57, 58, 62, 63};
+
+enum { WINDOW = 57 /* bits that one load has */ };
+
+FL_AVX512_INLINE unsigned ones(uint64_t mask) { return (unsigned)_mm_popcnt_u64(mask); }
+
+/* One level: of the positions in `now` (count of them) those that go on, as a mask, and the bits of U. */
+typedef struct level {
+    uint64_t next, bits;
+    unsigned count; /* of next */
+} level;
+
+FL_AVX512_INLINE level read_level(const uint8_t *at, uint64_t *bit, uint64_t now, unsigned count) {
+    uint64_t window = fl_jpeg_dct_bits(at, *bit), larger = _bzhi_u64(window, count), bits = window >> (count & 63);
+    if (__builtin_expect(2 * count > WINDOW, 0)) {
+        larger = fl_jpeg_dct_wide(at, *bit, count);
+        bits = fl_jpeg_dct_wide(at, *bit + count, count);
+    }
+    *bit += 2 * count;
+    return (level){_pdep_u64(larger, now), _pdep_u64(bits, now), ones(larger)};
+}
+
+FL_AVX512_INLINE __m512i plus(__m512i sum, uint64_t mask, int weight) {
+    return _mm512_mask_add_epi8(sum, mask, sum, _mm512_set1_epi8((char)weight));
+}
+
+FL_AVX512_INLINE __m512i lower(__m512i bytes) { return _mm512_cvtepu8_epi16(_mm512_castsi512_si256(bytes)); }
+FL_AVX512_INLINE __m512i upper(__m512i bytes) { return _mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(bytes, 1)); }
+
+FL_AVX512_INLINE void one(fl_jpeg_dct_run *r) {
+    const uint8_t *at = r->at;
+    const fl_jpeg_dct_orders *o = r->orders;
+    int16_t *out = r->coefs;
+    uint64_t bit = r->bit;
+    const unsigned last = fl_jpeg_dct_last(at, r->lasts, r->block++);
+    const int16_t dc = *r->dc++;
+    r->coefs += 64;
+    *r->counts++ = (uint8_t)(last + 1);
+    r->count--;
+    if (__builtin_expect(!last, 0)) {
+        _mm512_storeu_si512(out, _mm512_zextsi128_si512(_mm_cvtsi32_si128((uint16_t)dc)));
+        _mm512_storeu_si512(out + 32, _mm512_setzero_si512());
+        return;
+    }
+    const uint64_t sig = fl_jpeg_dct_wide(at, bit, last - 1) << 1 | 1ull << last;
+    bit += last - 1;
+    const unsigned n = ones(sig);
+    uint64_t window = fl_jpeg_dct_bits(at, bit), more = _bzhi_u64(window, n), sign = window >> (n & 63);
+    if (__builtin_expect(2 * n > WINDOW, 0)) {
+        more = fl_jpeg_dct_wide(at, bit, n);
+        sign = fl_jpeg_dct_wide(at, bit + n, n);
+    }
+    bit += 2 * n;
+
+    const uint64_t a0 = sig & o->above[0], a1 = sig & o->above[1], a2 = sig & o->above[2];
+    const unsigned n0 = ones(a0), n1 = ones(a1), n2 = ones(a2);
+    window = fl_jpeg_dct_bits(at, bit);
+    uint64_t low0 = window, low1 = window >> (n0 & 63), low2 = window >> ((n0 + n1) & 63);
+    if (__builtin_expect(n0 + n1 + n2 > WINDOW, 0)) {
+        low0 = fl_jpeg_dct_wide(at, bit, n0);
+        low1 = fl_jpeg_dct_wide(at, bit + n0, n1);
+        low2 = fl_jpeg_dct_wide(at, bit + n0 + n1, n2);
+    }
+    bit += n0 + n1 + n2;
+    __m512i low = _mm512_maskz_loadu_epi8(sig, o->bias);
+    low = plus(low, _pdep_u64(low0, a0), 1);
+    low = plus(low, _pdep_u64(low1, a1), 2);
+    low = plus(low, _pdep_u64(low2, a2), 4);
+
+    /* Bit k - 2 of U: as read where U has more bits, and its first one where it has not. */
+    const uint64_t m2 = _pdep_u64(more, sig);
+    const level l2 = read_level(at, &bit, m2, ones(more)), l3 = read_level(at, &bit, l2.next, l2.count);
+    __m512i u = _mm512_maskz_set1_epi8(l2.bits | (sig & ~m2), 1);
+    u = plus(u, l3.bits | (m2 & ~l2.next), 2);
+    if (l3.next) {
+        const level l4 = read_level(at, &bit, l3.next, l3.count), l5 = read_level(at, &bit, l4.next, l4.count);
+        u = plus(u, l4.bits | (l2.next & ~l3.next), 4);
+        u = plus(u, l5.bits | (l3.next & ~l4.next), 8);
+        if (l5.next) {
+            const level l6 = read_level(at, &bit, l5.next, l5.count), l7 = read_level(at, &bit, l6.next, l6.count);
+            if (__builtin_expect(l7.next != 0, 0)) { /* U above a byte's half */
+                memset(out, 0, 64 * sizeof *out);
+                r->bit = fl_jpeg_dct_block(at, r->bit, last, o, out);
+                *out = dc;
+                return;
+            }
+            u = plus(u, l6.bits | (l4.next & ~l5.next), 16);
+            u = plus(u, l7.bits | (l5.next & ~l6.next), 32);
+            u = plus(u, l6.next, 64);
+        } else {
+            u = plus(u, l4.next, 16);
+        }
+    } else {
+        u = plus(u, l2.next, 4);
+    }
+    const __m512i zero = _mm512_setzero_si512();
+    const uint64_t negative = _pdep_u64(sign, sig);
+    __m512i x = _mm512_sllv_epi16(lower(u), _mm512_load_si512(o->order)), y = _mm512_sllv_epi16(upper(u), _mm512_load_si512(o->order + 32));
+    x = _mm512_add_epi16(x, _mm512_cvtepi8_epi16(_mm512_castsi512_si256(low)));
+    y = _mm512_add_epi16(y, _mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64(low, 1)));
+    x = _mm512_mask_sub_epi16(x, (__mmask32)negative, zero, x);
+    y = _mm512_mask_sub_epi16(y, (__mmask32)(negative >> 32), zero, y);
+    _mm512_storeu_si512(out, _mm512_permutex2var_epi16(x, _mm512_load_si512(ZIGZAG), y));
+    _mm512_storeu_si512(out + 32, _mm512_permutex2var_epi16(x, _mm512_load_si512(ZIGZAG + 32), y));
+    *out = dc;
+    r->bit = bit;
+}
+
+FL_AVX512 bool fl_jpeg_dct_make_avx512(fl_jpeg_dct_run *a, fl_jpeg_dct_run *b) { FL_JPEG_DCT_MAKE(one); }
+
+#endif
