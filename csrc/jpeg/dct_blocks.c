@@ -11,50 +11,52 @@ FL_INLINE uint64_t significant(const uint8_t *at, uint64_t bit, unsigned last) {
     return fl_jpeg_dct_wide(at, bit, last - 1) << 1 | 1ull << last;
 }
 
+#define COUNT(mask) ((unsigned)__builtin_popcountll(mask))
+
 FL_INLINE uint64_t block(const uint8_t *at, uint64_t bit, unsigned last, const fl_jpeg_dct_orders *orders, int16_t *out) {
     uint8_t place[64], active[64];
-    uint16_t u[64], low[64];
+    uint16_t u[64];
     const uint64_t sig = significant(at, bit, last);
+    const unsigned n = COUNT(sig);
     bit += last - 1;
-    unsigned n = 0, left = 0;
-    for (uint64_t m = sig; m; m &= m - 1) place[n++] = (uint8_t)__builtin_ctzll(m);
-    const uint64_t more = fl_jpeg_dct_wide(at, bit, n), sign = fl_jpeg_dct_wide(at, bit + n, n);
+    const uint64_t more = fl_jpeg_dct_wide(at, bit, n);
+    uint64_t sign = fl_jpeg_dct_wide(at, bit + n, n), low[FL_JPEG_DCT_ORDER_MOST] = {0};
+    unsigned left = 0, i = 0;
     bit += 2 * n;
-    for (unsigned i = 0; i < n; i++) {
+    for (uint64_t m = sig; m; m &= m - 1, i++) {
         const unsigned goes_on = more >> i & 1;
+        place[i] = (uint8_t)__builtin_ctzll(m);
         u[i] = (uint16_t)(1 - goes_on);
-        low[i] = 0;
         active[left] = (uint8_t)i;
         left += goes_on;
     }
     for (int j = 0; j < FL_JPEG_DCT_ORDER_MOST; j++) {
-        const uint64_t has = sig & orders->above[j];
-        if (!has) break;
-        const unsigned count = (unsigned)__builtin_popcountll(has);
-        uint64_t bits = fl_jpeg_dct_wide(at, bit, count);
+        const unsigned count = COUNT(sig & orders->above[j]);
+        low[j] = fl_jpeg_dct_wide(at, bit, count);
         bit += count;
-        for (unsigned i = 0; i < n; i++) {
-            const unsigned mine = has >> place[i] & 1;
-            low[i] |= (uint16_t)((bits & mine) << j);
-            bits >>= mine;
-        }
     }
     for (unsigned k = 2; left; k++) {
         if (k > FL_JPEG_DCT_BIT_MOST) return FL_JPEG_DCT_DAMAGED;
-        const uint64_t larger = fl_jpeg_dct_wide(at, bit, left), ones = fl_jpeg_dct_wide(at, bit + left, left);
+        uint64_t larger = fl_jpeg_dct_wide(at, bit, left), ones = fl_jpeg_dct_wide(at, bit + left, left);
         bit += 2 * left;
         unsigned next = 0;
-        for (unsigned t = 0; t < left; t++) {
-            const unsigned i = active[t], goes_on = larger >> t & 1;
-            u[i] |= (uint16_t)((ones >> t & 1) << (k - 2) | (uint64_t)(1 - goes_on) << (k - 1));
-            active[next] = (uint8_t)i;
+        for (unsigned t = 0; t < left; t++, larger >>= 1, ones >>= 1) {
+            const unsigned here = active[t], goes_on = larger & 1;
+            u[here] |= (uint16_t)((ones & 1) << (k - 2) | (uint64_t)(1 - goes_on) << (k - 1));
+            active[next] = (uint8_t)here;
             next += goes_on;
         }
         left = next;
     }
-    for (unsigned i = 0; i < n; i++) {
-        const int magnitude = ((u[i] - 1) << orders->order[place[i]]) + low[i] + 1, negative = -(int)(sign >> i & 1);
-        out[fl_jpeg_natural[place[i]]] = (int16_t)((magnitude ^ negative) - negative);
+    for (i = 0; i < n; i++, sign >>= 1) {
+        const unsigned order = orders->order[place[i]];
+        int magnitude = (u[i] - 1) << order, negative = -(int)(sign & 1);
+        for (unsigned j = 0; j < FL_JPEG_DCT_ORDER_MOST; j++) {
+            const unsigned mine = order > j;
+            magnitude |= (int)(low[j] & mine) << j;
+            low[j] >>= mine;
+        }
+        out[fl_jpeg_natural[place[i]]] = (int16_t)(((magnitude + 1) ^ negative) - negative);
     }
     return bit;
 }
@@ -74,8 +76,6 @@ FL_INLINE void one(fl_jpeg_dct_run *r) {
 }
 
 static bool make_plain(fl_jpeg_dct_run *a, fl_jpeg_dct_run *b) { FL_JPEG_DCT_MAKE(one); }
-
-#define COUNT(mask) ((unsigned)__builtin_popcountll(mask))
 
 FL_INLINE bool pass(fl_jpeg_dct_run *run) {
     fl_jpeg_dct_run r = *run;

@@ -187,6 +187,91 @@ static void damage(void) {
     }
 }
 
+static fl_jpeg_baseline *own;
+
+static fl_box random_box(uint32_t width, uint32_t height, int i) {
+    fl_box b = {below(width), below(height), 0, 0};
+    if (i % 3 == 0) b.x = b.x / 8 * 8, b.y = b.y / 8 * 8;
+    b.width = 1 + below(width - b.x), b.height = 1 + below(height - b.y);
+    if (i % 4 == 0) b.width = width - b.x;
+    if (i % 5 == 0) b.height = height - b.y;
+    return i ? b : (fl_box){0, 0, width, height};
+}
+
+/* The pixels of a box, or NULL; a copy of its own size. */
+static uint8_t *pixels_of(file f, const fl_box *box, int eighths, size_t *size) {
+    uint32_t width, height;
+    fl_view v;
+    if (!fl_jpeg_baseline_open(own, f.bytes, f.size, &width, &height)) return NULL;
+    if (!fl_jpeg_baseline_decode(own, box, eighths, NULL, 0, &v)) return NULL;
+    *size = v.stride * v.height;
+    uint8_t *copy = malloc(*size);
+    memcpy(copy, v.pixels, *size);
+    return copy;
+}
+
+/* A box of the form is the box of the JPEG, which test_baseline.c holds against libjpeg. */
+static void regions(void) {
+    for (int i = 0; i < 400 / THIN; i++) {
+        check_seed = noise_state;
+        const int most = i % 8 ? 90 : 900;
+        const recipe r = random_recipe(i % 5, 1 + (int)below((uint32_t)most), 1 + (int)below((uint32_t)most));
+        const file f = make(&r), form = encoded(f);
+        for (int j = 0; j < 12; j++) {
+            const fl_box box = random_box((uint32_t)r.width, (uint32_t)r.height, j);
+            const int eighths = 1 << below(4);
+            size_t size = 0, again = 0;
+            uint8_t *truth = pixels_of(f, &box, eighths, &size);
+            CHECK(truth);
+            for (int set = 0; set < CPU_SETS; set++) {
+                use(set);
+                uint8_t *made = pixels_of(form, &box, eighths, &again);
+                CHECK(made && again == size && memcmp(made, truth, size) == 0);
+                free(made);
+            }
+            CHECK(fl_cpu_use(NULL, NULL) == FL_OK);
+            free(truth);
+        }
+        free(f.bytes), free(form.bytes);
+    }
+}
+
+/* Whatever is damaged gives an error, or pixels: with each kernel set the same. */
+static void damaged_regions(void) {
+    long made = 0, missed = 0;
+    for (int i = 0; i < 40 / THIN; i++) {
+        check_seed = noise_state;
+        recipe r = random_recipe(i % 5, 1 + (int)below(300), 1 + (int)below(200));
+        const file f = make(&r), form = encoded(f);
+        const uint32_t head = form.size < 600 ? (uint32_t)form.size : 600;
+        for (int j = 0; j < 200; j++) {
+            const file wrong = copy_of(form, j % 10 ? form.size : below((uint32_t)form.size));
+            for (uint32_t n = 1 + below(3); n && wrong.size; n--)
+                wrong.bytes[below(j % 2 && head < wrong.size ? head : (uint32_t)wrong.size)] ^= (unsigned char)(1 << below(8));
+            uint32_t width, height;
+            if (fl_jpeg_baseline_open(own, wrong.bytes, wrong.size, &width, &height) && (uint64_t)width * height < 1 << 20) {
+                const fl_box box = random_box(width, height, j);
+                const int eighths = 1 << below(4);
+                size_t size = 0, again = 0;
+                uint8_t *first = NULL;
+                for (int set = 0; set < CPU_SETS; set++) {
+                    use(set);
+                    uint8_t *now = pixels_of(wrong, &box, eighths, &again);
+                    if (!set) first = now, size = again;
+                    CHECK(!now == !first && (!now || again == size)); /* wild coefficients are each inverse DCT's own affair */
+                    if (set) free(now);
+                }
+                first ? made++ : missed++;
+                free(first);
+            }
+            free(wrong.bytes);
+        }
+        free(f.bytes), free(form.bytes);
+    }
+    CHECK(fl_cpu_use(NULL, NULL) == FL_OK);
+    CHECK(made > 100 / THIN && missed > 100 / THIN);
+}
+
 static void refused(void) {
     const uint8_t *out;
     size_t size;
@@ -204,12 +289,15 @@ static void refused(void) {
 }
 
 int main(void) {
-    CHECK(fl_jpeg_dct_create(&dct, &err) == FL_OK);
+    CHECK(fl_jpeg_dct_create(&dct, &err) == FL_OK && fl_jpeg_baseline_create(&own, &err) == FL_OK);
     every_kind();
     tails();
     coefficients();
     damage();
+    regions();
+    damaged_regions();
     refused();
+    fl_jpeg_baseline_free(own);
     fl_jpeg_dct_free(dct);
     return 0;
 }
