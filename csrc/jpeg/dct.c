@@ -12,7 +12,7 @@ struct fl_jpeg_dct {
     fl_jpeg_frame frame;
     fl_jpeg_dct_scan scan;
     fl_jpeg_dct_room room;
-    fl_buffer plain, coefs, row, dc, jpeg;
+    fl_buffer plain, coefs, row, dc, bits, jpeg;
 };
 
 fl_code fl_jpeg_dct_create(fl_jpeg_dct **out, fl_error *err) {
@@ -28,6 +28,7 @@ void fl_jpeg_dct_free(fl_jpeg_dct *dct) {
     fl_buffer_free(&dct->coefs);
     fl_buffer_free(&dct->row);
     fl_buffer_free(&dct->dc);
+    fl_buffer_free(&dct->bits);
     fl_buffer_free(&dct->jpeg);
     free(dct);
 }
@@ -59,7 +60,8 @@ static outcome restore(fl_jpeg_dct *d, const fl_jpeg_dct_form *form, size_t *wri
     const fl_jpeg_dct_kernels *kernels = fl_jpeg_dct_kernels_best();
     const size_t blocks = fl_jpeg_dct_row_blocks(f), most = fl_jpeg_dct_scan_most(f);
     if (!fl_buffer_fit(&d->row, blocks + 1, 64 * sizeof(int16_t), FL_JPEG_DCT_RULE) ||
-        !fl_buffer_fit(&d->dc, blocks, sizeof(int16_t), FL_JPEG_DCT_RULE) || !fl_jpeg_dct_grow(&d->jpeg, 0, form->head.size))
+        !fl_buffer_fit(&d->dc, blocks, sizeof(int16_t), FL_JPEG_DCT_RULE) || !fl_buffer_fit(&d->bits, most, 1, FL_JPEG_DCT_RULE) ||
+        !fl_jpeg_dct_grow(&d->jpeg, 0, form->head.size))
         return NO_MEMORY;
     const fl_jpeg_dct_rows rows = fl_jpeg_dct_rows_in(f, d->row.bytes, 1);
     size_t used = form->head.size;
@@ -74,7 +76,7 @@ static outcome restore(fl_jpeg_dct *d, const fl_jpeg_dct_form *form, size_t *wri
             if (!fl_jpeg_dct_find(form, row, i, &strip) || !read_strip(kernels, &strip, d->dc.bytes, coefs)) return DAMAGED;
         }
         if (!fl_jpeg_dct_grow(&d->jpeg, used, most)) return NO_MEMORY;
-        uint8_t *start = d->jpeg.bytes, *end = fl_jpeg_dct_scan_row(&d->scan, &rows, start + used);
+        uint8_t *start = d->jpeg.bytes, *end = fl_jpeg_dct_scan_row(&d->scan, &rows, d->bits.bytes, start + used);
         if (!end) return DAMAGED;
         used = (size_t)(end - start);
     }

@@ -16,12 +16,17 @@ typedef struct fl_jpeg_dct_run {
     uint8_t *counts; /* as fl_jpeg_job's */
 } fl_jpeg_dct_run;
 
+enum { FL_JPEG_DCT_LIST = 96 };
+
 /* Every kernel set makes the same coefficients and finds the same damage. */
 typedef struct fl_jpeg_dct_kernels {
     /* Two runs, side by side as long as both last: NOTE [ baseline: two streams at a time ]. False for damage. */
     bool (*make)(fl_jpeg_dct_run *a, fl_jpeg_dct_run *b);
     /* Passes over a run's blocks without making them. */
     bool (*pass)(fl_jpeg_dct_run *run);
+    /* Zigzag positions and values of a block's AC coefficients that are not zero, in order; returns how many. Both have room for
+     * FL_JPEG_DCT_LIST, all of which may be written. */
+    unsigned (*list)(const int16_t *block, uint8_t *places, int16_t *values);
 } fl_jpeg_dct_kernels;
 
 /* By the CPU features in use. */

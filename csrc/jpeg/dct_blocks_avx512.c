@@ -118,4 +118,24 @@ FL_AVX512_INLINE void one(fl_jpeg_dct_run *r) {
 
 FL_AVX512 bool fl_jpeg_dct_make_avx512(fl_jpeg_dct_run *a, fl_jpeg_dct_run *b) { FL_JPEG_DCT_MAKE(one); }
 
+/* Natural position of each zigzag one. */
+_Alignas(64) static const uint16_t NATURAL[64] = {0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
+                                                  41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
+                                                  30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
+
+FL_AVX512 unsigned fl_jpeg_dct_list_avx512(const int16_t *block, uint8_t *places, int16_t *values) {
+    _Alignas(64) static const uint8_t each[64] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
+                                                  22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43,
+                                                  44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
+    const __m512i x = _mm512_loadu_si512(block), y = _mm512_loadu_si512(block + 32);
+    const __m512i low = _mm512_permutex2var_epi16(x, _mm512_load_si512(NATURAL), y);
+    const __m512i high = _mm512_permutex2var_epi16(x, _mm512_load_si512(NATURAL + 32), y);
+    const __mmask32 low_mask = _mm512_test_epi16_mask(low, low) & ~1u, high_mask = _mm512_test_epi16_mask(high, high);
+    const uint64_t mask = (uint64_t)high_mask << 32 | low_mask;
+    _mm512_storeu_si512(values, _mm512_maskz_compress_epi16(low_mask, low));
+    _mm512_storeu_si512(values + ones(low_mask), _mm512_maskz_compress_epi16(high_mask, high));
+    _mm512_storeu_si512(places, _mm512_maskz_compress_epi8(mask, _mm512_load_si512(each)));
+    return ones(mask);
+}
+
 #endif

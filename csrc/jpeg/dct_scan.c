@@ -77,7 +77,11 @@ static void number_codes(const fl_jpeg_codes *codes, fl_jpeg_dct_code out[256]) 
 }
 
 void fl_jpeg_dct_scan_begin(fl_jpeg_dct_scan *s, const fl_jpeg_tables *tables, const fl_jpeg_frame *f, bool ones) {
-    *s = (fl_jpeg_dct_scan){.frame = f, .ones = ones, .until_restart = f->interval ? f->interval : UINT32_MAX, .restart = FL_JPEG_RST0};
+    *s = (fl_jpeg_dct_scan){.frame = f,
+                            .kernels = fl_jpeg_dct_kernels_best(),
+                            .ones = ones,
+                            .until_restart = f->interval ? f->interval : UINT32_MAX,
+                            .restart = FL_JPEG_RST0};
     for (int i = 0; i < 4; i++) {
         if (f->dcs >> i & 1) number_codes(&tables->dc[i], s->dc[i]);
         if (f->acs >> i & 1) number_codes(&tables->ac[i], s->ac[i]);
@@ -88,20 +92,14 @@ size_t fl_jpeg_dct_scan_most(const fl_jpeg_frame *f) {
     return (size_t)fl_jpeg_dct_row_blocks(f) * BLOCK_MOST + (size_t)f->mcus_across * RESTART_MOST + 8;
 }
 
-/* Bits below `count` are those that wait. Writes whole bytes while there are 32 bits or more. */
-FL_INLINE uint8_t *put(uint64_t *bits, unsigned *count, uint32_t value, unsigned size, uint8_t *out) {
-    *bits = *bits << size | value;
+/* Appends at most 56 bits, those of value above them zero, without a branch: whole bytes are written, and seven more that do not count yet. */
+FL_INLINE uint8_t *put(uint64_t *bits, unsigned *count, uint64_t value, unsigned size, uint8_t *out) {
+    *bits |= value << 1 << (63 - *count - size);
     *count += size;
-    if (*count < 32) return out;
-    const uint32_t word = (uint32_t)(*bits >> (*count -= 32));
-    if (!((word & ~(word + 0x01010101u)) & 0x80808080u)) { /* adding one clears the top bit of no byte: none is 0xFF */
-        out[0] = (uint8_t)(word >> 24), out[1] = (uint8_t)(word >> 16), out[2] = (uint8_t)(word >> 8), out[3] = (uint8_t)word;
-        return out + 4;
-    }
-    for (int shift = 24; shift >= 0; shift -= 8) {
-        *out++ = (uint8_t)(word >> shift);
-        if (out[-1] == 0xFF) *out++ = 0;
-    }
+    fl_bytes_put_be64(out, *bits);
+    out += *count / 8;
+    *bits <<= *count & ~7u;
+    *count %= 8;
     return out;
 }
 
@@ -110,23 +108,34 @@ FL_INLINE unsigned bits_of(int value) { return value ? 32 - (unsigned)__builtin_
 /* A code and the value behind it, at most 16 + 16 bits. */
 FL_INLINE uint8_t *put_value(uint64_t *bits, unsigned *count, fl_jpeg_dct_code code, int value, unsigned size, uint8_t *out) {
     const uint32_t low = (uint32_t)(value + (value >> 31)) & ((1u << size) - 1);
-    out = put(bits, count, code.code, code.bits, out);
-    return put(bits, count, low, size, out);
+    return put(bits, count, (uint64_t)code.code << size | low, code.bits + size, out);
 }
 
-static uint8_t *fill(fl_jpeg_dct_scan *s, uint8_t *out) {
-    if (s->count % 8) {
-        const unsigned missing = 8 - s->count % 8;
-        out = put(&s->bits, &s->count, s->ones ? (1u << missing) - 1 : 0, missing, out);
-    }
-    while (s->count) {
-        *out++ = (uint8_t)(s->bits >> (s->count -= 8));
-        if (out[-1] == 0xFF) *out++ = 0;
+/* Copies with a zero behind each 0xFF. */
+static uint8_t *stuff(const uint8_t *at, const uint8_t *end, uint8_t *out) {
+    while (at < end) {
+        const uint8_t *found = memchr(at, 0xFF, (size_t)(end - at));
+        const size_t count = (size_t)((found ? found + 1 : end) - at);
+        memcpy(out, at, count);
+        out += count;
+        at += count;
+        if (found) *out++ = 0;
     }
     return out;
 }
 
-uint8_t *fl_jpeg_dct_scan_end(fl_jpeg_dct_scan *s, uint8_t *out) { return fill(s, out); }
+static uint8_t *fill(fl_jpeg_dct_scan *s, uint8_t *out) {
+    if (!s->count) return out;
+    const unsigned missing = 8 - s->count;
+    *out++ = (uint8_t)((s->bits >> 56) | (s->ones ? (1u << missing) - 1 : 0));
+    s->bits = s->count = 0;
+    return out;
+}
+
+uint8_t *fl_jpeg_dct_scan_end(fl_jpeg_dct_scan *s, uint8_t *out) {
+    uint8_t last[1];
+    return stuff(last, fill(s, last), out);
+}
 
 static uint8_t *write_block(fl_jpeg_dct_scan *s, uint32_t i, const int16_t *block, uint8_t *out) {
     const fl_jpeg_frame *f = s->frame;
@@ -134,28 +143,28 @@ static uint8_t *write_block(fl_jpeg_dct_scan *s, uint32_t i, const int16_t *bloc
     int *before = &s->before[f->block_component[i]];
     const int difference = block[0] - *before;
     uint64_t bits = s->bits;
-    unsigned count = s->count, size = bits_of(difference), run = 0;
+    unsigned count = s->count, size = bits_of(difference);
     *before = block[0];
     fl_jpeg_dct_code code = s->dc[f->block_dc[i]][size];
     if (!code.bits) return NULL;
     out = put_value(&bits, &count, code, difference, size, out);
-    for (int k = 1; k < 64; k++) {
-        const int value = block[fl_jpeg_natural[k]];
-        if (!value) {
-            run++;
-            continue;
-        }
+    uint8_t places[FL_JPEG_DCT_LIST];
+    int16_t values[FL_JPEG_DCT_LIST];
+    const unsigned n = s->kernels->list(block, places, values);
+    unsigned next = 1; /* position behind the last coefficient */
+    for (unsigned k = 0; k < n; k++) {
+        unsigned run = places[k] - next;
         for (; run > 15; run -= 16) {
             if (!ac[ZEROS].bits) return NULL;
             out = put(&bits, &count, ac[ZEROS].code, ac[ZEROS].bits, out);
         }
-        size = bits_of(value);
+        size = bits_of(values[k]);
         code = ac[run << 4 | size];
         if (!code.bits) return NULL;
-        out = put_value(&bits, &count, code, value, size, out);
-        run = 0;
+        out = put_value(&bits, &count, code, values[k], size, out);
+        next = places[k] + 1u;
     }
-    if (run) {
+    if (next < 64) {
         if (!ac[0].bits) return NULL;
         out = put(&bits, &count, ac[0].code, ac[0].bits, out);
     }
@@ -164,12 +173,14 @@ static uint8_t *write_block(fl_jpeg_dct_scan *s, uint32_t i, const int16_t *bloc
     return out;
 }
 
-uint8_t *fl_jpeg_dct_scan_row(fl_jpeg_dct_scan *s, const fl_jpeg_dct_rows *rows, uint8_t *out) {
+uint8_t *fl_jpeg_dct_scan_row(fl_jpeg_dct_scan *s, const fl_jpeg_dct_rows *rows, uint8_t *plain, uint8_t *out) {
     const fl_jpeg_frame *f = s->frame;
     walk w = walk_row(f, rows, 0);
+    uint8_t *at = plain;
     for (uint32_t mcu = 0; mcu < f->mcus_across; mcu++) {
         if (!s->until_restart) {
-            out = fill(s, out);
+            out = stuff(plain, fill(s, at), out);
+            at = plain;
             *out++ = 0xFF;
             *out++ = s->restart;
             s->restart = (uint8_t)(FL_JPEG_RST0 + ((s->restart - FL_JPEG_RST0 + 1) & 7));
@@ -178,9 +189,9 @@ uint8_t *fl_jpeg_dct_scan_row(fl_jpeg_dct_scan *s, const fl_jpeg_dct_rows *rows,
         }
         if (f->interval) s->until_restart--;
         for (uint32_t i = 0; i < f->block_count; i++) {
-            if (!(out = write_block(s, i, w.at[i], out))) return NULL;
+            if (!(at = write_block(s, i, w.at[i], at))) return NULL;
             w.at[i] += w.step[i];
         }
     }
-    return out;
+    return stuff(plain, at, out);
 }

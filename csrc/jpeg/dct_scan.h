@@ -3,6 +3,7 @@
 #define FL_JPEG_DCT_SCAN_H
 
 #include "common/buffer.h"
+#include "jpeg/dct_blocks.h"
 #include "jpeg/header.h"
 
 /* Coefficients of a stretch of MCU rows: of each component its rows of blocks, natural order. */
@@ -29,10 +30,11 @@ typedef struct fl_jpeg_dct_code {
 /* Coded data in the making. */
 typedef struct fl_jpeg_dct_scan {
     const fl_jpeg_frame *frame;
+    const fl_jpeg_dct_kernels *kernels;
     bool ones; /* what fills the last byte of an interval */
     fl_jpeg_dct_code dc[4][256], ac[4][256];
-    uint64_t bits;
-    unsigned count; /* of bits */
+    uint64_t bits; /* from the top on */
+    unsigned count; /* of bits, below 8 between blocks */
     uint32_t until_restart;
     uint8_t restart;
     int before[3];
@@ -43,8 +45,9 @@ void fl_jpeg_dct_scan_begin(fl_jpeg_dct_scan *scan, const fl_jpeg_tables *tables
 /* Most bytes that an MCU row takes. */
 size_t fl_jpeg_dct_scan_most(const fl_jpeg_frame *frame);
 
-/* Writes an MCU row, the first of `rows`. Returns where it ends, or NULL: a coefficient for which the tables have no code. */
-uint8_t *fl_jpeg_dct_scan_row(fl_jpeg_dct_scan *scan, const fl_jpeg_dct_rows *rows, uint8_t *out);
+/* Writes an MCU row, the first of `rows`. Both `plain`, which is scratch, and `out` have room for fl_jpeg_dct_scan_most. Returns where it ends, or
+ * NULL: a coefficient for which the tables have no code. */
+uint8_t *fl_jpeg_dct_scan_row(fl_jpeg_dct_scan *scan, const fl_jpeg_dct_rows *rows, uint8_t *plain, uint8_t *out);
 
 /* The last byte. */
 uint8_t *fl_jpeg_dct_scan_end(fl_jpeg_dct_scan *scan, uint8_t *out);

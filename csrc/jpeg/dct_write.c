@@ -1,13 +1,13 @@
 #include "jpeg/dct_write.h"
 
 #include "common/simd.h"
-#include "jpeg/huffman.h"
+#include "jpeg/dct_blocks.h"
 
 enum {
     BLOCK_BYTES = 208, /* NOTE [ dct: reading beyond a strip ] */
     MAGNITUDE_MOST = (1 << FL_JPEG_DCT_BIT_MOST) - 1,
     DC_WIDTH_MOST = 15,
-    SAMPLES = 2048, /* blocks of a component, about, that the orders are chosen by */
+    SAMPLES = 512, /* blocks of a component, about, that the orders are chosen by */
     TABLE_SHARE = 125 /* the data are at least so many times the entry points */
 };
 
@@ -56,14 +56,16 @@ FL_INLINE unsigned magnitude_of(int value) { return (unsigned)(value < 0 ? -valu
 /* Bits of a significant coefficient beside significance and sign. */
 static unsigned cost(unsigned magnitude, unsigned order) { return 2 * width_of(((magnitude - 1) >> order) + 1) - 1 + order; }
 
-static void choose_orders(fl_jpeg_dct_orders *o, const int16_t *blocks, size_t count) {
+static void choose_orders(fl_jpeg_dct_orders *o, const fl_jpeg_dct_kernels *kernels, const int16_t *blocks, size_t count) {
     uint64_t bits[64][FL_JPEG_DCT_ORDER_MOST + 1] = {{0}};
     const size_t step = count / SAMPLES + 1;
-    for (size_t i = 0; i < count; i += step)
-        for (int j = 1; j < 64; j++) {
-            const unsigned magnitude = magnitude_of(blocks[i * 64 + fl_jpeg_natural[j]]);
-            for (unsigned e = 0; magnitude && e <= FL_JPEG_DCT_ORDER_MOST; e++) bits[j][e] += cost(magnitude, e);
-        }
+    for (size_t i = 0; i < count; i += step) {
+        uint8_t places[FL_JPEG_DCT_LIST];
+        int16_t values[FL_JPEG_DCT_LIST];
+        const unsigned n = kernels->list(blocks + i * 64, places, values);
+        for (unsigned k = 0; k < n; k++)
+            for (unsigned e = 0; e <= FL_JPEG_DCT_ORDER_MOST; e++) bits[places[k]][e] += cost(magnitude_of(values[k]), e);
+    }
     memset(o, 0, sizeof *o);
     for (int j = 1; j < 64; j++) {
         unsigned best = 0;
@@ -77,12 +79,12 @@ static void choose_orders(fl_jpeg_dct_orders *o, const int16_t *blocks, size_t c
 /* ---- strips -------------------------------------------------------------------------------------------------------- */
 
 /* The AC planes of a block. Returns false for a magnitude that the form does not hold. */
-static bool put_block(writer *w, const int16_t *block, const uint8_t *places, unsigned n, const fl_jpeg_dct_orders *o) {
+static bool put_block(writer *w, const int16_t *values, const uint8_t *places, unsigned n, const fl_jpeg_dct_orders *o) {
     uint64_t sig = 0, more = 0, sign = 0, low[FL_JPEG_DCT_ORDER_MOST] = {0};
     unsigned lows[FL_JPEG_DCT_ORDER_MOST] = {0}, left = 0;
     uint16_t active[64];
     for (unsigned i = 0; i < n; i++) {
-        const int value = block[fl_jpeg_natural[places[i]]];
+        const int value = values[i];
         const unsigned magnitude = magnitude_of(value), order = o->order[places[i]], u = ((magnitude - 1) >> order) + 1;
         if (magnitude > MAGNITUDE_MOST) return false;
         sig |= 1ull << places[i];
@@ -138,22 +140,19 @@ typedef struct strip {
 } strip;
 
 /* Appends a strip. `ends`: AC bits up to the end of each MCU. Returns where it ends, NULL for coefficients beyond the limits. */
-static uint8_t *put_strip(uint8_t *out, const int16_t *blocks, uint32_t count, uint32_t across, const fl_jpeg_dct_orders *orders,
-                          strip *sizes, uint32_t *ends) {
+static uint8_t *put_strip(const fl_jpeg_dct_kernels *kernels, uint8_t *out, const int16_t *blocks, uint32_t count, uint32_t across,
+                          const fl_jpeg_dct_orders *orders, strip *sizes, uint32_t *ends) {
     writer dc = {.at = out};
     if (!put_dc(&dc, blocks, count)) return NULL;
     sizes->dc = (uint32_t)(dc.at - out);
     writer last = {.at = dc.at}, ac = {.at = dc.at + (6 * (size_t)count + 7) / 8};
     const uint8_t *start = ac.at;
     for (uint32_t i = 0; i < count; i++, blocks += 64) {
-        uint8_t places[64];
-        unsigned n = 0;
-        for (uint8_t j = 1; j < 64; j++) {
-            places[n] = j;
-            n += blocks[fl_jpeg_natural[j]] != 0;
-        }
+        uint8_t places[FL_JPEG_DCT_LIST];
+        int16_t values[FL_JPEG_DCT_LIST];
+        const unsigned n = kernels->list(blocks, places, values);
         put(&last, n ? places[n - 1] : 0, 6);
-        if (n && !put_block(&ac, blocks, places, n, orders)) return NULL;
+        if (n && !put_block(&ac, values, places, n, orders)) return NULL;
         if ((i + 1) % across == 0) *ends++ = (uint32_t)((ac.at - start) * 8) + ac.count;
     }
     fill_byte(&last);
@@ -247,6 +246,7 @@ static bool assemble(fl_jpeg_dct_room *room, const fl_jpeg_dct_form *form, const
 
 fl_jpeg_dct_outcome fl_jpeg_dct_write(fl_jpeg_dct_room *room, const fl_jpeg_frame *f, const fl_jpeg_dct_rows *rows, fl_span head,
                                       fl_span *out) {
+    const fl_jpeg_dct_kernels *kernels = fl_jpeg_dct_kernels_best();
     fl_jpeg_dct_form form = {.every = 255};
     fl_jpeg_dct_measure(&form, f);
     const size_t count = (size_t)form.rows * form.lanes;
@@ -255,7 +255,7 @@ fl_jpeg_dct_outcome fl_jpeg_dct_write(fl_jpeg_dct_room *room, const fl_jpeg_fram
         return FL_JPEG_DCT_NO_MEMORY;
     for (int c = 0; c < f->count; c++) {
         const size_t down = (size_t)f->mcus_down * (f->count == 1 ? 1 : f->v[c]);
-        choose_orders(&form.orders[c], rows->blocks[c], down * rows->across[c]);
+        choose_orders(&form.orders[c], kernels, rows->blocks[c], down * rows->across[c]);
     }
     strip *strips = room->strips.bytes;
     uint32_t *ends = room->ends.bytes;
@@ -268,7 +268,7 @@ fl_jpeg_dct_outcome fl_jpeg_dct_write(fl_jpeg_dct_room *room, const fl_jpeg_fram
             uint8_t *at = (uint8_t *)room->data.bytes + used;
             const int16_t *blocks = rows->blocks[l->component] + (size_t)(row * v + l->row) * l->blocks * 64;
             strips->start = (uint32_t)used;
-            const uint8_t *end = put_strip(at, blocks, l->blocks, across, &form.orders[l->component], strips, ends);
+            const uint8_t *end = put_strip(kernels, at, blocks, l->blocks, across, &form.orders[l->component], strips, ends);
             if (!end || (used += (size_t)(end - at)) > INT32_MAX) return FL_JPEG_DCT_TOO_LARGE;
         }
     choose_widths(&form, f, room->strips.bytes, room->ends.bytes, used);
