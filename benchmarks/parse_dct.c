@@ -7,7 +7,8 @@
  * LIST is a text file of paths, one a line; every file is read into RAM and converted first. A round goes through all files once in each mode:
  *   huffman           fl_jpeg_baseline's reading of a whole scan, one stream, stuffed bytes removed on the way
  *   avx512, avx2      the form, two strips side by side, with these instructions and pdep; left out where the CPU lacks them
- *   bmi2, plain       the form without pdep; without any later instruction
+ *   lanes, neon       the same without pdep: AVX2, NEON
+ *   bmi2, plain       without vectors; without any later instruction
  *   pass, dc          the form's AC planes passed over; its DC coefficients alone
  * One line of JSON on stdout: {"files": n, "stay": n, "jpeg_bytes": n, "dct_bytes": n, "index_bytes": n, "rounds": [{mode: ns a block}]}, of
  * the thread's CPU time. The bytes are those of the files that have a form. Exit status 1 and a line on stderr on any failure.
@@ -148,6 +149,8 @@ static const struct {
     {"huffman", "", 0, huffman},
     {"avx512", "bmi2,avx512,pdep", FL_CPU_BMI2 | FL_CPU_AVX512 | FL_CPU_PDEP, planes},
     {"avx2", "bmi2,avx2,pdep", FL_CPU_BMI2 | FL_CPU_AVX2 | FL_CPU_PDEP, planes},
+    {"lanes", "bmi2,avx2", FL_CPU_BMI2 | FL_CPU_AVX2, planes},
+    {"neon", "neon", FL_CPU_NEON, planes},
     {"bmi2", "bmi2", FL_CPU_BMI2, planes},
     {"plain", "plain", 0, planes},
     {"pass", "", 0, pass},

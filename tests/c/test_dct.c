@@ -21,7 +21,7 @@ static fl_error err;
 static fl_jpeg_dct *dct;
 
 /* Each leads to another set; sets that the CPU lacks are another one again. */
-static const char *const CPUS[] = {"plain", "bmi2", "bmi2,avx2,pdep", "bmi2,avx512,pdep"};
+static const char *const CPUS[] = {"plain", "bmi2", "bmi2,avx2", "bmi2,avx2,pdep", "bmi2,avx512,pdep", "neon"};
 enum { CPU_SETS = sizeof CPUS / sizeof *CPUS };
 
 static void use(int set) { CHECK(fl_cpu_use(CPUS[set], NULL) == FL_OK); }
