@@ -1,5 +1,6 @@
 #include "jpeg/dct_scan.h"
 
+#include "common/cpu.h"
 #include "jpeg/baseline_stream.h"
 
 enum { BLOCK_MOST = 64 * 4 * 2 /* 31 bits a coefficient, each byte stuffed */, RESTART_MOST = 4, ZEROS = 0xF0 };
@@ -59,9 +60,16 @@ FL_INLINE bool read_all(const fl_jpeg_task *t, const fl_jpeg_dct_rows *out) {
     return true;
 }
 
+#if defined(__x86_64__)
+FL_BMI2 static bool read_all_bmi2(const fl_jpeg_task *t, const fl_jpeg_dct_rows *out) { return read_all(t, out); }
+#endif
+
 bool fl_jpeg_dct_scan_read(const fl_jpeg_tables *tables, const fl_jpeg_frame *frame, const uint8_t *at, const uint8_t *end, uint8_t *plain,
                            const fl_jpeg_dct_rows *out) {
     const fl_jpeg_task t = {.tables = tables, .frame = frame, .at = at, .end = end, .plain = plain};
+#if defined(__x86_64__)
+    if (fl_cpu_has(FL_CPU_BMI2)) return read_all_bmi2(&t, out);
+#endif
     return read_all(&t, out);
 }
 
@@ -137,7 +145,7 @@ uint8_t *fl_jpeg_dct_scan_end(fl_jpeg_dct_scan *s, uint8_t *out) {
     return stuff(last, fill(s, last), out);
 }
 
-static uint8_t *write_block(fl_jpeg_dct_scan *s, uint32_t i, const int16_t *block, uint8_t *out) {
+FL_INLINE uint8_t *write_block(fl_jpeg_dct_scan *s, uint32_t i, const int16_t *block, uint8_t *out) {
     const fl_jpeg_frame *f = s->frame;
     const fl_jpeg_dct_code *ac = s->ac[f->block_ac[i]];
     int *before = &s->before[f->block_component[i]];
@@ -173,7 +181,7 @@ static uint8_t *write_block(fl_jpeg_dct_scan *s, uint32_t i, const int16_t *bloc
     return out;
 }
 
-uint8_t *fl_jpeg_dct_scan_row(fl_jpeg_dct_scan *s, const fl_jpeg_dct_rows *rows, uint8_t *plain, uint8_t *out) {
+FL_INLINE uint8_t *write_row(fl_jpeg_dct_scan *s, const fl_jpeg_dct_rows *rows, uint8_t *plain, uint8_t *out) {
     const fl_jpeg_frame *f = s->frame;
     walk w = walk_row(f, rows, 0);
     uint8_t *at = plain;
@@ -194,4 +202,17 @@ uint8_t *fl_jpeg_dct_scan_row(fl_jpeg_dct_scan *s, const fl_jpeg_dct_rows *rows,
         }
     }
     return stuff(plain, at, out);
+}
+
+#if defined(__x86_64__)
+FL_BMI2 static uint8_t *write_row_bmi2(fl_jpeg_dct_scan *s, const fl_jpeg_dct_rows *rows, uint8_t *plain, uint8_t *out) {
+    return write_row(s, rows, plain, out);
+}
+#endif
+
+uint8_t *fl_jpeg_dct_scan_row(fl_jpeg_dct_scan *s, const fl_jpeg_dct_rows *rows, uint8_t *plain, uint8_t *out) {
+#if defined(__x86_64__)
+    if (fl_cpu_has(FL_CPU_BMI2)) return write_row_bmi2(s, rows, plain, out);
+#endif
+    return write_row(s, rows, plain, out);
 }

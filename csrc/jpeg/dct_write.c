@@ -1,5 +1,6 @@
 #include "jpeg/dct_write.h"
 
+#include "common/cpu.h"
 #include "common/simd.h"
 #include "jpeg/dct_blocks.h"
 
@@ -79,7 +80,7 @@ static void choose_orders(fl_jpeg_dct_orders *o, const fl_jpeg_dct_kernels *kern
 /* ---- strips -------------------------------------------------------------------------------------------------------- */
 
 /* The AC planes of a block. Returns false for a magnitude that the form does not hold. */
-static bool put_block(writer *w, const int16_t *values, const uint8_t *places, unsigned n, const fl_jpeg_dct_orders *o) {
+FL_INLINE bool put_block(writer *w, const int16_t *values, const uint8_t *places, unsigned n, const fl_jpeg_dct_orders *o) {
     uint64_t sig = 0, more = 0, sign = 0, low[FL_JPEG_DCT_ORDER_MOST] = {0};
     unsigned lows[FL_JPEG_DCT_ORDER_MOST] = {0}, left = 0;
     uint16_t active[64];
@@ -140,8 +141,8 @@ typedef struct strip {
 } strip;
 
 /* Appends a strip. `ends`: AC bits up to the end of each MCU. Returns where it ends, NULL for coefficients beyond the limits. */
-static uint8_t *put_strip(const fl_jpeg_dct_kernels *kernels, uint8_t *out, const int16_t *blocks, uint32_t count, uint32_t across,
-                          const fl_jpeg_dct_orders *orders, strip *sizes, uint32_t *ends) {
+FL_INLINE uint8_t *put_strip(const fl_jpeg_dct_kernels *kernels, uint8_t *out, const int16_t *blocks, uint32_t count, uint32_t across,
+                             const fl_jpeg_dct_orders *orders, strip *sizes, uint32_t *ends) {
     writer dc = {.at = out};
     if (!put_dc(&dc, blocks, count)) return NULL;
     sizes->dc = (uint32_t)(dc.at - out);
@@ -158,6 +159,21 @@ static uint8_t *put_strip(const fl_jpeg_dct_kernels *kernels, uint8_t *out, cons
     fill_byte(&last);
     fill_byte(&ac);
     return ac.at;
+}
+
+#if defined(__x86_64__)
+FL_BMI2 static uint8_t *put_strip_bmi2(const fl_jpeg_dct_kernels *kernels, uint8_t *out, const int16_t *blocks, uint32_t count,
+                                       uint32_t across, const fl_jpeg_dct_orders *orders, strip *sizes, uint32_t *ends) {
+    return put_strip(kernels, out, blocks, count, across, orders, sizes, ends);
+}
+#endif
+
+static uint8_t *put_any_strip(const fl_jpeg_dct_kernels *kernels, uint8_t *out, const int16_t *blocks, uint32_t count, uint32_t across,
+                              const fl_jpeg_dct_orders *orders, strip *sizes, uint32_t *ends) {
+#if defined(__x86_64__)
+    if (fl_cpu_has(FL_CPU_BMI2)) return put_strip_bmi2(kernels, out, blocks, count, across, orders, sizes, ends);
+#endif
+    return put_strip(kernels, out, blocks, count, across, orders, sizes, ends);
 }
 
 /* ---- the whole ----------------------------------------------------------------------------------------------------- */
@@ -268,7 +284,7 @@ fl_jpeg_dct_outcome fl_jpeg_dct_write(fl_jpeg_dct_room *room, const fl_jpeg_fram
             uint8_t *at = (uint8_t *)room->data.bytes + used;
             const int16_t *blocks = rows->blocks[l->component] + (size_t)(row * v + l->row) * l->blocks * 64;
             strips->start = (uint32_t)used;
-            const uint8_t *end = put_strip(kernels, at, blocks, l->blocks, across, &form.orders[l->component], strips, ends);
+            const uint8_t *end = put_any_strip(kernels, at, blocks, l->blocks, across, &form.orders[l->component], strips, ends);
             if (!end || (used += (size_t)(end - at)) > INT32_MAX) return FL_JPEG_DCT_TOO_LARGE;
         }
     choose_widths(&form, f, room->strips.bytes, room->ends.bytes, used);
