@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #if defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #endif
@@ -21,9 +24,12 @@ enum { COUNT = sizeof FEATURES / sizeof *FEATURES };
 static _Atomic unsigned used = UNKNOWN;
 
 #if defined(__x86_64__)
-/* AMD before Zen 3 has pdep and pext in microcode, at up to 250 cycles each. */
+/* AMD before Zen 3, and Hygon, which is Zen 1, have pdep and pext in microcode, at up to 250 cycles each. */
 static bool slow_pdep(void) {
-    return __builtin_cpu_is("amd") && (__builtin_cpu_is("amdfam15h") || __builtin_cpu_is("znver1") || __builtin_cpu_is("znver2"));
+    enum { HYGON = 0x6f677948 /* what cpuid calls "HygonGenuine" begins with */ };
+    unsigned most, vendor, b, c;
+    if (__get_cpuid(0, &most, &vendor, &b, &c) && vendor == HYGON) return true;
+    return __builtin_cpu_is("amdfam15h") || __builtin_cpu_is("znver1") || __builtin_cpu_is("znver2");
 }
 
 static bool has_avx512(void) {
