@@ -130,17 +130,17 @@ static unsigned list(const int16_t *block, uint8_t *places, int16_t *values) {
 }
 
 const fl_jpeg_dct_kernels *fl_jpeg_dct_kernels_best(void) {
-    static const fl_jpeg_dct_kernels plain = {make_plain, pass_plain, list};
+    static const fl_jpeg_dct_kernels plain = {make_plain, pass_plain, list, NULL};
 #if defined(__x86_64__)
-    static const fl_jpeg_dct_kernels bmi2 = {make_bmi2, pass_popcnt, list}, lanes = {fl_jpeg_dct_make_lanes, pass_popcnt, list},
-                                     avx2 = {fl_jpeg_dct_make_avx2, pass_popcnt, list},
-                                     avx512 = {fl_jpeg_dct_make_avx512, pass_popcnt, fl_jpeg_dct_list_avx512};
+    static const fl_jpeg_dct_kernels bmi2 = {make_bmi2, pass_popcnt, list, NULL}, lanes = {fl_jpeg_dct_make_lanes, pass_popcnt, list, NULL},
+                                     avx2 = {fl_jpeg_dct_make_avx2, pass_popcnt, list, NULL},
+                                     avx512 = {fl_jpeg_dct_make_avx512, pass_popcnt, fl_jpeg_dct_list_avx512, fl_jpeg_dct_put_avx512};
     if (fl_cpu_has(FL_CPU_BMI2 | FL_CPU_PDEP | FL_CPU_AVX512)) return &avx512;
     if (fl_cpu_has(FL_CPU_BMI2 | FL_CPU_PDEP | FL_CPU_AVX2)) return &avx2;
     if (fl_cpu_has(FL_CPU_BMI2 | FL_CPU_AVX2)) return &lanes;
     if (fl_cpu_has(FL_CPU_BMI2)) return &bmi2;
 #elif defined(__aarch64__)
-    static const fl_jpeg_dct_kernels neon = {fl_jpeg_dct_make_lanes, pass_plain, list};
+    static const fl_jpeg_dct_kernels neon = {fl_jpeg_dct_make_lanes, pass_plain, list, NULL};
     if (fl_cpu_has(FL_CPU_NEON)) return &neon;
 #endif
     return &plain;

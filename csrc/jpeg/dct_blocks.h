@@ -18,6 +18,13 @@ typedef struct fl_jpeg_dct_run {
 
 enum { FL_JPEG_DCT_LIST = 96 };
 
+/* Bits in the making, from the bottom of each byte on. */
+typedef struct fl_jpeg_dct_writer {
+    uint8_t *at;
+    uint64_t bits;
+    unsigned count; /* of bits, below 32 between calls */
+} fl_jpeg_dct_writer;
+
 /* Every kernel set makes the same coefficients and finds the same damage. */
 typedef struct fl_jpeg_dct_kernels {
     /* Two runs, side by side as long as both last: NOTE [ baseline: two streams at a time ]. False for damage. */
@@ -27,6 +34,9 @@ typedef struct fl_jpeg_dct_kernels {
     /* Zigzag positions and values of a block's AC coefficients that are not zero, in order; returns how many. Both have room for
      * FL_JPEG_DCT_LIST, all of which may be written. */
     unsigned (*list)(const int16_t *block, uint8_t *places, int16_t *values);
+    /* Writes a block's AC planes, and 12 bytes behind them; sets its last position. False: a magnitude that the form does not hold. NULL: there is
+     * only jpeg/dct_write.c's own way. */
+    bool (*put)(fl_jpeg_dct_writer *writer, const int16_t *block, const fl_jpeg_dct_orders *orders, unsigned *last);
 } fl_jpeg_dct_kernels;
 
 /* By the CPU features in use. */

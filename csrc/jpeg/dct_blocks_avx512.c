@@ -138,4 +138,71 @@ FL_AVX512 unsigned fl_jpeg_dct_list_avx512(const int16_t *block, uint8_t *places
     return ones(mask);
 }
 
+/* At most 63 bits; those of value above them are zero. */
+FL_AVX512_INLINE void put(fl_jpeg_dct_writer *w, uint64_t value, unsigned count) {
+    const unsigned __int128 all = (unsigned __int128)value << w->count | w->bits;
+    const unsigned total = w->count + count;
+    const uint64_t low = (uint64_t)all, high = (uint64_t)(all >> 64);
+    memcpy(w->at, &low, 8);
+    memcpy(w->at + 8, &high, 4);
+    w->at += total / 8;
+    w->bits = (uint64_t)(all >> (total & ~7u));
+    w->count = total % 8;
+}
+
+/* Two planes of as many bits each. */
+FL_AVX512_INLINE void put_both(fl_jpeg_dct_writer *w, uint64_t first, uint64_t second, unsigned count) {
+    if (__builtin_expect(2 * count > 63, 0)) {
+        put(w, first, count);
+        put(w, second, count);
+    } else {
+        put(w, first | second << (count & 63), 2 * count);
+    }
+}
+
+FL_AVX512_INLINE uint64_t joined(__mmask32 low, __mmask32 high) { return (uint64_t)high << 32 | low; }
+
+/* Lanes of x and y that have a bit of `bits`; that are above `limit`, as unsigned numbers. */
+FL_AVX512_INLINE uint64_t having(__m512i x, __m512i y, int bits) {
+    const __m512i all = _mm512_set1_epi16((short)bits);
+    return joined(_mm512_test_epi16_mask(x, all), _mm512_test_epi16_mask(y, all));
+}
+
+FL_AVX512_INLINE uint64_t above(__m512i x, __m512i y, int limit) {
+    const __m512i all = _mm512_set1_epi16((short)limit);
+    return joined(_mm512_cmpgt_epu16_mask(x, all), _mm512_cmpgt_epu16_mask(y, all));
+}
+
+FL_AVX512 bool fl_jpeg_dct_put_avx512(fl_jpeg_dct_writer *writer, const int16_t *block, const fl_jpeg_dct_orders *o, unsigned *last) {
+    const __m512i a = _mm512_loadu_si512(block), b = _mm512_loadu_si512(block + 32), one_each = _mm512_set1_epi16(1);
+    const __m512i low = _mm512_permutex2var_epi16(a, _mm512_load_si512(NATURAL), b);
+    const __m512i high = _mm512_permutex2var_epi16(a, _mm512_load_si512(NATURAL + 32), b);
+    const uint64_t sig = joined(_mm512_test_epi16_mask(low, low), _mm512_test_epi16_mask(high, high)) & ~1ull;
+    if (!sig) return *last = 0, true;
+    const unsigned end = 63 - (unsigned)_lzcnt_u64(sig), n = ones(sig);
+    const __m512i x = _mm512_abs_epi16(low), y = _mm512_abs_epi16(high);
+    if (above(x, y, FL_JPEG_DCT_MAGNITUDE_MOST) & sig) return false;
+    *last = end;
+    fl_jpeg_dct_writer w = *writer;
+    put(&w, (sig & ~(1ull << end)) >> 1, end - 1);
+    const __m512i less_x = _mm512_sub_epi16(x, one_each), less_y = _mm512_sub_epi16(y, one_each);
+    const __m512i ux = _mm512_maskz_add_epi16((__mmask32)sig, _mm512_srlv_epi16(less_x, _mm512_load_si512(o->order)), one_each);
+    const __m512i uy =
+        _mm512_maskz_add_epi16((__mmask32)(sig >> 32), _mm512_srlv_epi16(less_y, _mm512_load_si512(o->order + 32)), one_each);
+    uint64_t now = above(ux, uy, 1);
+    const uint64_t negative = joined(_mm512_movepi16_mask(low), _mm512_movepi16_mask(high));
+    put_both(&w, _pext_u64(now, sig), _pext_u64(negative, sig), n);
+    for (int e = 0; e < FL_JPEG_DCT_ORDER_MOST; e++) {
+        const uint64_t ordered = sig & o->above[e];
+        put(&w, _pext_u64(having(less_x, less_y, 1 << e), ordered), ones(ordered));
+    }
+    for (int k = 2; now; k++) {
+        const uint64_t larger = above(ux, uy, (1 << k) - 1), bits = having(ux, uy, 1 << (k - 2));
+        put_both(&w, _pext_u64(larger, now), _pext_u64(bits, now), ones(now));
+        now = larger;
+    }
+    *writer = w;
+    return true;
+}
+
 #endif

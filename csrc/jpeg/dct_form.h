@@ -41,6 +41,7 @@ enum {
     FL_JPEG_DCT_ORDERS = 24 /* bytes of a component's */,
     FL_JPEG_DCT_STRIPS = 4 /* of an MCU row, at most */,
     FL_JPEG_DCT_BIT_MOST = 11 /* bits of U */,
+    FL_JPEG_DCT_MAGNITUDE_MOST = (1 << FL_JPEG_DCT_BIT_MOST) - 1 /* that is written: U of order 0 */,
     FL_JPEG_DCT_ORDER_MOST = 3,
     FL_JPEG_DCT_WIDTH_MOST = 32 /* of a number of the table */
 };

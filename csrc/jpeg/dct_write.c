@@ -6,7 +6,6 @@
 
 enum {
     BLOCK_BYTES = 208, /* NOTE [ dct: reading beyond a strip ] */
-    MAGNITUDE_MOST = (1 << FL_JPEG_DCT_BIT_MOST) - 1,
     DC_WIDTH_MOST = 15,
     SAMPLES = 512, /* blocks of a component, about, that the orders are chosen by */
     TABLE_SHARE = 125 /* the data are at least so many times the entry points */
@@ -21,11 +20,7 @@ void fl_jpeg_dct_room_free(fl_jpeg_dct_room *room) {
 
 /* ---- bits ---------------------------------------------------------------------------------------------------------- */
 
-typedef struct writer {
-    uint8_t *at;
-    uint64_t bits;
-    unsigned count; /* below 32 between calls */
-} writer;
+typedef fl_jpeg_dct_writer writer;
 
 /* At most 32 bits; those of value above them are zero. */
 FL_INLINE void put(writer *w, uint64_t value, unsigned count) {
@@ -87,7 +82,7 @@ FL_INLINE bool put_block(writer *w, const int16_t *values, const uint8_t *places
     for (unsigned i = 0; i < n; i++) {
         const int value = values[i];
         const unsigned magnitude = magnitude_of(value), order = o->order[places[i]], u = ((magnitude - 1) >> order) + 1;
-        if (magnitude > MAGNITUDE_MOST) return false;
+        if (magnitude > FL_JPEG_DCT_MAGNITUDE_MOST) return false;
         sig |= 1ull << places[i];
         sign |= (uint64_t)(value < 0) << i;
         more |= (uint64_t)(u > 1) << i;
@@ -149,11 +144,17 @@ FL_INLINE uint8_t *put_strip(const fl_jpeg_dct_kernels *kernels, uint8_t *out, c
     writer last = {.at = dc.at}, ac = {.at = dc.at + (6 * (size_t)count + 7) / 8};
     const uint8_t *start = ac.at;
     for (uint32_t i = 0; i < count; i++, blocks += 64) {
-        uint8_t places[FL_JPEG_DCT_LIST];
-        int16_t values[FL_JPEG_DCT_LIST];
-        const unsigned n = kernels->list(blocks, places, values);
-        put(&last, n ? places[n - 1] : 0, 6);
-        if (n && !put_block(&ac, values, places, n, orders)) return NULL;
+        unsigned end = 0;
+        if (kernels->put) {
+            if (!kernels->put(&ac, blocks, orders, &end)) return NULL;
+        } else {
+            uint8_t places[FL_JPEG_DCT_LIST];
+            int16_t values[FL_JPEG_DCT_LIST];
+            const unsigned n = kernels->list(blocks, places, values);
+            if (n && !put_block(&ac, values, places, n, orders)) return NULL;
+            if (n) end = places[n - 1];
+        }
+        put(&last, end, 6);
         if ((i + 1) % across == 0) *ends++ = (uint32_t)((ac.at - start) * 8) + ac.count;
     }
     fill_byte(&last);

@@ -35,10 +35,21 @@ static recipe random_recipe(int sampling, int width, int height) {
     return r;
 }
 
-/* In a block of its own size. */
+/* In a block of its own size: the same with all kernel sets. */
 static file encoded(file f) {
     const uint8_t *out;
     size_t size;
+    uint8_t *before = NULL;
+    size_t before_size = 0;
+    for (int set = 0; set < CPU_SETS; set++) {
+        use(set);
+        CHECK(fl_jpeg_dct_encode(dct, f.bytes, f.size, UINT64_MAX, &out, &size, &err) == FL_OK);
+        CHECK(!set || (size == before_size && memcmp(before, out, size) == 0));
+        before = realloc(before, before_size = size);
+        memcpy(before, out, size);
+    }
+    free(before);
+    CHECK(fl_cpu_use(NULL, NULL) == FL_OK);
     CHECK(fl_jpeg_dct_encode(dct, f.bytes, f.size, UINT64_MAX, &out, &size, &err) == FL_OK);
     file form = {malloc(size), size};
     memcpy(form.bytes, out, size);
