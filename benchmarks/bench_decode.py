@@ -69,7 +69,9 @@ def build_decode() -> Path:
     sources = [common.HERE / name for name in ("decode.c", "decode_modes.c", "floor_decode.c")]
     headers = [*common.HERE.glob("*.h"), *CSRC.glob("*/*.h")]
     flags = ["-O3", "-std=gnu11", "-ffp-contract=off", f"-I{CSRC}"]
-    return common.build_program("decode", [*sources, *sorted(CSRC.glob("*/*.c"))], ["libjpeg", "libturbojpeg", "lmdb"], flags, headers)
+    return common.build_program(
+        "decode", [*sources, *sorted(CSRC.glob("*/*.c"))], ["libjpeg", "libturbojpeg", "lmdb", "zlib"], flags, headers
+    )
 
 
 def decode_turn(listing: Path, modes: Sequence[str], threads: Sequence[int], seconds: float) -> Callable[[int], common.Json]:

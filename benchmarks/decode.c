@@ -19,7 +19,9 @@
  *   centre         Resize(SIZE * 8 / 7) + CenterCrop(SIZE), with the index, resized
  *   floor_centre   libjpeg-turbo's region decode of the box that centre decodes, at its scale; not resized
  *   walk, index    fl_jpeg_entropy's walk over the whole file; the same with an index made
- * One line of JSON on stdout: {"images": n, "jpeg_bytes": n, "index_bytes": n, "rounds": [[[wall_s, cpu_s] for each mode] for each
+ *   crop_dct, centre_dct, full_dct   crop, centre and full of the picture in the DCT form
+ *   encode_dct     the DCT form made of the file, restored and compared
+ * One line of JSON on stdout: {"images": n, "jpeg_bytes": n, "index_bytes": n, "dct_bytes": n, "rounds": [[[wall_s, cpu_s] for each mode] for each
  * number of threads] for each round}. cpu_s is the sum of the threads' own CPU times. Exit status 1 and a line on stderr on any failure.
  */
 #define _GNU_SOURCE
@@ -124,16 +126,16 @@ static bool has_both(const int *modes, int mode_count) {
 
 /* Makes the index of each file. */
 static void prepare(job *j, worker *w, picture *pictures, bool compare) {
-    size_t coded = 0, index = 0;
+    size_t coded = 0, index = 0, form = 0;
     if (!(j->samples = calloc(j->count, sizeof *j->samples))) floor_die("no memory", "decode");
     for (size_t i = 0; i < j->count; i++) {
         sample *s = &j->samples[i];
         s->file = &pictures[i];
         worker_prepare(w, s);
         if (compare) worker_compare(w, s);
-        coded += s->file->size, index += s->index_size;
+        coded += s->file->size, index += s->index_size, form += s->form_size;
     }
-    printf("{\"images\": %zu, \"jpeg_bytes\": %zu, \"index_bytes\": %zu, \"rounds\": [", j->count, coded, index);
+    printf("{\"images\": %zu, \"jpeg_bytes\": %zu, \"index_bytes\": %zu, \"dct_bytes\": %zu, \"rounds\": [", j->count, coded, index, form);
 }
 
 int main(int argc, char **argv) {
@@ -152,7 +154,7 @@ int main(int argc, char **argv) {
     run_rounds(&j, lanes, threads, thread_counts, modes, argc - ARGUMENTS, atof(argv[4]), &state);
     printf("]}\n");
     for (int i = 0; i < most; i++) worker_free(lanes[i].worker);
-    for (size_t i = 0; i < j.count; i++) free(j.samples[i].index);
+    for (size_t i = 0; i < j.count; i++) free(j.samples[i].index), free(j.samples[i].form);
     free(j.samples);
     floor_unload(pictures, j.count);
     return 0;

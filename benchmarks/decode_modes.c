@@ -7,19 +7,21 @@
 #include <turbojpeg.h>
 
 #include "jpeg/baseline.h"
+#include "jpeg/dct.h"
 #include "jpeg/entropy.h"
 #include "jpeg/libjpeg.h"
 #include "resize/resize.h"
 
-enum { FLOOR, CROP, CROP_UNMARKED, REGION, TURBOJPEG, FULL, FLOOR_CENTRE, CENTRE, WALK, INDEX };
-const char *const MODE_NAMES[MODES] = {"floor", "crop",         "crop_unmarked", "region", "turbojpeg",
-                                       "full",  "floor_centre", "centre",        "walk",   "index"};
+enum { FLOOR, CROP, CROP_UNMARKED, REGION, TURBOJPEG, FULL, FLOOR_CENTRE, CENTRE, WALK, INDEX, CROP_DCT, CENTRE_DCT, FULL_DCT, ENCODE_DCT };
+const char *const MODE_NAMES[MODES] = {"floor",  "crop", "crop_unmarked", "region",   "turbojpeg",  "full",     "floor_centre",
+                                       "centre", "walk", "index",         "crop_dct", "centre_dct", "full_dct", "encode_dct"};
 
 struct worker {
     floor_decoder *floor;
     tjhandle turbo;
     fl_jpeg_baseline *baseline;
     fl_jpeg_entropy *entropy;
+    fl_jpeg_dct *dct;
     fl_resizer *resizer;
     uint32_t target, every;
     uint8_t *sink; /* target x target */
@@ -31,7 +33,8 @@ worker *worker_create(uint32_t target, uint32_t every) {
     fl_error err;
     worker *w = calloc(1, sizeof *w);
     if (!w || !(w->sink = malloc((size_t)target * target * 3))) floor_die("no memory", "decode");
-    if (fl_jpeg_baseline_create(&w->baseline, &err) || fl_jpeg_entropy_create(&w->entropy, &err) || fl_resizer_create(&w->resizer, &err))
+    if (fl_jpeg_baseline_create(&w->baseline, &err) || fl_jpeg_entropy_create(&w->entropy, &err) || fl_resizer_create(&w->resizer, &err) ||
+        fl_jpeg_dct_create(&w->dct, &err))
         floor_die(err.text, "decode");
     if (!(w->turbo = tjInitDecompress())) floor_die(tjGetErrorStr(), "TurboJPEG");
     w->floor = floor_create();
@@ -45,6 +48,7 @@ void worker_free(worker *w) {
     tjDestroy(w->turbo);
     fl_jpeg_baseline_free(w->baseline);
     fl_jpeg_entropy_free(w->entropy);
+    fl_jpeg_dct_free(w->dct);
     fl_resizer_free(w->resizer);
     free(w->sink);
     free(w->whole);
@@ -76,6 +80,11 @@ void worker_prepare(worker *w, sample *s) {
     make_index(w, s, &index, &s->index_size);
     if (!s->index_size || !(s->index = malloc(s->index_size))) floor_die("no index can be made", p->path);
     memcpy(s->index, index, s->index_size);
+    const uint8_t *form;
+    fl_error err;
+    if (fl_jpeg_dct_encode(w->dct, p->bytes, p->size, UINT64_MAX, &form, &s->form_size, &err)) s->form_size = 0;
+    else if (!(s->form = malloc(s->form_size))) floor_die("no memory for an image", p->path);
+    if (s->form) memcpy(s->form, form, s->form_size);
     uint32_t shorter = w->target * 8 / 7, side = p->width < p->height ? p->width : p->height;
     s->resized_width = (uint32_t)((uint64_t)p->width * shorter / side),
     s->resized_height = (uint32_t)((uint64_t)p->height * shorter / side);
@@ -86,11 +95,20 @@ void worker_prepare(worker *w, sample *s) {
            &s->centre.height);
 }
 
-static fl_view decode(worker *w, const sample *s, fl_box box, int eighths, bool marked) {
+/* What is read of a picture. */
+typedef enum source { UNMARKED, MARKED, FORM } source;
+
+static fl_view decode(worker *w, const sample *s, fl_box box, int eighths, source from) {
     fl_view view;
     uint32_t width, height;
+    if (from == FORM) {
+        if (!fl_jpeg_baseline_open(w->baseline, s->form, s->form_size, &width, &height) ||
+            !fl_jpeg_baseline_decode(w->baseline, &box, eighths, NULL, 0, &view))
+            floor_die("not in the DCT form, or refused", s->file->path);
+        return view;
+    }
     if (!fl_jpeg_baseline_open(w->baseline, s->file->bytes, s->file->size, &width, &height) ||
-        !fl_jpeg_baseline_decode(w->baseline, &box, eighths, s->index, marked ? s->index_size : 0, &view))
+        !fl_jpeg_baseline_decode(w->baseline, &box, eighths, s->index, from == MARKED ? s->index_size : 0, &view))
         floor_die("refused by fl_jpeg_baseline", s->file->path);
     return view;
 }
@@ -105,10 +123,10 @@ static void resize(worker *w, const fl_view *view, fl_resize_spec spec) {
     if (fl_resize(w->resizer, view, &spec, &sink, &err)) floor_die(err.text, "fl_resize");
 }
 
-static void crop(worker *w, const sample *s, bool marked) {
+static void crop(worker *w, const sample *s, source from) {
     const fl_box box = {s->file->box.x, s->file->box.y, s->file->box.width, s->file->box.height};
     int eighths = fl_jpeg_scale(box.width, box.height, w->target, w->target);
-    fl_view view = decode(w, s, box, eighths, marked);
+    fl_view view = decode(w, s, box, eighths, from);
     double scale = eighths / 8.0;
     resize(w, &view,
            (fl_resize_spec){.x = box.x * scale - floor(box.x * scale),
@@ -119,8 +137,8 @@ static void crop(worker *w, const sample *s, bool marked) {
                             .out_height = w->target});
 }
 
-static void centre(worker *w, const sample *s) {
-    fl_view view = decode(w, s, s->centre, s->centre_eighths, true);
+static void centre(worker *w, const sample *s, source from) {
+    fl_view view = decode(w, s, s->centre, s->centre_eighths, from);
     double scale = s->centre_eighths / 8.0;
     fl_box window = {centre_start(s->resized_width, w->target), centre_start(s->resized_height, w->target), 0, 0};
     resize(w, &view,
@@ -144,11 +162,13 @@ static void turbojpeg(worker *w, const picture *p) {
         floor_die(tjGetErrorStr2(w->turbo), p->path);
 }
 
-static fl_view full(worker *w, const sample *s) { return decode(w, s, (fl_box){0, 0, s->file->width, s->file->height}, 8, false); }
+static fl_view full(worker *w, const sample *s, source from) {
+    return decode(w, s, (fl_box){0, 0, s->file->width, s->file->height}, 8, from);
+}
 
 void worker_compare(worker *w, const sample *s) {
     turbojpeg(w, s->file);
-    fl_view view = full(w, s);
+    fl_view view = full(w, s, UNMARKED);
     size_t row = (size_t)s->file->width * 3;
     bool same = view.width == s->file->width && view.height == s->file->height;
     for (size_t y = 0; same && y < view.height; y++) same = !memcmp(view.pixels + y * view.stride, w->whole + y * row, row);
@@ -164,19 +184,26 @@ void worker_run(worker *w, const sample *s, int mode) {
     const picture *p = s->file;
     const uint8_t *index;
     size_t size;
+    fl_error err;
     switch (mode) {
     case FLOOR: floor_decode(w->floor, p, FLOOR_REGION, &p->box, floor_scale(&p->box, w->target)); break;
-    case CROP: crop(w, s, true); break;
-    case CROP_UNMARKED: crop(w, s, false); break;
+    case CROP: crop(w, s, MARKED); break;
+    case CROP_UNMARKED: crop(w, s, UNMARKED); break;
     case REGION: {
         fl_box box = {p->box.x, p->box.y, p->box.width, p->box.height};
-        decode(w, s, box, fl_jpeg_scale(box.width, box.height, w->target, w->target), true);
+        decode(w, s, box, fl_jpeg_scale(box.width, box.height, w->target, w->target), MARKED);
         break;
     }
     case TURBOJPEG: turbojpeg(w, p); break;
-    case FULL: full(w, s); break;
+    case FULL: full(w, s, UNMARKED); break;
     case FLOOR_CENTRE: floor_centre(w, s); break;
-    case CENTRE: centre(w, s); break;
+    case CENTRE: centre(w, s, MARKED); break;
+    case CROP_DCT: crop(w, s, FORM); break;
+    case CENTRE_DCT: centre(w, s, FORM); break;
+    case FULL_DCT: full(w, s, FORM); break;
+    case ENCODE_DCT:
+        if (fl_jpeg_dct_encode(w->dct, p->bytes, p->size, UINT64_MAX, &index, &size, &err)) floor_die(err.text, p->path);
+        break;
     case WALK:
         if (!fl_jpeg_entropy_sound(w->entropy, p->bytes, p->size)) floor_die("refused by fl_jpeg_entropy's walk", p->path);
         break;

@@ -5,13 +5,15 @@
 #include "common/image.h"
 #include "floor_decode.h"
 
-enum { MODES = 10 };
+enum { MODES = 14 };
 extern const char *const MODE_NAMES[MODES];
 
 typedef struct sample {
     picture *file;
     uint8_t *index; /* as packing makes it */
     size_t index_size;
+    uint8_t *form; /* the picture in the DCT form; NULL: it stays a JPEG */
+    size_t form_size;
     fl_box centre; /* what Resize(target * 8 / 7) + CenterCrop(target) needs of the picture */
     int centre_eighths;
     uint32_t resized_width, resized_height; /* what the whole picture becomes there */

@@ -46,4 +46,9 @@ static inline uint64_t fl_bytes_be64(const uint8_t *at) {
     return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? __builtin_bswap64(word) : word;
 }
 
+static inline void fl_bytes_put_be64(uint8_t *at, uint64_t value) {
+    const uint64_t word = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? __builtin_bswap64(value) : value;
+    memcpy(at, &word, sizeof word);
+}
+
 #endif

@@ -4,20 +4,39 @@
 #include <stdio.h>
 #include <string.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #if defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #endif
 
-enum { ALL = FL_CPU_CRC32C | FL_CPU_BMI2 | FL_CPU_AVX2 | FL_CPU_FMA | FL_CPU_NEON, UNKNOWN = 1 << 30 };
+enum { ALL = FL_CPU_CRC32C | FL_CPU_BMI2 | FL_CPU_AVX2 | FL_CPU_FMA | FL_CPU_NEON | FL_CPU_PDEP | FL_CPU_AVX512, UNKNOWN = 1 << 30 };
 
 static const struct {
     const char *name;
     unsigned feature;
-} FEATURES[] = {{"crc32c", FL_CPU_CRC32C}, {"bmi2", FL_CPU_BMI2}, {"avx2", FL_CPU_AVX2}, {"fma", FL_CPU_FMA}, {"neon", FL_CPU_NEON}};
+} FEATURES[] = {{"crc32c", FL_CPU_CRC32C}, {"bmi2", FL_CPU_BMI2}, {"avx2", FL_CPU_AVX2},    {"fma", FL_CPU_FMA},
+                {"neon", FL_CPU_NEON},     {"pdep", FL_CPU_PDEP}, {"avx512", FL_CPU_AVX512}};
 
 enum { COUNT = sizeof FEATURES / sizeof *FEATURES };
 
 static _Atomic unsigned used = UNKNOWN;
+
+#if defined(__x86_64__)
+/* AMD before Zen 3, and Hygon, which is Zen 1, have pdep and pext in microcode, at up to 250 cycles each. */
+static bool slow_pdep(void) {
+    enum { HYGON = 0x6f677948 /* what cpuid calls "HygonGenuine" begins with */ };
+    unsigned most, vendor, b, c;
+    if (__get_cpuid(0, &most, &vendor, &b, &c) && vendor == HYGON) return true;
+    return __builtin_cpu_is("amdfam15h") || __builtin_cpu_is("znver1") || __builtin_cpu_is("znver2");
+}
+
+static bool has_avx512(void) {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vbmi2");
+}
+#endif
 
 static unsigned detect(void) {
 #if defined(__x86_64__)
@@ -26,6 +45,8 @@ static unsigned detect(void) {
     if (__builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2")) found |= FL_CPU_BMI2;
     if (__builtin_cpu_supports("avx2")) found |= FL_CPU_AVX2;
     if (__builtin_cpu_supports("fma")) found |= FL_CPU_FMA;
+    if (found & FL_CPU_BMI2 && !slow_pdep()) found |= FL_CPU_PDEP;
+    if (has_avx512()) found |= FL_CPU_AVX512;
     return found;
 #elif defined(__aarch64__) && defined(__linux__)
     return FL_CPU_NEON | (getauxval(AT_HWCAP) & (1UL << 7) /* HWCAP_CRC32 */ ? FL_CPU_CRC32C : 0u);
@@ -60,9 +81,10 @@ fl_code fl_cpu_use(const char *names, fl_error *err) {
             const size_t size = strcspn(at, ",");
             const unsigned feature = feature_named(at, size);
             if (!feature)
-                return fl_fail(err, FL_EARG,
-                               "FASTLOAD_CPU='%.60s' is neither plain nor a list of crc32c, bmi2, avx2, fma, neon; correct or unset it",
-                               names);
+                return fl_fail(
+                    err, FL_EARG,
+                    "FASTLOAD_CPU='%.60s' is neither plain nor a list of crc32c, bmi2, avx2, fma, neon, pdep, avx512; correct or unset it",
+                    names);
             allowed |= feature;
             at += size;
             if (!*at) break;

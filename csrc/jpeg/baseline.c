@@ -8,8 +8,10 @@
 #include "jpeg/baseline_avx2.h"
 #include "jpeg/baseline_neon.h"
 #include "jpeg/baseline_parts.h"
+#include "jpeg/baseline_planes.h"
 #include "jpeg/baseline_rows.h"
 #include "jpeg/baseline_scalar.h"
+#include "jpeg/dct_form.h"
 #include "jpeg/huffman.h"
 #include "jpeg/markers.h"
 
@@ -21,6 +23,8 @@ struct fl_jpeg_baseline {
     const uint8_t *bytes;
     size_t size;
     bool opened;
+    bool formed; /* `form` is the file's: it is no JPEG, but one in the DCT form */
+    fl_jpeg_dct_form form;
     fl_buffer plain, planes, pixels;
 };
 
@@ -44,10 +48,18 @@ static const fl_jpeg_kernels *best_kernels(void) {
     return &fl_jpeg_kernels_scalar;
 }
 
+static bool open_form(fl_jpeg_baseline *b, const uint8_t *bytes, size_t size) {
+    fl_jpeg_dct_form *form = &b->form;
+    return fl_jpeg_dct_open(form, bytes, size) && fl_jpeg_header_read(&b->tables, &b->frame, form->head.bytes, form->head.size) &&
+           fl_jpeg_header_usual(&b->frame) && fl_jpeg_dct_lay_out(form, &b->frame);
+}
+
 bool fl_jpeg_baseline_open(fl_jpeg_baseline *b, const uint8_t *bytes, size_t size, uint32_t *width, uint32_t *height) {
     fl_jpeg_frame *f = &b->frame;
     b->opened = false;
-    if (!bytes || !fl_jpeg_header_read(&b->tables, f, bytes, size) || !fl_jpeg_header_usual(f)) return false;
+    if (!bytes) return false;
+    b->formed = fl_jpeg_dct_is(bytes, size);
+    if (b->formed ? !open_form(b, bytes, size) : !fl_jpeg_header_read(&b->tables, f, bytes, size) || !fl_jpeg_header_usual(f)) return false;
     b->bytes = bytes;
     b->size = size;
     *width = f->width;
@@ -58,7 +70,7 @@ bool fl_jpeg_baseline_open(fl_jpeg_baseline *b, const uint8_t *bytes, size_t siz
 uint32_t fl_jpeg_baseline_components(const fl_jpeg_baseline *b) { return b->frame.count; }
 
 size_t fl_jpeg_baseline_end(const fl_jpeg_baseline *b) {
-    if (!b->opened) return 0;
+    if (!b->opened || b->formed) return 0;
     const uint8_t *at = b->bytes + b->frame.data, *end = b->bytes + b->size;
     while (at < end && (at = memchr(at, 0xFF, (size_t)(end - at))) && end - at >= 2) {
         if (at[1] == FL_JPEG_EOI) return (size_t)(at + 2 - b->bytes);
@@ -143,7 +155,7 @@ bool fl_jpeg_baseline_decode(fl_jpeg_baseline *b, const fl_box *box, int eighths
     const uint32_t e = (uint32_t)eighths;
     fl_jpeg_index index;
     fl_jpeg_task t = {.tables = &b->tables, .frame = f, .kernels = best_kernels()};
-    if (index_size && fl_jpeg_index_open(&index, index_bytes, index_size, f->mcus_across, f->mcus_down)) t.index = &index;
+    if (index_size && !b->formed && fl_jpeg_index_open(&index, index_bytes, index_size, f->mcus_across, f->mcus_down)) t.index = &index;
     t.fancy = eighths > 1; /* so libjpeg: without context there is no interpolation */
     t.x0 = box->x * e / 8;
     t.y0 = box->y * e / 8;
@@ -154,16 +166,18 @@ bool fl_jpeg_baseline_decode(fl_jpeg_baseline *b, const fl_box *box, int eighths
         lay_out(&t, c, e, &rows);
     }
     const size_t width = t.x1 - t.x0, height = t.y1 - t.y0, bytes = width * height * 3;
-    t.at = b->bytes + f->data;
-    t.end = b->bytes + b->size;
     /* Two streams at a time have the coded bytes, and up to two that both have. */
-    if (!fit(&b->plain, b->size - f->data + 2 * (FL_JPEG_PAD + 2)) || !fit(&b->pixels, bytes + FL_JPEG_SLACK) || !fit_planes(b, &t))
-        return false;
+    const size_t plain =
+        b->formed ? fl_jpeg_planes_room(&b->form, t.mcu_columns.to - t.mcu_columns.from) : b->size - f->data + 2 * (FL_JPEG_PAD + 2);
+    if (!b->formed) t.at = b->bytes + f->data, t.end = b->bytes + b->size;
+    if (!fit(&b->plain, plain) || !fit(&b->pixels, bytes + FL_JPEG_SLACK) || !fit_planes(b, &t)) return false;
     t.plain = b->plain.bytes;
     t.pixels = b->pixels.bytes;
     t.emitted = t.y0;
     const fl_jpeg_task again = t;
-    if (!fl_jpeg_decode_rows(&t)) {
+    if (b->formed) {
+        if (!fl_jpeg_decode_planes(&t, &b->form)) return false;
+    } else if (!fl_jpeg_decode_rows(&t)) {
         if (!t.index) return false;
         t = again;
         t.index = NULL;

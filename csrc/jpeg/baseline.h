@@ -13,6 +13,9 @@
  * its coded data are: a missing MCU becomes grey, and the end marker ends every wait for more data. To know that takes one search for
  * 0xFF. It says nothing about pixels: those of damaged data are libjpeg's business, as ever.
  *
+ * An image in the DCT form (jpeg/dct_form.h) is opened and decoded by the same calls, into the same pixels as the JPEG that it was made of. It needs no
+ * index, and nobody else reads it: false then means that it is damaged, or that there is no memory.
+ *
  * One fl_jpeg_baseline per thread, made and freed by its owner; it keeps tables and scratch between images, so a warm decode allocates
  * nothing. A view lives until the next call on the same fl_jpeg_baseline.
  */

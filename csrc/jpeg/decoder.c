@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "jpeg/baseline.h"
+#include "jpeg/dct_form.h"
 #include "jpeg/libjpeg.h"
 
 struct fl_jpeg_decoder {
@@ -35,6 +36,11 @@ void fl_jpeg_decoder_free(fl_jpeg_decoder *decoder) {
     free(decoder);
 }
 
+/* libjpeg-turbo has no second opinion of one. */
+static fl_code damaged_form(fl_error *err) {
+    return fl_fail(err, FL_EJPEG, "the image in the DCT form is damaged, or there is no memory for it");
+}
+
 static fl_code open_jpeg(fl_jpeg_decoder *d, uint32_t *width, uint32_t *height, fl_error *err) {
     fl_libjpeg_info info;
     d->usual = false;
@@ -49,7 +55,14 @@ fl_code fl_jpeg_decoder_open(fl_jpeg_decoder *d, const uint8_t *bytes, size_t si
     d->size = size;
     d->max_pixels = max_pixels;
     d->index_size = 0;
-    d->usual = fl_jpeg_baseline_open(d->baseline, bytes, size, width, height) && (uint64_t)*width * *height <= max_pixels;
+    const bool opened = fl_jpeg_baseline_open(d->baseline, bytes, size, width, height);
+    d->usual = opened && (uint64_t)*width * *height <= max_pixels;
+    if (!d->usual && fl_jpeg_dct_is(bytes, size)) {
+        if (!opened) return damaged_form(err);
+        return fl_fail(err, FL_ELIMIT,
+                       "the image is %u x %u = %llu pixels; the limit is %llu (raise max_pixels if the file is to be trusted)", *width,
+                       *height, (unsigned long long)*width * *height, (unsigned long long)max_pixels);
+    }
     return d->usual ? FL_OK : open_jpeg(d, width, height, err);
 }
 
@@ -58,6 +71,7 @@ void fl_jpeg_decoder_index(fl_jpeg_decoder *d, const uint8_t *index, size_t size
 fl_code fl_jpeg_decoder_decode(fl_jpeg_decoder *d, const fl_box *box, int eighths, fl_view *view, fl_error *err) {
     if (d->usual) {
         if (fl_jpeg_baseline_decode(d->baseline, box, eighths, d->index, d->index_size, view)) return FL_OK;
+        if (fl_jpeg_dct_is(d->bytes, d->size)) return damaged_form(err);
         uint32_t width, height;
         fl_code code = open_jpeg(d, &width, &height, err);
         if (code) return code;

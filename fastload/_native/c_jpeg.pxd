@@ -68,3 +68,14 @@ cdef extern from "jpeg/entropy.h" nogil:
     void fl_jpeg_entropy_free(fl_jpeg_entropy *)
     bint fl_jpeg_entropy_sound(fl_jpeg_entropy *, const uint8_t *, size_t)
     bint fl_jpeg_entropy_index(fl_jpeg_entropy *, const uint8_t *, size_t, uint32_t, size_t, const uint8_t **, size_t *)
+
+cdef extern from "jpeg/dct.h" nogil:
+    ctypedef struct fl_jpeg_dct:
+        pass
+    fl_code fl_jpeg_dct_create(fl_jpeg_dct **, fl_error *)
+    void fl_jpeg_dct_free(fl_jpeg_dct *)
+    fl_code fl_jpeg_dct_encode(fl_jpeg_dct *, const uint8_t *, size_t, uint64_t, const uint8_t **, size_t *, fl_error *)
+    fl_code fl_jpeg_dct_restore(fl_jpeg_dct *, const uint8_t *, size_t, const uint8_t **, size_t *, fl_error *)
+
+cdef extern from "jpeg/dct_form.h" nogil:
+    bint fl_jpeg_dct_is(const uint8_t *, size_t)

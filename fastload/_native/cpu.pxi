@@ -9,7 +9,7 @@ def use_cpu(names):
     """Restricts the CPU's later instructions that this process uses. The same values are made by each of them.
 
     Args:
-        names: "plain" for none of them, "" for all, or some of "crc32c,bmi2,avx2,fma,neon". What the CPU lacks is never used.
+        names: "plain" for none of them, "" for all, or some of "crc32c,bmi2,avx2,fma,neon,pdep,avx512". What the CPU lacks is never used.
 
     Raises:
         ArgumentError: a name that is none of these.

@@ -44,7 +44,7 @@ $(FUZZ)/asan/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/replay.c $(CTEST)/asan/libcs
 # ---- the corpus, replayed
 
 # Of a target; what is found stays for ever. Files are inputs of two targets.
-corpora_of = $(1:fuzz_%=%) $(if $(filter fuzz_pack,$(1)),jpeg)
+corpora_of = $(1:fuzz_%=%) $(if $(filter fuzz_pack,$(1)),jpeg) $(if $(filter fuzz_dct,$(1)),index)
 corpus_of = $(wildcard $(foreach name,$(corpora_of),tests/fuzz/corpus/$(name) tests/fuzz/found/$(name)))
 .PHONY: fuzz fuzz-replay
 replay-asan-%: $(FUZZ)/asan/%

@@ -1,0 +1,130 @@
+"""The DCT form of JPEGs against the JPEGs: reading coefficients, decoding crops, bytes, and making it.
+
+    python benchmarks/bench_dct.py [--rounds 5] [--seconds 4] [--save dct]
+
+Method: parse_dct.c (one thread, files in RAM) reads the coefficients of all files once in each mode, one mode after the
+other; a ratio is the median over its rounds of two modes' CPU times in one round. decode.c then decodes random
+RandomResizedCrop(224) boxes, Resize(256) + CenterCrop(224) and whole images, of the JPEG with its entropy index and of
+the form, the same boxes of both in each round, resized as the loader does it (whole images are not); and converts
+the files, beside packing's walk that makes the index. Bytes are the form's over those of the JPEG with its index.
+q85 and q75 are 25 images of in500, saved again by Pillow at these qualities.
+Caveats: photographs of two sources; a form's conversion includes restoring and comparing the file.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import common
+from bench_decode import CSRC, build_decode
+from PIL import Image
+from rich.table import Table
+
+from fastload.bench.listing import list_folder
+from fastload.bench.report import number
+
+# Most bytes over those of the JPEG with its index.
+BYTES = {"in500": 1.00, "big": 1.01, "q85": 1.03, "q75": 1.06}
+PARSE = {"avx512": (2.8, 3.5), "avx2": (1.7, 2.2)}  # least, and the aim
+PAIRS = {"crop": "RandomResizedCrop", "centre": "Resize + CenterCrop", "full": "whole image"}
+CROP = 0.60
+QUALITY_FILES = 25
+
+
+def saved_again(source: Path, quality: int) -> Path:
+    """The first images of a folder at another quality, kept under build/bench between runs."""
+    out = common.WORK / f"{source.name}-q{quality}" / "all"
+    out.mkdir(parents=True, exist_ok=True)
+    for k, (path, _) in enumerate(list_folder(source)[:QUALITY_FILES]):
+        into = out / f"{k:03d}.jpg"
+        if not into.exists():
+            with Image.open(path) as image:
+                image.convert("RGB").save(into, quality=quality)
+    return out.parent
+
+
+def build_parse() -> Path:
+    """Compiles parse_dct.c with csrc as the native module is compiled; returns the program."""
+    sources = [common.HERE / name for name in ("parse_dct.c", "floor_decode.c")]
+    headers = [*common.HERE.glob("*.h"), *CSRC.glob("*/*.h")]
+    flags = ["-O3", "-std=gnu11", "-ffp-contract=off", f"-I{CSRC}"]
+    return common.build_program(
+        "parse_dct", [*sources, *sorted(CSRC.glob("*/*.c"))], ["libjpeg", "libturbojpeg", "lmdb", "zlib"], flags, headers
+    )
+
+
+def run(*command: object) -> common.Json:
+    """What a program prints, as JSON."""
+    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, text=True, check=True)
+    found: common.Json = json.loads(done.stdout)
+    return found
+
+
+def measure_parse(name: str, listing: Path, rounds: int) -> tuple[list[common.Target], common.Json]:
+    """Reading coefficients, and bytes."""
+    found = run(build_parse(), listing, rounds)
+    modes = list(found["rounds"][0])
+    ns = {mode: statistics.median(each[mode] for each in found["rounds"]) for mode in modes}
+    ratios = {mode: statistics.median(each["huffman"] / each[mode] for each in found["rounds"]) for mode in modes}
+    share = found["dct_bytes"] / (found["jpeg_bytes"] + found["index_bytes"])
+    shown = Table(title=f"{name}: coefficients of {found['files']} files ({found['stay']} more stay JPEGs)")
+    for heading in ("", "ns a block", "x"):
+        shown.add_column(heading, justify="right" if heading else "left")
+    for mode in modes:
+        shown.add_row(mode, number(ns[mode], 1), number(ratios[mode], 2))
+    common.console.print(shown)
+    targets = [common.Target(f"{name}: bytes / JPEG's with index", share, BYTES[name], at_most=True, digits=3)]
+    if name == "in500":
+        targets += [
+            common.Target(f"{name}: Huffman / {mode}, CPU (aim {aim})", ratios.get(mode), bound) for mode, (bound, aim) in PARSE.items()
+        ]
+    kept = {key: found[key] for key in ("files", "stay", "jpeg_bytes", "dct_bytes", "index_bytes")}
+    return targets, {**kept, "ns": ns, "ratios": ratios}
+
+
+def measure_decode(name: str, listing: Path, rounds: int, seconds: float) -> tuple[list[common.Target], common.Json]:
+    """Decoding, and conversion."""
+    modes = [*(mode for pair in PAIRS for mode in (pair, f"{pair}_dct")), "index", "encode_dct"]
+    passes, images = [], 1
+    for turn in range(rounds):
+        found = run(build_decode(), listing, 224, 0, seconds, turn, 1, *modes)
+        images = found["images"]
+        passes += [dict(zip(modes, (cpu for _, cpu in inner[0]), strict=True)) for inner in found["rounds"]]
+    us = {mode: statistics.median(each[mode] for each in passes) / images * 1e6 for mode in modes}
+    ratios = {pair: statistics.median(each[f"{pair}_dct"] / each[pair] for each in passes) for pair in PAIRS}
+    shown = Table(title=f"{name}: CPU us an image, {len(passes)} rounds of {images} images")
+    for heading in ("", "JPEG, index", "DCT form", "ratio"):
+        shown.add_column(heading, justify="right" if heading else "left")
+    for pair, title in PAIRS.items():
+        shown.add_row(title, number(us[pair]), number(us[f"{pair}_dct"]), number(ratios[pair], 2))
+    shown.add_row(
+        "packing's walk with index; conversion", number(us["index"]), number(us["encode_dct"]), number(us["encode_dct"] / us["index"], 2)
+    )
+    common.console.print(shown)
+    return [common.Target(f"{name}: decode + RandomResizedCrop, CPU", ratios["crop"], CROP, at_most=True)], {"us": us, "ratios": ratios}
+
+
+def main() -> int:
+    """Measures the parts of the corpus."""
+    arguments = common.parser(__doc__, rounds=5, seconds=4.0).parse_args()
+    folders = {name: common.corpus(arguments.corpus, name) for name in ("in500", "big")}
+    folders |= {f"q{quality}": saved_again(folders["in500"], quality) for quality in (85, 75)}
+    targets: list[common.Target] = []
+    details: common.Json = {}
+    for name, folder in folders.items():
+        listing = common.write_listing(folder)
+        found, details[name] = measure_parse(name, listing, arguments.rounds)
+        targets += found
+        if name in ("in500", "big"):
+            found, more = measure_decode(name, listing, arguments.rounds, arguments.seconds)
+            targets += found
+            details[name] |= more
+    return common.finish("dct", arguments, targets, **details)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,29 @@
+/* jpeg/dct: a JPEG in the DCT form (jpeg/dct_form.h), which is decoded faster, and back to its very bytes.
+ *
+ * One fl_jpeg_dct per thread, made and freed by its owner; it keeps tables and scratch between files. Bytes that it returns are valid until the
+ * next call on it.
+ */
+#ifndef FL_JPEG_DCT_H
+#define FL_JPEG_DCT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/status.h"
+
+typedef struct fl_jpeg_dct fl_jpeg_dct;
+
+fl_code fl_jpeg_dct_create(fl_jpeg_dct **out, fl_error *err);
+void fl_jpeg_dct_free(fl_jpeg_dct *dct); /* NULL is allowed */
+
+/* The DCT form of a JPEG. FL_EUNSUPPORTED, with the reason, for a file that stays a JPEG: not one for fl_jpeg_baseline, more than max_pixels
+ * pixels, damaged, with coefficients beyond the form's limits, or one that would not come back byte for byte. What is returned has been
+ * restored and compared. */
+fl_code fl_jpeg_dct_encode(fl_jpeg_dct *dct, const uint8_t *bytes, size_t size, uint64_t max_pixels, const uint8_t **out, size_t *written,
+                           fl_error *err);
+
+/* The JPEG, byte for byte. FL_EJPEG for damage. */
+fl_code fl_jpeg_dct_restore(fl_jpeg_dct *dct, const uint8_t *bytes, size_t size, const uint8_t **out, size_t *written, fl_error *err);
+
+#endif

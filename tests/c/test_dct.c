@@ -1,0 +1,314 @@
+/* The DCT form of a JPEG: what is encoded comes back byte for byte, with every kernel set; its coefficients are libjpeg's; whatever is damaged is
+ * an error or gives something, and under the sanitizers nothing is read or written where it must not be. */
+#include "check.h"
+#include "common/cpu.h"
+#include "jpeg/baseline.h"
+#include "jpeg/dct.h"
+#include "jpeg/dct_form.h"
+#include "jpeg/dct_reader.h"
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+#include "jpeg_maker.h"
+#pragma GCC diagnostic pop
+
+#if defined(__SANITIZE_ADDRESS__)
+enum { THIN = 5 };
+#else
+enum { THIN = 1 };
+#endif
+
+static fl_error err;
+static fl_jpeg_dct *dct;
+
+/* Each leads to another set; sets that the CPU lacks are another one again. */
+static const char *const CPUS[] = {"plain", "bmi2", "bmi2,avx2", "bmi2,avx2,pdep", "bmi2,avx512,pdep", "neon"};
+enum { CPU_SETS = sizeof CPUS / sizeof *CPUS };
+
+static void use(int set) { CHECK(fl_cpu_use(CPUS[set], NULL) == FL_OK); }
+
+static const int samplings[5][3] = {{3, 1, 1}, {3, 2, 1}, {3, 2, 2}, {3, 1, 2}, {1, 1, 1}};
+
+static recipe random_recipe(int sampling, int width, int height) {
+    recipe r = {.width = width, .height = height, .quality = 1 + (int)below(100), .smooth = below(2), .metadata = below(2)};
+    r.components = samplings[sampling][0], r.h = samplings[sampling][1], r.v = samplings[sampling][2];
+    r.restart = below(3) ? 0 : 1 + (int)below(5);
+    return r;
+}
+
+/* In a block of its own size: the same with all kernel sets. */
+static file encoded(file f) {
+    const uint8_t *out;
+    size_t size;
+    uint8_t *before = NULL;
+    size_t before_size = 0;
+    for (int set = 0; set < CPU_SETS; set++) {
+        use(set);
+        CHECK(fl_jpeg_dct_encode(dct, f.bytes, f.size, UINT64_MAX, &out, &size, &err) == FL_OK);
+        CHECK(!set || (size == before_size && memcmp(before, out, size) == 0));
+        before = realloc(before, before_size = size);
+        memcpy(before, out, size);
+    }
+    free(before);
+    CHECK(fl_cpu_use(NULL, NULL) == FL_OK);
+    CHECK(fl_jpeg_dct_encode(dct, f.bytes, f.size, UINT64_MAX, &out, &size, &err) == FL_OK);
+    file form = {malloc(size), size};
+    memcpy(form.bytes, out, size);
+    return form;
+}
+
+static void comes_back(file form, file f) {
+    for (int set = 0; set < CPU_SETS; set++) {
+        const uint8_t *out;
+        size_t size;
+        use(set);
+        CHECK(fl_jpeg_dct_restore(dct, form.bytes, form.size, &out, &size, &err) == FL_OK);
+        CHECK(size == f.size && memcmp(out, f.bytes, size) == 0);
+    }
+    CHECK(fl_cpu_use(NULL, NULL) == FL_OK);
+}
+
+static void every_kind(void) {
+    for (int i = 0; i < 1500 / THIN; i++) {
+        check_seed = noise_state;
+        const int most = i % 10 ? 100 : 700;
+        const recipe r = random_recipe(i % 5, 1 + (int)below((uint32_t)most), 1 + (int)below((uint32_t)most));
+        const file f = make(&r), form = encoded(f);
+        comes_back(form, f);
+        free(f.bytes), free(form.bytes);
+    }
+}
+
+/* Bytes behind the end marker, none at all, an end that is padded with zeros. */
+static void tails(void) {
+    for (int i = 0; i < 200 / THIN; i++) {
+        check_seed = noise_state;
+        const recipe r = random_recipe(i % 5, 1 + (int)below(60), 1 + (int)below(60));
+        file f = make(&r);
+        if (i % 4 == 0) {
+            f.bytes = realloc(f.bytes, f.size + 700);
+            for (int j = 0; j < 700; j++) f.bytes[f.size + (size_t)j] = (unsigned char)noise();
+            f.size += 1 + below(700);
+        } else if (i % 4 == 1) {
+            f.size -= 2;
+        }
+        const file form = encoded(f);
+        comes_back(form, f);
+        free(f.bytes), free(form.bytes);
+    }
+}
+
+/* A block of each magnitude and order against the portable kernel: libjpeg's coefficients, read by every kernel set. */
+static void coefficients(void) {
+    for (int i = 0; i < 60 / THIN; i++) {
+        check_seed = noise_state;
+        recipe r = random_recipe(i % 5, 8 + (int)below(150), 8 + (int)below(150));
+        r.quality = i % 2 ? 100 : r.quality;
+        const file f = make(&r), form_bytes = encoded(f);
+        fl_jpeg_tables *tables = calloc(1, sizeof *tables);
+        fl_jpeg_frame frame;
+        fl_jpeg_dct_form form;
+        CHECK(fl_jpeg_dct_open(&form, form_bytes.bytes, form_bytes.size));
+        CHECK(fl_jpeg_header_read(tables, &frame, form.head.bytes, form.head.size) && fl_jpeg_dct_lay_out(&form, &frame));
+        struct jpeg_decompress_struct c;
+        struct jpeg_error_mgr errors;
+        open_file(&c, &errors, f);
+        jvirt_barray_ptr *arrays = jpeg_read_coefficients(&c);
+        for (uint32_t row = 0; row < form.rows; row++)
+            for (uint32_t lane = 0; lane < form.lanes; lane++) {
+                fl_jpeg_dct_strip strip;
+                CHECK(fl_jpeg_dct_find(&form, row, lane, &strip));
+                const fl_jpeg_dct_lane *l = strip.lane;
+                const jpeg_component_info *info = &c.comp_info[l->component];
+                const uint32_t v = c.num_components == 1 ? 1 : (uint32_t)info->v_samp_factor, y = row * v + l->row;
+                if (y >= info->height_in_blocks) continue;
+                JBLOCKARRAY truth = c.mem->access_virt_barray((j_common_ptr)&c, arrays[l->component], y, 1, FALSE);
+                for (int set = 0; set < CPU_SETS; set++) {
+                    use(set);
+                    const fl_jpeg_dct_kernels *kernels = fl_jpeg_dct_kernels_best();
+                    const uint32_t from = below(l->blocks), to = from + 1 + below(l->blocks - from);
+                    int16_t *dc = malloc((to - from) * sizeof *dc), *coefs = malloc(((size_t)(to - from) + 1) * 64 * sizeof *coefs);
+                    uint8_t *counts = malloc(to - from);
+                    fl_jpeg_dct_reader reader;
+                    fl_jpeg_dct_run none = {0};
+                    CHECK(fl_jpeg_dct_dc(&strip, from, to, dc) && fl_jpeg_dct_enter(&reader, kernels, &strip, from, to, dc));
+                    reader.run.coefs = coefs, reader.run.counts = counts;
+                    while (fl_jpeg_dct_next(&reader, 1 + below(9))) CHECK(kernels->make(&reader.run, &none) && fl_jpeg_dct_settle(&reader));
+                    for (uint32_t x = from; x < to && x < info->width_in_blocks; x++)
+                        CHECK(memcmp(coefs + (size_t)(x - from) * 64, truth[0][x], 64 * sizeof *coefs) == 0);
+                    free(dc), free(coefs), free(counts);
+                }
+            }
+        jpeg_destroy_decompress(&c);
+        free(tables), free(f.bytes), free(form_bytes.bytes);
+    }
+    CHECK(fl_cpu_use(NULL, NULL) == FL_OK);
+}
+
+/* All kernel sets find the same damage, or the same bytes. */
+static void agree(file form) {
+    uint8_t *first = NULL;
+    size_t first_size = 0;
+    fl_code codes[CPU_SETS];
+    for (int set = 0; set < CPU_SETS; set++) {
+        const uint8_t *out;
+        size_t size;
+        use(set);
+        codes[set] = fl_jpeg_dct_restore(dct, form.bytes, form.size, &out, &size, &err);
+        CHECK((codes[set] == FL_OK || codes[set] == FL_EJPEG) && codes[set] == codes[0]);
+        if (codes[set]) continue;
+        if (!first) {
+            first = malloc(first_size = size);
+            memcpy(first, out, size);
+        }
+        CHECK(size == first_size && memcmp(first, out, size) == 0);
+    }
+    free(first);
+    CHECK(fl_cpu_use(NULL, NULL) == FL_OK);
+}
+
+static file copy_of(file f, size_t size) {
+    file copy = {malloc(size ? size : 1), size};
+    if (size) memcpy(copy.bytes, f.bytes, size);
+    return copy;
+}
+
+static void damage(void) {
+    for (int i = 0; i < 60 / THIN; i++) {
+        check_seed = noise_state;
+        recipe r = random_recipe(i % 5, 1 + (int)below(120), 1 + (int)below(120));
+        if (i % 3 == 0) r.quality = 100;
+        const file f = make(&r), form = encoded(f);
+        for (int j = 0; j < 60; j++) { /* cut: the length field does not hold, except where it is the cut that is changed */
+            const file cut = copy_of(form, below((uint32_t)form.size));
+            agree(cut);
+            free(cut.bytes);
+        }
+        for (int j = 0; j < 300; j++) {
+            const file wrong = copy_of(form, form.size);
+            const uint32_t near = j % 3 ? (uint32_t)form.size : form.size < 400 ? (uint32_t)form.size : 400;
+            for (uint32_t n = 1 + below(3); n; n--) wrong.bytes[below(near)] ^= (unsigned char)(1 << below(8));
+            agree(wrong);
+            free(wrong.bytes);
+        }
+        /* Planes of all ones take the most bits. */
+        const file full = copy_of(form, form.size);
+        for (size_t at = full.size / 4; at < full.size - full.size / 4; at++) full.bytes[at] = 0xFF;
+        agree(full);
+        free(full.bytes), free(f.bytes), free(form.bytes);
+    }
+}
+
+static fl_jpeg_baseline *own;
+
+static fl_box random_box(uint32_t width, uint32_t height, int i) {
+    fl_box b = {below(width), below(height), 0, 0};
+    if (i % 3 == 0) b.x = b.x / 8 * 8, b.y = b.y / 8 * 8;
+    b.width = 1 + below(width - b.x), b.height = 1 + below(height - b.y);
+    if (i % 4 == 0) b.width = width - b.x;
+    if (i % 5 == 0) b.height = height - b.y;
+    return i ? b : (fl_box){0, 0, width, height};
+}
+
+/* The pixels of a box, or NULL; a copy of its own size. */
+static uint8_t *pixels_of(file f, const fl_box *box, int eighths, size_t *size) {
+    uint32_t width, height;
+    fl_view v;
+    if (!fl_jpeg_baseline_open(own, f.bytes, f.size, &width, &height)) return NULL;
+    if (!fl_jpeg_baseline_decode(own, box, eighths, NULL, 0, &v)) return NULL;
+    *size = v.stride * v.height;
+    uint8_t *copy = malloc(*size);
+    memcpy(copy, v.pixels, *size);
+    return copy;
+}
+
+/* A box of the form is the box of the JPEG, which test_baseline.c holds against libjpeg. */
+static void regions(void) {
+    for (int i = 0; i < 400 / THIN; i++) {
+        check_seed = noise_state;
+        const int most = i % 8 ? 90 : 900;
+        const recipe r = random_recipe(i % 5, 1 + (int)below((uint32_t)most), 1 + (int)below((uint32_t)most));
+        const file f = make(&r), form = encoded(f);
+        for (int j = 0; j < 12; j++) {
+            const fl_box box = random_box((uint32_t)r.width, (uint32_t)r.height, j);
+            const int eighths = 1 << below(4);
+            size_t size = 0, again = 0;
+            uint8_t *truth = pixels_of(f, &box, eighths, &size);
+            CHECK(truth);
+            for (int set = 0; set < CPU_SETS; set++) {
+                use(set);
+                uint8_t *made = pixels_of(form, &box, eighths, &again);
+                CHECK(made && again == size && memcmp(made, truth, size) == 0);
+                free(made);
+            }
+            CHECK(fl_cpu_use(NULL, NULL) == FL_OK);
+            free(truth);
+        }
+        free(f.bytes), free(form.bytes);
+    }
+}
+
+/* Whatever is damaged gives an error, or pixels: with each kernel set the same. */
+static void damaged_regions(void) {
+    long made = 0, missed = 0;
+    for (int i = 0; i < 40 / THIN; i++) {
+        check_seed = noise_state;
+        recipe r = random_recipe(i % 5, 1 + (int)below(300), 1 + (int)below(200));
+        const file f = make(&r), form = encoded(f);
+        const uint32_t head = form.size < 600 ? (uint32_t)form.size : 600;
+        for (int j = 0; j < 200; j++) {
+            const file wrong = copy_of(form, j % 10 ? form.size : below((uint32_t)form.size));
+            for (uint32_t n = 1 + below(3); n && wrong.size; n--)
+                wrong.bytes[below(j % 2 && head < wrong.size ? head : (uint32_t)wrong.size)] ^= (unsigned char)(1 << below(8));
+            uint32_t width, height;
+            if (fl_jpeg_baseline_open(own, wrong.bytes, wrong.size, &width, &height) && (uint64_t)width * height < 1 << 20) {
+                const fl_box box = random_box(width, height, j);
+                const int eighths = 1 << below(4);
+                size_t size = 0, again = 0;
+                uint8_t *first = NULL;
+                for (int set = 0; set < CPU_SETS; set++) {
+                    use(set);
+                    uint8_t *now = pixels_of(wrong, &box, eighths, &again);
+                    if (!set) first = now, size = again;
+                    CHECK(!now == !first && (!now || again == size)); /* wild coefficients are each inverse DCT's own affair */
+                    if (set) free(now);
+                }
+                first ? made++ : missed++;
+                free(first);
+            }
+            free(wrong.bytes);
+        }
+        free(f.bytes), free(form.bytes);
+    }
+    CHECK(fl_cpu_use(NULL, NULL) == FL_OK);
+    CHECK(made > 100 / THIN && missed > 100 / THIN);
+}
+
+static void refused(void) {
+    const uint8_t *out;
+    size_t size;
+    recipe r = {.width = 40, .height = 30, .quality = 70, .components = 3, .h = 2, .v = 2, .progressive = true};
+    file f = make(&r);
+    CHECK(fl_jpeg_dct_encode(dct, f.bytes, f.size, UINT64_MAX, &out, &size, &err) == FL_EUNSUPPORTED && err.text[0]);
+    free(f.bytes);
+    r.progressive = false;
+    f = make(&r);
+    CHECK(fl_jpeg_dct_encode(dct, f.bytes, f.size, 40 * 30 - 1, &out, &size, &err) == FL_EUNSUPPORTED);
+    CHECK(fl_jpeg_dct_encode(dct, f.bytes, f.size / 2, UINT64_MAX, &out, &size, &err) == FL_EUNSUPPORTED);
+    CHECK(fl_jpeg_dct_restore(dct, f.bytes, f.size, &out, &size, &err) == FL_EJPEG);
+    CHECK(fl_jpeg_dct_encode(dct, f.bytes, 0, UINT64_MAX, &out, &size, &err) == FL_EUNSUPPORTED);
+    free(f.bytes);
+}
+
+int main(void) {
+    CHECK(fl_jpeg_dct_create(&dct, &err) == FL_OK && fl_jpeg_baseline_create(&own, &err) == FL_OK);
+    every_kind();
+    tails();
+    coefficients();
+    damage();
+    regions();
+    damaged_regions();
+    refused();
+    fl_jpeg_baseline_free(own);
+    fl_jpeg_dct_free(dct);
+    return 0;
+}

@@ -1,0 +1,97 @@
+/* The DCT form of JPEGs made by the grammar: what has a form comes back byte for byte, and its boxes are the JPEG's; of a form that lies every
+ * kernel set makes the same, and nothing is read or written where it must not be. */
+#include "jpeg/dct.h"
+#include "jpeg/dct_form.h"
+#include "jpeg_grammar.h"
+#include "jpeg_properties.h"
+
+static fl_jpeg_dct *dct;
+
+static const char *const CPUS[] = {"plain", "bmi2", "bmi2,avx2", "bmi2,avx2,pdep", "bmi2,avx512,pdep", "neon"};
+enum { CPU_SETS = sizeof CPUS / sizeof *CPUS };
+
+/* The JPEG of a form, the same with all kernel sets, or NULL. */
+static uint8_t *restored(const uint8_t *form, size_t size, size_t *jpeg_size) {
+    uint8_t *first = NULL;
+    for (int set = 0; set < CPU_SETS; set++) {
+        const uint8_t *out;
+        size_t now;
+        fl_error err;
+        CHECK(fl_cpu_use(CPUS[set], NULL) == FL_OK);
+        const fl_code code = fl_jpeg_dct_restore(dct, form, size, &out, &now, &err);
+        fuzz_known(code, &err, FUZZ_CODE(FL_EJPEG));
+        CHECK(!set || !code == (first != NULL));
+        if (code) continue;
+        FUZZ_INITIALIZED(out, now);
+        if (!first) first = fuzz_copy(out, *jpeg_size = now);
+        CHECK(now == *jpeg_size && memcmp(first, out, now) == 0);
+    }
+    CHECK(fl_cpu_use(NULL, NULL) == FL_OK);
+    return first;
+}
+
+static void check_boxes(const uint8_t *form, size_t form_size, const uint8_t *bytes, size_t size) {
+    uint32_t width, height, again_width, again_height;
+    for (int i = 0; i < 3 && fl_jpeg_baseline_open(baseline, bytes, size, &width, &height); i++) {
+        const fl_box box = random_box(width, height);
+        const int eighths = 1 << below(4);
+        fl_view v;
+        if (!fl_jpeg_baseline_decode(baseline, &box, eighths, NULL, 0, &v)) continue;
+        const fl_view truth = keep_view(&v);
+        CHECK(fl_jpeg_baseline_open(baseline, form, form_size, &again_width, &again_height) && width == again_width &&
+              height == again_height);
+        CHECK(fl_jpeg_baseline_decode(baseline, &box, eighths, NULL, 0, &v) && equal_views(&truth, &v));
+        free((void *)(uintptr_t)truth.pixels);
+        fuzz_count("boxes");
+    }
+}
+
+/* Wrong bytes, above all in the header, the orders and the table; or another length. */
+static uint8_t *lying(const uint8_t *form, size_t *size) {
+    uint8_t *wrong = fuzz_copy(form, *size);
+    for (uint32_t i = 1 + below(6); i; i--) {
+        const uint32_t within = below(3) ? (uint32_t)*size : *size < 400 ? (uint32_t)*size : 400;
+        uint8_t *at = &wrong[below(within)];
+        *at = below(2) ? (uint8_t)(*at ^ 1 << below(8)) : below(2) ? 0xFF : (uint8_t)below(256);
+    }
+    if (below(8) == 0) *size = below((uint32_t)*size + 1);
+    uint8_t *cut = fuzz_copy(wrong, *size);
+    free(wrong);
+    return cut;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    fl_error err;
+    draws_begin(data, size);
+    create_decoders();
+    if (!dct) CHECK(fl_jpeg_dct_create(&dct, &err) == FL_OK);
+    jpeg_out made = make_jpeg(true);
+    uint8_t *bytes = fuzz_copy(made.bytes, made.size);
+    const uint8_t *out;
+    size_t form_size, jpeg_size;
+    fuzz_count("inputs");
+    const fl_code code = fl_jpeg_dct_encode(dct, bytes, made.size, FUZZ_PIXELS_MOST, &out, &form_size, &err);
+    fuzz_known(code, &err, FUZZ_CODE(FL_EUNSUPPORTED));
+    if (!code) {
+        uint8_t *form = fuzz_copy(out, form_size), *jpeg = restored(form, form_size, &jpeg_size);
+        CHECK(jpeg && jpeg_size == made.size && memcmp(jpeg, bytes, jpeg_size) == 0);
+        fuzz_count("forms");
+        check_boxes(form, form_size, bytes, made.size);
+        for (int i = 0; i < 4; i++) {
+            size_t wrong_size = form_size;
+            uint8_t *wrong = lying(form, &wrong_size), *again = restored(wrong, wrong_size, &jpeg_size);
+            uint32_t width, height;
+            if (again) fuzz_count("lies that are lawful");
+            if (fl_jpeg_baseline_open(baseline, wrong, wrong_size, &width, &height) && (uint64_t)width * height <= FUZZ_PIXELS_MOST) {
+                const fl_box box = random_box(width, height);
+                const int eighths = 1 << below(4);
+                fl_view v;
+                if (fl_jpeg_baseline_decode(baseline, &box, eighths, NULL, 0, &v)) free((void *)(uintptr_t)keep_view(&v).pixels);
+            }
+            free(wrong), free(again);
+        }
+        free(form), free(jpeg);
+    }
+    free(bytes), free(made.bytes);
+    return 0;
+}
