@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fastload.dataset.packed import PackedDataset
     from fastload.health import HealthMonitor
     from fastload.loader import FastLoader
-    from fastload.packing import attach, export, index, pack
+    from fastload.packing import attach, convert, export, index, pack
     from fastload.sampling.buckets import BucketBatchSampler
     from fastload.sampling.keyed import KeyedSampler
     from fastload.sampling.window import WindowSampler
@@ -37,6 +37,7 @@ __all__ = [
     "append",
     "attach",
     "concat",
+    "convert",
     "drop",
     "drop_columns",
     "errors",
@@ -64,6 +65,7 @@ _HOMES = {
     "append": ("fastload.versions", "append"),
     "attach": ("fastload.packing", "attach"),
     "concat": ("fastload.versions", "concat"),
+    "convert": ("fastload.packing", "convert"),
     "drop": ("fastload.versions", "drop"),
     "drop_columns": ("fastload.versions", "drop_columns"),
     "prune": ("fastload.versions", "prune"),

@@ -16,7 +16,7 @@ from pathlib import Path
 
 NAMES = frozenset(
     "image int float array bytes text json mask boxes keypoints polygons instances "  # kinds
-    "jpeg raw planes place".split()  # image codecs
+    "jpeg dct raw planes place".split()  # image codecs
 )
 REGISTRIES = frozenset(("KINDS", "CODECS", "BY_ENTRY"))
 """Tables of the classes themselves: who looks one up asks it, and not which it is."""

@@ -5,6 +5,7 @@
 
 #include "common/bytes.h"
 #include "common/clock.h"
+#include "jpeg/dct_form.h"
 #include "jpeg/entropy.h"
 #include "jpeg/exif.h"
 #include "jpeg/libjpeg.h"
@@ -68,7 +69,7 @@ static fl_code raw_view(fl_span data, uint64_t max_pixels, fl_view *view, fl_err
 
 /* An image as it is stored. */
 typedef struct stored {
-    fl_record_kind kind; /* JPEG, raw or planes */
+    fl_record_kind kind; /* JPEG, DCT, raw or planes */
     fl_span data, index; /* the entropy index, if there is one */
     int64_t proving_ns;  /* of the time that it took to find it: not reading, but the work of a decoder */
 } stored;
@@ -97,6 +98,8 @@ static fl_code find_image(fl_worker *worker, const fl_source *source, const fl_p
     if (code) return code;
     *found = (stored){image.kind, image.data, fl_record_index(record, number), 0};
     if (image.kind == FL_RECORD_KIND_JPEG || image.kind == FL_RECORD_KIND_RAW || image.kind == FL_RECORD_KIND_PLANES) return FL_OK;
+    if (image.kind == FL_RECORD_KIND_DCT)
+        return fl_jpeg_dct_is(image.data.bytes, image.data.size) ? FL_OK : fl_fail(err, FL_ERECORD, "its image is not in the DCT form");
     if (image.kind == FL_RECORD_KIND_PLACE) {
         found->kind = FL_RECORD_KIND_JPEG;
         uint64_t stamp = 0;

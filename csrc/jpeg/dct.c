@@ -4,6 +4,7 @@
 
 #include "jpeg/dct_reader.h"
 #include "jpeg/dct_write.h"
+#include "jpeg/markers.h"
 
 enum {
     CHUNK = 32 /* blocks */,
@@ -148,6 +149,7 @@ fl_code fl_jpeg_dct_encode(fl_jpeg_dct *d, const uint8_t *bytes, size_t size, ui
         const size_t equal = same(d, form, bytes, size, &code, err);
         if (code) return code;
         if (!equal) continue;
+        if (!fl_jpeg_marker_at(bytes + equal, bytes + size, FL_JPEG_EOI)) break;
         form = begun;
         done = fl_jpeg_dct_finish(&d->room, head, (fl_span){bytes + equal, size - equal}, ones, &form);
         if (done != FL_JPEG_DCT_WRITTEN) return failed(done, err);

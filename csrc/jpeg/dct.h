@@ -19,7 +19,8 @@ void fl_jpeg_dct_free(fl_jpeg_dct *dct); /* NULL is allowed */
 
 /* The DCT form of a JPEG. FL_EUNSUPPORTED, with the reason, for a file that stays a JPEG: not one for fl_jpeg_baseline, more than max_pixels
  * pixels, damaged, with coefficients beyond the form's limits, or one that would not come back byte for byte. What is returned has been
- * restored and compared. */
+ * restored and compared; with segments that are whole and end with EOI, such a file is also sound (fl_jpeg_entropy_sound), for its coded data
+ * are those that a faultless encoder writes, and EOI follows them at once. */
 fl_code fl_jpeg_dct_encode(fl_jpeg_dct *dct, const uint8_t *bytes, size_t size, uint64_t max_pixels, const uint8_t **out, size_t *written,
                            fl_error *err);
 

@@ -32,6 +32,7 @@ KIND_TEXT: int
 KIND_JSON: int
 KIND_INDEX: int
 KIND_PLACE: int
+KIND_DCT: int
 RECORD_INDEX: int
 
 def crc32c(data: _BytesLike, crc: int = 0) -> int: ...

@@ -13,6 +13,7 @@ import typer
 from fastload.cli.attach import attach, rebase
 from fastload.cli.bench import bench
 from fastload.cli.bucket import cache, pull, push
+from fastload.cli.convert import convert
 from fastload.cli.help import HELP_NAMES, HelpfulCommand, HelpfulGroup, program_help
 from fastload.cli.output import say, write_any_text
 from fastload.cli.pack import pack
@@ -27,7 +28,7 @@ _ABOUT = "Runs training programs with FastLoader; packs image datasets, and chec
 
 GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
     "Train": (run, bench),
-    "Make a dataset": (pack, attach, concat),
+    "Make a dataset": (pack, attach, convert, concat),
     "Look into a dataset": (info, verify),
     "Change a dataset": (append, columns, drop, prune, index, rebase),
     "Make files of a dataset": (unpack, export),

@@ -39,6 +39,7 @@ def pack(
 _LINES = (
     ("attached", "JPEG left where it is"),
     ("kept", "JPEG kept byte for byte"),
+    ("dct", "JPEG in the DCT form"),
     ("stripped", "JPEG, metadata dropped"),
     ("transcoded", "progressive or arithmetic JPEG made baseline"),
     ("rotated", "JPEG turned upright without loss"),

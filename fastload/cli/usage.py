@@ -19,6 +19,7 @@ _EXAMPLES = {
     "pack": "photos train.fl",
     "attach": "photos index.fl",
     "append": "train.fl photos",
+    "convert": "train.fl fast.fl --encode dct",
     "columns": "train.fl add captions.csv",
     "drop": "train.fl --where 'label = 3'",
     "concat": "a.fl b.fl both.fl",

@@ -1,6 +1,7 @@
 """Packing: makes packed datasets of folders, tables, files of other libraries and Datasets; verifies, indexes, unpacks and exports them."""
 
 from fastload.packing.attach import attach, rebase
+from fastload.packing.convert import convert
 from fastload.packing.export import ExportSummary, export
 from fastload.packing.index import IndexSummary, index
 from fastload.packing.options import PackOptions
@@ -22,6 +23,7 @@ __all__ = [
     "UnpackSummary",
     "VerifyReport",
     "attach",
+    "convert",
     "export",
     "index",
     "open_source",

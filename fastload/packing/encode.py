@@ -5,6 +5,8 @@ NOTE [ encode: what is stored ]
             baseline scan. CMYK and YCCK become RGB at quality 100, 4:4:4. Other formats are stored as pixels, and so are
             progressive files that stop before full precision: see NOTE [ jpeg: files that decoders smooth ].
   keep      a JPEG byte for byte. Other formats are stored as pixels.
+  dct       as keep, with a JPEG's coefficients in the DCT form, from which its file comes back byte for byte. A JPEG of another kind, or
+            one that decodes only with warnings, stays as it is; so does one whose form is larger than `DCT_MOST` times the file.
   jpeg      every image is decoded and encoded again.
   raw       every image is decoded and stored as pixels.
 Pixels are 8-bit RGB in every mode. An image of more than 8 bits a channel is refused (DeepImageError). Notices report transparency, frames
@@ -25,6 +27,9 @@ valid, or libjpeg-turbo decodes them. Bytes that are stored in their place are c
   encoded again, the walk proves the new file, and its size must be that of the pixels. The encoder loses what the
   CMYK          requested quality implies.
   raw           the decoded pixels are stored unchanged.
+  the DCT form  the file is made again from it and is, byte for byte, the source. That proves the source as the entropy walk does: the
+                header was read by the same function, and what is made again has codes that exist, blocks that end, restarts when
+                due and less than a byte of padding. That the end follows at once, the markers tell. So such a file is not walked.
 """
 
 from __future__ import annotations
@@ -43,6 +48,8 @@ from fastload.packing.summary import COLOUR, ORIENTATION
 
 CMYK_QUALITY = 100
 SMOOTHED = "the progressive JPEG stops before full precision: decoders smooth it, each in its own way"
+DCT_MOST = 1.12
+"""Largest size of the DCT form, as a multiple of the JPEG's."""
 TURNED_QUALITY = 95
 """Lowest quality for an image that EXIF turns and that cannot be turned losslessly."""
 
@@ -52,8 +59,8 @@ class Encoded:
     """An image in the form that is stored.
 
     Attributes:
-        kind: "jpeg" or "raw".
-        data: the JPEG's bytes, or pixels (height, width, 3).
+        kind: "jpeg", "dct" or "raw".
+        data: the bytes of the JPEG or of its DCT form, or pixels (height, width, 3).
         how: names of the summary's counts that it adds to.
         format: format of the source's bytes: jpeg, png, ..., pixels.
         warning: libjpeg-turbo's first warning on the JPEG; "" if there is none.
@@ -90,6 +97,8 @@ class Encoder:
         encoded = self._encode(item)
         if self._options.optimize_huffman:
             self._optimize(encoded)
+        if self._options.encode == "dct":
+            self._made_anew_to_dct(encoded)
         if encoded.index is None and self._options.index and isinstance(encoded.data, bytes):
             encoded.index = self._preparer().index(encoded.data)
         return encoded
@@ -119,6 +128,21 @@ class Encoder:
         encoded.notices = lost
         return encoded
 
+    def _made_anew_to_dct(self, encoded: Encoded) -> None:
+        """Gives a JPEG that packing has made the DCT form, if it has one."""
+        if isinstance(encoded.data, bytes) and not encoded.warning and not {"kept", "dct"} & set(encoded.how):
+            form = self._dct_form(encoded.data)
+            if form is not None:
+                encoded.kind, encoded.data, encoded.index, encoded.how = "dct", form, b"", (*encoded.how, "dct")
+
+    def _dct_form(self, jpeg: bytes) -> bytes | None:
+        """The DCT form of a JPEG; None for one that stays a JPEG."""
+        coder: core.DctCoder | None = getattr(self._local, "coder", None)
+        if coder is None:
+            coder = self._local.coder = core.DctCoder()
+        form, _ = coder.encode(jpeg, self._options.max_pixels)
+        return form if form is not None and len(form) <= DCT_MOST * len(jpeg) else None
+
     def _preparer(self) -> core.JpegPreparer:
         """This thread's own JpegPreparer."""
         preparer: core.JpegPreparer | None = getattr(self._local, "preparer", None)
@@ -143,15 +167,29 @@ class Encoder:
 
     def _jpeg(self, data: bytes) -> Encoded:
         options = self._options
-        found = self._preparer().prepare(data, options.check == "entropy", options.index and options.encode in ("lossless", "keep"))
-        if found.precision > 8:
-            raise DeepImageError(f"{found.precision} bits")
-        encoded = self._jpeg_of_8_bits(data, found)
+        encoded = None
+        if options.encode == "dct":
+            found = self._preparer().prepare(data, entropy=False)
+            encoded = self._unchanged_to_dct(data, found)
+        if encoded is None:
+            found = self._preparer().prepare(data, options.check == "entropy", options.index and options.encode in ("lossless", "keep"))
+            if found.precision > 8:
+                raise DeepImageError(f"{found.precision} bits")
+            encoded = self._jpeg_of_8_bits(data, found)
         if options.exif == "ignore" and found.orientation in range(2, 9):
             encoded.notices = (*encoded.notices, ORIENTATION)
         if found.components == 4 and encoded.how[0] not in ("kept", "cmyk"):
             encoded.notices = (*encoded.notices, COLOUR)
         return encoded
+
+    def _unchanged_to_dct(self, data: bytes, found: core.Prepared) -> Encoded | None:
+        """The DCT form of a JPEG that is to be stored as it is; None if it is to be changed, or stays a JPEG."""
+        options = self._options
+        turns = options.exif == "apply" and found.orientation != 1
+        if turns or not found.whole or shrunk_size(found.width, found.height, options.max_side, options.min_side) is not None:
+            return None
+        form = self._dct_form(data)
+        return None if form is None else Encoded("dct", form, found.height, found.width, ("dct",), "jpeg", index=b"")
 
     def _jpeg_of_8_bits(self, data: bytes, found: core.Prepared) -> Encoded:
         options = self._options
@@ -170,8 +208,9 @@ class Encoder:
         size = shrunk_size(found.width, found.height, options.max_side, options.min_side)
         if options.encode in ("jpeg", "raw") or size is not None:
             return self._decoded(data, found, turn, size, warning)
-        if options.encode == "keep":
-            return Encoded("jpeg", data, found.height, found.width, ("kept",), "jpeg", warning, found.entropy_index)
+        if options.encode == "keep" or (options.encode == "dct" and turn == 1):
+            index = found.entropy_index if options.encode == "keep" else None
+            return Encoded("jpeg", data, found.height, found.width, ("kept",), "jpeg", warning, index)
         if found.components == 4:
             pixels = upright(self._decode(data), turn)
             return self._encoded(pixels, CMYK_QUALITY, False, ("cmyk",), "jpeg", warning, "4:4:4")

@@ -82,7 +82,7 @@ class FieldEncoder:
         """
         values: dict[str, object] = dict(item.values)
         for field in self._images:
-            values[field.name] = self._image(field, item)
+            values[field.name] = self.further(field, item)
         for field in self._masks:
             value = _given(item, field)
             values[field.name] = self._mask(field, value) if isinstance(value, bytes) else value
@@ -92,7 +92,8 @@ class FieldEncoder:
             self._check_labels(name, values[name], limit)
         return values
 
-    def _image(self, field: Field, item: Item) -> StoredImage:
+    def further(self, field: Field, item: Item) -> StoredImage:
+        """The stored form of an image besides the first. Raises as `others` does."""
         value = _given(item, field)
         if not field.is_rgb:
             pixels = self._pixels(field, value)

@@ -242,6 +242,21 @@ class PackJob:
         """The stored form of a sample's image; runs in threads. Raises as `Encoder` does."""
         return self._fields.first(item)
 
+    def record(self, prepare: Callable[..., Prepared], position: int, item: Item, encoded: Encoded) -> Prepared:
+        """A sample ready to be written, made by the writer's `prepare`; runs in threads.
+
+        Raises:
+            PackError: a value does not fit its field.
+            SampleError: a mask or a further image cannot be decoded.
+        """
+        return prepare(
+            {IMAGE_FIELD: encoded.data, **(item.values if self._fields.plain else self._fields.others(item, encoded))},
+            image_kind=encoded.kind,
+            height=encoded.height,
+            width=encoded.width,
+            index=encoded.index or b"",
+        )
+
     def identity(self) -> dict[str, Any]:
         """The options that the manifest stores. A resumed pack must have the same, but for `VARYING`."""
         return {**self.options.as_dict(), "source_samples": len(self.source), "source_digest": self.digest}
@@ -374,13 +389,7 @@ class PackJob:
             stamp = self.tracer.stamp(position) if read is None else read.stamp
             item = read.item if read is not None and read.item is not None else self.source.read(position)
             encoded = self.encode(position, item)
-            prepared = prepare(
-                {IMAGE_FIELD: encoded.data, **(item.values if self._fields.plain else self._fields.others(item, encoded))},
-                image_kind=encoded.kind,
-                height=encoded.height,
-                width=encoded.width,
-                index=encoded.index or b"",
-            )
+            prepared = self.record(prepare, position, item, encoded)
         except (MissingLibrary, ResourceError):
             raise
         except MemoryError as error:

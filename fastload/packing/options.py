@@ -25,7 +25,7 @@ from fastload.errors import ArgumentError
 from fastload.store import BOX_SIDES
 from fastload.store.progress import SHARD_SIZE_LIMIT
 
-Encode = Literal["lossless", "keep", "jpeg", "raw"]
+Encode = Literal["lossless", "keep", "dct", "jpeg", "raw"]
 Subsampling = Literal["4:4:4", "4:2:2", "4:2:0", "gray"]
 Exif = Literal["ignore", "apply"]
 Check = Literal["structure", "entropy"]
@@ -98,11 +98,13 @@ class PackOptions:
         default="lossless",
         metadata=option(
             '"lossless" (the same pixels: JPEGs keep their coefficients and lose their metadata, progressive and arithmetic ones become '
-            'baseline, other formats become raw pixels, CMYK becomes RGB at quality 100), "keep" (every JPEG byte for byte), "jpeg" (all '
-            'encoded anew) or "raw" (all decoded).',
+            'baseline, other formats become raw pixels, CMYK becomes RGB at quality 100), "keep" (every JPEG byte for byte), "dct" (as '
+            '"keep", with the coefficients of JPEGs in a form that decodes about twice as fast, and from which `unpack` makes the very files '
+            'again), "jpeg" (all encoded anew) or "raw" (all decoded).',
             {
-                "pack": "How images are stored: with the same pixels, JPEGs byte for byte, all encoded anew, or all decoded. With "
-                "lossless, metadata is dropped, progressive JPEGs become baseline, and other formats are stored as pixels.",
+                "pack": "How images are stored: with the same pixels, JPEGs byte for byte, in a form that decodes faster, all encoded "
+                "anew, or all decoded. With lossless, metadata is dropped, progressive JPEGs become baseline, and other formats are stored "
+                "as pixels.",
                 "append": "How images are stored",
             },
             as_packed=True,
@@ -186,7 +188,7 @@ class PackOptions:
         default=False,
         metadata=option(
             "give JPEGs Huffman tables of their own: the same pixels in some per cent less, for about 4 ms of CPU time for 100 KB. Not "
-            'with "keep" or "raw".',
+            'with "keep", "dct" or "raw".',
             {
                 "pack": "The same pixels in smaller JPEGs; packing takes longer.",
                 "append": "The same pixels in smaller JPEGs",
@@ -270,7 +272,7 @@ class PackOptions:
         for name in ("index", "optimize_huffman"):
             if not isinstance(getattr(self, name), bool):
                 raise ArgumentError(f"{name}={getattr(self, name)!r} is neither True nor False")
-        if self.optimize_huffman and self.encode in ("keep", "raw"):
+        if self.optimize_huffman and self.encode in ("keep", "dct", "raw"):
             raise ArgumentError(f"optimize_huffman writes JPEGs anew, which encode={self.encode!r} does not; use it with lossless or jpeg")
         _check_limits(self)
         if self.encode == "keep" and (self.shrinks or self.exif == "apply"):
@@ -771,5 +773,27 @@ class AppendKeywords(TypedDict, total=False):
     progress: bool
 
 
-COMMANDS: dict[str, Any] = {"pack": PackKeywords, "attach": AttachKeywords, "append": AppendKeywords}
+class ConvertKeywords(TypedDict, total=False):
+    """Options that `convert` takes, likewise."""
+
+    encode: Encode
+    quality: int
+    subsampling: Subsampling
+    shard_size: str | int | None
+    shard_samples: int | None
+    workers: int | None
+    check: Check
+    index: bool
+    optimize_huffman: bool
+    on_error: OnError
+    max_pixels: int | None
+    overwrite: bool
+    resume: bool
+    staging: str | os.PathLike[str] | None
+    storage_options: Mapping[str, object] | None
+    timeout: float | str | None
+    progress: bool
+
+
+COMMANDS: dict[str, Any] = {"pack": PackKeywords, "attach": AttachKeywords, "append": AppendKeywords, "convert": ConvertKeywords}
 """The keywords of each command that packs, by its name, which is also its function's."""

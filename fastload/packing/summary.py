@@ -123,6 +123,7 @@ class PackSummary:
         bytes_out: bytes of the images as stored.
         attached: JPEGs left where they are, by `attach`.
         kept: JPEGs stored byte for byte.
+        dct: JPEGs stored in the DCT form.
         stripped: JPEGs stored without their metadata, scan bytes untouched.
         transcoded: progressive or arithmetic JPEGs made baseline, coefficients untouched.
         rotated: JPEGs turned upright without loss.
@@ -148,6 +149,7 @@ class PackSummary:
     bytes_out: int = 0
     attached: int = 0
     kept: int = 0
+    dct: int = 0
     stripped: int = 0
     transcoded: int = 0
     rotated: int = 0
@@ -181,7 +183,7 @@ class PackSummary:
         return sum(notice.count for notice in self.notices if notice.kind == kind)
 
 
-COUNTS = ("attached", "kept", "stripped", "transcoded", "rotated", "reencoded", "cmyk", "raw", "shrunk", "optimized", "indexed")
+COUNTS = ("attached", "kept", "dct", "stripped", "transcoded", "rotated", "reencoded", "cmyk", "raw", "shrunk", "optimized", "indexed")
 
 
 class Tally:

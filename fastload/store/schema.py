@@ -139,8 +139,8 @@ class Schema:
 
         Args:
             values: one value per field, by name. Images but the first are `StoredImage`; the first one may be.
-            image_kind: "jpeg" (the first image is bytes), "raw" (uint8 (height, width, 3), or its bytes), "planes" (of another form) or
-                "place" (of a JPEG in another file, bytes of a `fastload.store.shard.StoredPlace`); None without one.
+            image_kind: "jpeg" and "dct" (the first image is bytes), "raw" (uint8 (height, width, 3), or its bytes), "planes" (of another
+                form) or "place" (of a JPEG in another file, bytes of a `fastload.store.shard.StoredPlace`); None without one.
             height: height of the first image, pixels.
             width: width of the first image, pixels.
 

@@ -233,7 +233,7 @@ class DatasetWriter:
         Args:
             values: one value per field, by name; the image as the bytes of a JPEG, or for "raw" as uint8
                 (height, width, 3) or its bytes.
-            image_kind: "jpeg" or "raw"; None for a schema without an image.
+            image_kind: "jpeg", "dct" or "raw"; None for a schema without an image.
             height: height of the image, in pixels.
             width: width of the image, in pixels.
             state: state that the caller needs to continue after this sample, as JSON values; stored (and called, if callable)

@@ -38,6 +38,22 @@ def tree(root: Path, files: dict[str, bytes]) -> Path:
     return root
 
 
+def all_kinds(root: Path) -> Path:
+    """JPEGs of every sampling and several kinds, with and without restarts and metadata, and one PNG."""
+    files = {}
+    for i, sampling in enumerate(("4:4:4", "4:2:2", "4:2:0")):
+        for j, restart in enumerate((0, 3, 100)):
+            photo = picture(10 * i + j, 210 + 17 * j, 190 + 31 * i)
+            options = {"restart_marker_blocks": restart} if restart else {}
+            files[f"a/{i}{j}.jpg"] = encoded(photo, quality=80 + 5 * j, subsampling=sampling, comment=b"x" * 300, **options)
+    files["b/grey.jpg"] = encoded(picture(50, 200, 210).convert("L"), quality=90)
+    files["b/progressive.jpg"] = encoded(picture(51, 220, 230), quality=90, progressive=True)
+    files["b/cmyk.jpg"] = encoded(picture(52, 200, 200).convert("CMYK"), quality=90)
+    files["b/png.jpg"] = encoded(picture(53, 150, 160), "PNG")
+    files["b/tall.jpg"] = core.jpeg_transform(encoded(picture(54, 192, 208), quality=90, subsampling="4:2:2"), 6)  # 4:4:0
+    return tree(root, files)
+
+
 @dataclass
 class Stored:
     """One sample of a packed dataset, as it lies there."""
@@ -53,6 +69,8 @@ class Stored:
         """The image, decoded."""
         if self.kind == core.KIND_JPEG:
             return core.jpeg_decode(self.data)
+        if self.kind == core.KIND_DCT:
+            return core.jpeg_decode(core.DctCoder().restore(self.data))
         height, width, channels = np.frombuffer(self.data[:12], "<u4")
         return np.frombuffer(self.data[12:], np.uint8).reshape(height, width, channels)
 

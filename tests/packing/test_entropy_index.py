@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from packing_helpers import encoded, picture, tree
+from packing_helpers import all_kinds, encoded, picture, tree
 from PIL import Image
 
 from fastload import FastLoader, PackedDataset
@@ -47,22 +47,6 @@ def epoch(dataset: Path, transform: list[Any]) -> torch.Tensor:
     """An epoch's pixels in dataset order."""
     with FastLoader(dataset, batch_size=8, num_workers=2, seed=3, transform=transform) as loader:
         return torch.cat([images for images, _ in loader])
-
-
-def all_kinds(root: Path) -> Path:
-    """JPEGs of every sampling and several kinds, with and without restarts and metadata, and one PNG."""
-    files = {}
-    for i, sampling in enumerate(("4:4:4", "4:2:2", "4:2:0")):
-        for j, restart in enumerate((0, 3, 100)):
-            photo = picture(10 * i + j, 210 + 17 * j, 190 + 31 * i)
-            options = {"restart_marker_blocks": restart} if restart else {}
-            files[f"a/{i}{j}.jpg"] = encoded(photo, quality=80 + 5 * j, subsampling=sampling, comment=b"x" * 300, **options)
-    files["b/grey.jpg"] = encoded(picture(50, 200, 210).convert("L"), quality=90)
-    files["b/progressive.jpg"] = encoded(picture(51, 220, 230), quality=90, progressive=True)
-    files["b/cmyk.jpg"] = encoded(picture(52, 200, 200).convert("CMYK"), quality=90)
-    files["b/png.jpg"] = encoded(picture(53, 150, 160), "PNG")
-    files["b/tall.jpg"] = core.jpeg_transform(encoded(picture(54, 192, 208), quality=90, subsampling="4:2:2"), 6)  # 4:4:0
-    return tree(root, files)
 
 
 @pytest.mark.parametrize("encode", ["lossless", "keep", "jpeg"])

@@ -43,7 +43,7 @@ def files(shared: Path) -> list[Path]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("encode", ["lossless", "keep", "raw"])
+@pytest.mark.parametrize("encode", ["lossless", "keep", "dct", "raw"])
 def test_every_file_packs_or_is_refused_by_name(files: list[Path], tmp_path: Path, encode: str) -> None:
     """Lossless, kept or raw: the stored image decodes to the very pixels of the original. What is refused, is what
     Pillow cannot train on either, or what libjpeg-turbo finds cut off; its name is in the summary."""
@@ -104,3 +104,24 @@ def test_each_refused_file_stops_a_pack_by_name(files: list[Path], tmp_path: Pat
             assert str(folder / "x.jpg") in str(error)
             assert "\n" not in str(error)
     assert 0 < stopped < len(files) / 4
+
+
+def test_a_file_in_the_dct_form_is_sound(files: list[Path], shared: Path) -> None:
+    """Packing does not walk such a file: what the form and the markers prove, the walk proves too. Of whole files, and of damaged ones."""
+    preparer, coder, proved = core.JpegPreparer(), core.DctCoder(), 0
+    rng = np.random.default_rng(0)
+    for path in (*files, *sorted((shared / "findings").glob("*.jpg"))):
+        data = path.read_bytes()
+        places = rng.integers(2, len(data), 8)
+        damaged = [data[:at] + rng.bytes(1) + data[at:] for at in places]
+            bytes(np.insert(np.frombuffer(data, np.uint8), int(rng.integers(2, len(data))), int(rng.integers(256)))) for _ in range(8)
+        ]
+        for each in (data, data[:-2] + b"\0" + data[-2:], data + b"more", *damaged):
+            try:
+                whole = preparer.prepare(each, entropy=False).whole
+            except SampleError:
+                continue
+            if whole and coder.encode(each)[0] is not None:
+                assert preparer.prepare(each).sound, path
+                proved += 1
+    assert proved > 30

@@ -29,6 +29,7 @@ def packed(tmp_path: Path) -> Path:
 NEED_FOLDERS: dict[str, Callable[[Path], Any]] = {
     "unpack": lambda top: unpack(URL, top / "out"),
     "export": lambda top: export(URL, top / "out.tar"),
+    "convert": lambda top: fastload.convert(URL, top / "out"),
     "append": lambda top: fastload.append(URL, top / "files"),
     "drop": lambda top: fastload.drop(URL, indices=[0]),
     "concat": lambda top: fastload.concat([top / "packed", URL], top / "out"),

@@ -91,6 +91,46 @@ class JpegCodec(ImageCodec):
         return data
 
 
+class DctCodec(ImageCodec):
+    """JPEGs in the DCT form: their coefficients without Huffman codes. docs/format.md has the bytes."""
+
+    name = "dct"
+    entry = core.KIND_DCT
+    ending = "jpg"
+
+    def encoded(self, field: Field, value: object, height: int, width: int) -> Any:
+        if not isinstance(value, bytes) or not core.is_dct_form(value):
+            raise refuse(field, value, "an image in the DCT form is bytes that `core.DctCoder.encode` made")
+        return value
+
+    def decoded(self, data: bytes, max_pixels: int) -> Pixels:
+        decoder = self._opened(data, max_pixels)[0]
+        try:
+            decoder.decode()
+            return decoder.pixels()
+        finally:
+            decoder.close()
+
+    def verified(self, data: bytes, max_pixels: int, decode: bool) -> tuple[Size, int]:
+        decoder, size = self._opened(data, max_pixels)
+        decoder.close()
+        if decode:
+            self.decoded(data, max_pixels)
+            self.file(data)
+        return size, 0
+
+    def file(self, data: bytes) -> bytes | Pixels:
+        return core.DctCoder().restore(data)
+
+    @staticmethod
+    def _opened(data: bytes, max_pixels: int) -> tuple[core.RegionDecoder, Size]:
+        if not core.is_dct_form(data):
+            raise wrong("its image is not in the DCT form")
+        decoder = core.RegionDecoder()
+        width, height = decoder.open(data, max_pixels)
+        return decoder, (height, width)
+
+
 class RawCodec(ImageCodec):
     """Raw pixels of 8-bit RGB: height, width and channels, each u32, and rows."""
 
@@ -176,7 +216,7 @@ class PlanesCodec(ImageCodec):
         return core.decode_planes(data)
 
 
-JPEG, RAW, PLACE, PLANES = JpegCodec(), RawCodec(), PlaceCodec(), PlanesCodec()
-CODECS: Mapping[str, ImageCodec] = {codec.name: codec for codec in (JPEG, RAW, PLACE, PLANES)}
-BY_ENTRY: Mapping[int, ImageCodec] = {codec.entry: codec for codec in (JPEG, RAW, PLACE)}
+JPEG, DCT, RAW, PLACE, PLANES = JpegCodec(), DctCodec(), RawCodec(), PlaceCodec(), PlanesCodec()
+CODECS: Mapping[str, ImageCodec] = {codec.name: codec for codec in (JPEG, DCT, RAW, PLACE, PLANES)}
+BY_ENTRY: Mapping[int, ImageCodec] = {codec.entry: codec for codec in (JPEG, DCT, RAW, PLACE)}
 """Codecs of images of 8-bit RGB, by the kind of their entry."""

@@ -35,7 +35,8 @@ class StoredImage:
     """An image in the form that is stored: the value of an image field besides the first.
 
     Attributes:
-        kind: name of its codec: "jpeg", "raw", "place" or "planes" (bytes that `core.encode_planes` made).
+        kind: name of its codec: "jpeg", "dct" (bytes that `core.DctCoder` made), "raw", "place" or "planes" (bytes that `core.encode_planes`
+            made).
         data: bytes; for "raw" also pixels uint8 (height, width, 3).
         height: pixels.
         width: pixels.
@@ -116,7 +117,7 @@ class ImageKind(PictureKind):
                     f"field {field.name!r} ({field}) is of kind {image.kind!r}; images of 8-bit RGB are no planes, all others are"
                 )
         elif codec is None:
-            raise PackError(f"field {field.name!r} (image) is of kind {image.kind!r}; images are jpeg, raw or place")
+            raise PackError(f"field {field.name!r} (image) is of kind {image.kind!r}; images are jpeg, dct, raw or place")
         return codec.entry, codec.encoded(field, image.data, image.height, image.width)
 
     def parse(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> Any:

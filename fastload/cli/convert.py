@@ -1,0 +1,28 @@
+"""``fastload convert``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from fastload.cli.options import LocalDataset, takes_flags
+from fastload.cli.pack import show
+from fastload.cli.stopped import run_again
+from fastload.common.urls import is_url, shown
+
+
+@takes_flags
+def convert(
+    dataset: LocalDataset,
+    out: Annotated[str, typer.Argument(metavar="OUT", help="The dataset directory to make, or a URL: s3://BUCKET/PATH, gs://, az://.")],
+    **options: Any,
+) -> None:
+    """Makes a packed dataset of another one, with its images stored in another way. Their source is not needed, and the dataset that is
+    read stays as it is."""
+    from fastload.packing.convert import convert as run
+
+    with run_again("convert"):
+        summary = run(dataset, out, **options)
+    if options["progress"]:
+        show(summary, shown(out) if is_url(out) else out, "converted to")

@@ -1,0 +1,150 @@
+"""convert: makes a packed dataset of another one, with its images stored in another way.
+
+Only images are made anew. The bytes of all other fields, and the values of columns, are those of the dataset that is read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy.typing as npt
+from typing_extensions import Unpack
+
+from fastload._native import core
+from fastload.errors import PackError
+from fastload.packing.encode import Encoded
+from fastload.packing.job import PackJob, run_job
+from fastload.packing.keywords import settled, takes_options
+from fastload.packing.options import ConvertKeywords, PackOptions, RunOptions
+from fastload.packing.packer import refuse_source_inside
+from fastload.packing.sources import Item
+from fastload.packing.sources.protocol import IMAGE_FIELD
+from fastload.packing.summary import PackSummary
+from fastload.store import DatasetReader, Field, Prepared, StoredImage, with_index
+from fastload.store.kinds.base import SampleParts
+from fastload.store.kinds.codecs import BY_ENTRY, Pixels
+from fastload.store.schema import HIDDEN_COLUMNS
+
+_SHARDS = 4
+"""Shards whose columns are held: threads may be at the end of one and the beginning of the next."""
+
+
+@takes_options
+def convert(path: str | os.PathLike[str], out: str | os.PathLike[str], **options: Unpack[ConvertKeywords]) -> PackSummary:
+    """Makes a packed dataset of another one, with its images stored in another way, as ``encode`` says; their source is not needed.
+
+    Samples, their order, fields and classes stay the same: those of the newest version, without the samples that were dropped. Images that
+    were attached are read from their files and stored. The dataset exists once this returns, and not before.
+
+    Args:
+        path: the dataset's directory.
+        out: the directory to make, or a URL, as for `pack`.
+
+    Returns:
+        PackSummary: the counts of what was done.
+
+    Raises:
+        ArgumentError: an argument out of range, or two that contradict each other.
+        DatasetError: there is no finished dataset in `path`, or it is damaged.
+        RemoteError: the store does not answer, or denies access.
+        PackError: a sample cannot be converted (PackStoppedError), `out` is in the way, the disk is full. What has been written stays, for
+            resume=True.
+    """
+    given = settled("convert", options)
+    chosen, run = PackOptions.of(given), RunOptions.of(given)
+    if run.overwrite:
+        refuse_source_inside(path, out)
+    with DatasetReader(path) as reader:
+        return run_job(ConvertJob(PackedSamples(reader), chosen), out, run)
+
+
+class PackedSamples:
+    """The samples of a packed dataset as a `Source`, of whose items only images are read."""
+
+    concurrent = True
+
+    def __init__(self, reader: DatasetReader) -> None:
+        """Raises PackError for a dataset whose first field is no image called image, as no pack makes it."""
+        if not reader.schema.fields or reader.schema.image is not reader.schema.fields[0] or reader.schema.image.name != IMAGE_FIELD:
+            raise PackError(f"{reader.path} has no image as its first field, so there is nothing to convert")
+        self.reader = reader
+        self.title = str(reader.path)
+        self.image_field: Field = reader.schema.fields[0]
+        self.fields = reader.schema.fields[1:]
+        self.classes = None if reader.manifest.classes is None else tuple(reader.manifest.classes)
+
+    def __len__(self) -> int:
+        return self.reader.count
+
+    def name(self, position: int) -> str:
+        """The dataset and the sample's number."""
+        return f"{self.title}: sample {position}"
+
+    def read(self, position: int) -> Item:
+        """The pictures of a sample: the first image, and further ones of 8-bit RGB by their fields. Raises SampleError."""
+        stored = self.reader.stored_fields(position)
+        images = {field.name: self._picture(position, number, stored) for number, field in enumerate(self.reader.schema) if field.is_rgb}
+        first = images.pop(IMAGE_FIELD) if self.image_field.is_rgb else self._stored(position, 0, stored)[1]
+        return Item(self.name(position), first, images)
+
+    def _stored(self, position: int, number: int, stored: dict[int, tuple[int, bytes]]) -> tuple[int, bytes]:
+        if number not in stored:
+            raise self.reader.sample_error(position, f"its record lacks the field {self.reader.schema.fields[number].name!r}")
+        return stored[number]
+
+    def _picture(self, position: int, number: int, stored: dict[int, tuple[int, bytes]]) -> bytes | Pixels:
+        """The file of a picture, or its pixels."""
+        kind, data = self.reader.read_image(position, *self._stored(position, number, stored))
+        codec = BY_ENTRY.get(kind)
+        if codec is None:
+            raise self.reader.sample_error(position, f"its image is stored as kind {kind}, which this version does not know")
+        return codec.file(data)
+
+
+class ConvertJob(PackJob):
+    """A pack whose samples are those of a packed dataset."""
+
+    source: PackedSamples
+
+    def __init__(self, source: PackedSamples, options: PackOptions) -> None:
+        super().__init__(source, options)
+        self._schema = source.reader.schema
+        self._columns = lru_cache(_SHARDS)(self._columns_of)
+
+    def identity(self) -> dict[str, Any]:
+        """As of a pack. What changes images, and was done to these when they were packed, is what an `append` goes on with."""
+        packed = self.source.reader.manifest.options
+        return super().identity() | {name: packed[name] for name in ("exif", "max_side", "min_side") if name in packed}
+
+    def encode(self, position: int, item: Item) -> Encoded:
+        if self.source.image_field.is_rgb:
+            return super().encode(position, item)
+        assert isinstance(item.image, bytes)
+        header = core.planes_header(item.image)
+        return Encoded("planes", item.image, header.height, header.width, ("raw",), "pixels", index=b"")
+
+    def record(self, prepare: Callable[..., Prepared], position: int, item: Item, encoded: Encoded) -> Prepared:
+        stored = self.source.reader.stored_fields(position)
+        parts = SampleParts((encoded.height, encoded.width), self._schema.image)
+        for number, field in enumerate(self._schema):
+            if number == 0:
+                image = StoredImage(encoded.kind, encoded.data, encoded.height, encoded.width)
+                field.handler.encode(field, number, image, parts)
+            elif field.is_rgb:
+                field.handler.encode(field, number, self._fields.further(field, item), parts)
+            elif number in stored:
+                parts.entries.append((number, *stored[number]))
+        entries = with_index(parts.entries, encoded.index) if encoded.index else parts.entries
+        record, crc = core.build_record(entries)
+        first, columns = self._columns(self.source.reader.shard_number(position))
+        return Prepared(record, crc, [column[position - first] for column in columns], encoded.height, encoded.width)
+
+    def _columns_of(self, shard: int) -> tuple[int, list[npt.NDArray[Any]]]:
+        """The first sample of a shard, and the values of its columns in the order in which a sample's row has them."""
+        reader = self.source.reader
+        entry = reader.manifest.shards[shard]
+        names = [name for name in self._schema.columns if name not in HIDDEN_COLUMNS]
+        return entry.first, [reader.column_range(name, entry.first, entry.first + entry.count) for name in names]
