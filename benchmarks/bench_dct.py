@@ -7,7 +7,7 @@ other; a ratio is the median over its rounds of two modes' CPU times in one roun
 RandomResizedCrop(224) boxes, Resize(256) + CenterCrop(224) and whole images, of the JPEG with its entropy index and of
 the form, the same boxes of both in each round, resized as the loader does it (whole images are not); and converts
 the files, beside packing's walk that makes the index. Bytes are the form's over those of the JPEG with its index.
-q85 and q75 are 25 images of in500, saved again by Pillow at these qualities.
+q85 and q75 are 25 images of in500, encoded again at these qualities.
 Caveats: photographs of two sources; a form's conversion includes restoring and comparing the file.
 """
 
@@ -21,11 +21,12 @@ from pathlib import Path
 
 import common
 from bench_decode import CSRC, build_decode
-from PIL import Image
 from rich.table import Table
 
+from fastload._native import core
 from fastload.bench.listing import list_folder
 from fastload.bench.report import number
+from fastload.packing.images import encode_jpeg
 
 # Most bytes over those of the JPEG with its index.
 BYTES = {"in500": 1.00, "big": 1.01, "q85": 1.03, "q75": 1.06}
@@ -42,8 +43,7 @@ def saved_again(source: Path, quality: int) -> Path:
     for k, (path, _) in enumerate(list_folder(source)[:QUALITY_FILES]):
         into = out / f"{k:03d}.jpg"
         if not into.exists():
-            with Image.open(path) as image:
-                image.convert("RGB").save(into, quality=quality)
+            into.write_bytes(encode_jpeg(core.jpeg_decode(path.read_bytes()), quality, "4:2:0"))
     return out.parent
 
 

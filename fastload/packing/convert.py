@@ -21,7 +21,7 @@ from fastload.packing.keywords import settled, takes_options
 from fastload.packing.options import ConvertKeywords, PackOptions, RunOptions
 from fastload.packing.packer import refuse_source_inside
 from fastload.packing.sources import Item
-from fastload.packing.sources.protocol import IMAGE_FIELD
+from fastload.packing.sources.protocol import IMAGE_FIELD, Value
 from fastload.packing.summary import PackSummary
 from fastload.store import DatasetReader, Field, Prepared, StoredImage, with_index
 from fastload.store.kinds.base import SampleParts
@@ -33,14 +33,14 @@ _SHARDS = 4
 
 
 @takes_options
-def convert(path: str | os.PathLike[str], out: str | os.PathLike[str], **options: Unpack[ConvertKeywords]) -> PackSummary:
+def convert(source: str | os.PathLike[str], out: str | os.PathLike[str], **options: Unpack[ConvertKeywords]) -> PackSummary:
     """Makes a packed dataset of another one, with its images stored in another way, as ``encode`` says; their source is not needed.
 
     Samples, their order, fields and classes stay the same: those of the newest version, without the samples that were dropped. Images that
     were attached are read from their files and stored. The dataset exists once this returns, and not before.
 
     Args:
-        path: the dataset's directory.
+        source: the dataset's directory.
         out: the directory to make, or a URL, as for `pack`.
 
     Returns:
@@ -48,7 +48,7 @@ def convert(path: str | os.PathLike[str], out: str | os.PathLike[str], **options
 
     Raises:
         ArgumentError: an argument out of range, or two that contradict each other.
-        DatasetError: there is no finished dataset in `path`, or it is damaged.
+        DatasetError: there is no finished dataset in `source`, or it is damaged.
         RemoteError: the store does not answer, or denies access.
         PackError: a sample cannot be converted (PackStoppedError), `out` is in the way, the disk is full. What has been written stays, for
             resume=True.
@@ -56,8 +56,8 @@ def convert(path: str | os.PathLike[str], out: str | os.PathLike[str], **options
     given = settled("convert", options)
     chosen, run = PackOptions.of(given), RunOptions.of(given)
     if run.overwrite:
-        refuse_source_inside(path, out)
-    with DatasetReader(path) as reader:
+        refuse_source_inside(source, out)
+    with DatasetReader(source) as reader:
         return run_job(ConvertJob(PackedSamples(reader), chosen), out, run)
 
 
@@ -86,9 +86,17 @@ class PackedSamples:
     def read(self, position: int) -> Item:
         """The pictures of a sample: the first image, and further ones of 8-bit RGB by their fields. Raises SampleError."""
         stored = self.reader.stored_fields(position)
-        images = {field.name: self._picture(position, number, stored) for number, field in enumerate(self.reader.schema) if field.is_rgb}
-        first = images.pop(IMAGE_FIELD) if self.image_field.is_rgb else self._stored(position, 0, stored)[1]
-        return Item(self.name(position), first, images)
+        first: bytes | Pixels | None = None if self.image_field.is_rgb else self._stored(position, 0, stored)[1]
+        further: dict[str, Value] = {}
+        for number, field in enumerate(self.reader.schema):
+            if field.is_rgb:
+                picture = self._picture(position, number, stored)
+                if number == 0:
+                    first = picture
+                else:
+                    further[field.name] = picture
+        assert first is not None
+        return Item(self.name(position), first, further)
 
     def _stored(self, position: int, number: int, stored: dict[int, tuple[int, bytes]]) -> tuple[int, bytes]:
         if number not in stored:

@@ -99,7 +99,7 @@ class PackOptions:
         metadata=option(
             '"lossless" (the same pixels: JPEGs keep their coefficients and lose their metadata, progressive and arithmetic ones become '
             'baseline, other formats become raw pixels, CMYK becomes RGB at quality 100), "keep" (every JPEG byte for byte), "dct" (as '
-            '"keep", with the coefficients of JPEGs in a form that decodes about twice as fast, and from which `unpack` makes the very files '
+            '"keep", with the coefficients of JPEGs in a form that decodes about twice as fast, of which `unpack` makes the same files '
             'again), "jpeg" (all encoded anew) or "raw" (all decoded).',
             {
                 "pack": "How images are stored: with the same pixels, JPEGs byte for byte, in a form that decodes faster, all encoded "

@@ -77,8 +77,8 @@ def test_a_dataset_that_is_read_is_called_dataset() -> None:
     """OUT and INDEX are what a command makes."""
     arguments = {(name, each.names[0]) for name, command in COMMANDS.items() for each in parameters(command) if each.argument}
     makers = {name for name, shown in arguments if shown in ("OUT", "INDEX")}
-    assert makers == {"pack", "attach", "pull"}
-    assert {name for name, shown in arguments if "DATASET" in shown} == set(COMMANDS) - makers - {"run", "cache"}
+    assert makers == {"pack", "attach", "pull", "convert"}
+    assert {name for name, shown in arguments if "DATASET" in shown} == (set(COMMANDS) - makers | {"convert"}) - {"run", "cache"}
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -140,7 +140,8 @@ FIELD = '    dummy: int = field(default=4, metadata=option("dummy doc", "Dummy h
 EDITS = {
     "fastload/packing/options.py": (
         ("    encode: Encode = field", FIELD),
-        ("    encode: Encode\n", "    dummy: int\n"),
+        ("    encode: Encode\n    quality: int\n    subsampling: Subsampling\n    max_side", "    dummy: int\n"),
+        ("    encode: Encode\n    quality: int\n    subsampling: Subsampling\n    shard_size", "    dummy: int\n"),
         ("    workers: int | None\n    shuffle: bool\n    seed: int\n    check: Check\n", "    dummy: int\n"),
         ("    encode: Encode | None\n", "    dummy: int | None\n"),
     ),
@@ -172,7 +173,7 @@ job = cluster_plan.PackJob(spec.open(), PackOptions(dummy=6))
 plan = cluster_plan.ClusterPlan(spec, job.options, 2, 1, "out", None, 0, "t", "", cluster_plan.probe(job))
 plan = pickle.loads(pickle.dumps(plan))
 task = cluster_plan.open_job(plan, "node", parts.part_of(job, 0, 2), cluster_plan.open_whole(plan, "node"))
-told = {name: told(name) for name in ("pack", "attach", "append")}
+told = {name: told(name) for name in ("pack", "attach", "append", "convert")}
 print(json.dumps([told, [stored(path) for path in ("a.fl", "b.fl", "c.fl")], task.identity()["dummy"]]))
 """
 
@@ -194,6 +195,6 @@ def test_one_more_option(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     told, stored, task = json.loads(done.stdout.splitlines()[-1])
-    assert told == {"pack": [4, True, 4], "attach": [4, True, 4], "append": [None, True, None]}
+    assert told == {"pack": [4, True, 4], "attach": [4, True, 4], "append": [None, True, None], "convert": [4, True, 4]}
     assert stored == [7, 8, 9]
     assert task == 6

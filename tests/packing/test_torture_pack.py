@@ -114,8 +114,6 @@ def test_a_file_in_the_dct_form_is_sound(files: list[Path], shared: Path) -> Non
         data = path.read_bytes()
         places = rng.integers(2, len(data), 8)
         damaged = [data[:at] + rng.bytes(1) + data[at:] for at in places]
-            bytes(np.insert(np.frombuffer(data, np.uint8), int(rng.integers(2, len(data))), int(rng.integers(256)))) for _ in range(8)
-        ]
         for each in (data, data[:-2] + b"\0" + data[-2:], data + b"more", *damaged):
             try:
                 whole = preparer.prepare(each, entropy=False).whole

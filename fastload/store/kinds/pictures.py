@@ -35,8 +35,7 @@ class StoredImage:
     """An image in the form that is stored: the value of an image field besides the first.
 
     Attributes:
-        kind: name of its codec: "jpeg", "dct" (bytes that `core.DctCoder` made), "raw", "place" or "planes" (bytes that `core.encode_planes`
-            made).
+        kind: name of its codec: "jpeg", "dct" (bytes that `core.DctCoder` made), "raw", "place" or "planes" (of `core.encode_planes`).
         data: bytes; for "raw" also pixels uint8 (height, width, 3).
         height: pixels.
         width: pixels.
