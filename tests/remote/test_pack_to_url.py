@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from servers.seaweedfs import SeaweedFS
 from transfer_helpers import files_of, manifest_at, names_at, source_of, values_of
 
 import fastload
+from fastload import FastLoader, PackedDataset
 from fastload.errors import ArgumentError, DatasetError, PackError, RemoteError
 from fastload.packing import verify
 from fastload.remote.objects import Objects
@@ -31,7 +33,9 @@ def contents(objects: Objects) -> dict[str, bytes]:
     return {name: objects.get(name, 1 << 30) for name in names_at(objects)}
 
 
-@pytest.mark.parametrize("how", [{}, {"shuffle": True, "encode": "raw", "limit": 20}, {"index": False, "max_side": 80, "on_error": "skip"}])
+@pytest.mark.parametrize(
+    "how", [{}, {"shuffle": True, "encode": "raw", "limit": 20}, {"index": False, "max_side": 80, "on_error": "skip"}, {"encode": "dct"}]
+)
 def test_the_same_dataset(tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any], how: dict[str, Any]) -> None:
     """Every byte of every file, the sidecar and the manifest among them; the staging folder is gone."""
     source = source_of(tmp_path)
@@ -40,6 +44,21 @@ def test_the_same_dataset(tmp_path: Path, s3_url: str, open_s3: Open, options: d
     assert contents(open_s3()) == files_of(tmp_path / "local")
     assert (summary.samples, summary.shards, summary.packed_now) == (local.samples, local.shards, local.samples)
     assert not (tmp_path / "staging").exists()
+
+
+def test_conversion_to_a_url(tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any]) -> None:
+    """The very dataset of a conversion into a folder; batches from the bucket are those of the source's pack."""
+    fastload.pack(source_of(tmp_path), tmp_path / "keep", encode="keep")
+    fastload.convert(tmp_path / "keep", tmp_path / "local", encode="dct", shard_size="1MiB")
+    assert fastload.convert(tmp_path / "keep", s3_url, encode="dct", **options).dct > 0
+    assert contents(open_s3()) == files_of(tmp_path / "local")
+    crops = [fastload.transforms.RandomResizedCrop(32)]
+    with (
+        FastLoader(PackedDataset(s3_url, crops, storage_options=options["storage_options"]), 8, num_workers=2, seed=1) as bucket,
+        FastLoader(PackedDataset(tmp_path / "keep", crops), 8, num_workers=2, seed=1) as folder,
+    ):
+        for (mine, _), (theirs, _) in zip(bucket, folder, strict=True):
+            assert torch.equal(mine, theirs)
 
 
 def test_columns_of_large_rows_are_left_out_of_the_sidecar(
