@@ -1,4 +1,4 @@
-"""The DCT form of JPEGs against the JPEGs: reading coefficients, decoding crops, bytes, and making it.
+"""The DCT form of JPEGs against the JPEGs: reading coefficients, decoding crops, bytes, making it, the whole loader and packing.
 
     python benchmarks/bench_dct.py [--rounds 5] [--seconds 4] [--save dct]
 
@@ -8,24 +8,32 @@ RandomResizedCrop(224) boxes, Resize(256) + CenterCrop(224) and whole images, of
 the form, the same boxes of both in each round, resized as the loader does it (whole images are not); and converts
 the files, beside packing's walk that makes the index. Bytes are the form's over those of the JPEG with its index.
 q85 and q75 are 25 images of in500, encoded again at these qualities.
+The whole loader: epochs of RandomResizedCrop(224) and flip in batches of 64, two threads, page cache warm, of the same
+photographs packed lossless and dct, and of in500 with torch's DataLoader and Pillow beside them; turns are processes,
+interleaved. Packing: CPU time of `pack` in one process for in500, once a round in each form, in turn.
 Caveats: photographs of two sources; a form's conversion includes restoring and comparing the file.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import common
 from bench_decode import CSRC, build_decode
 from rich.table import Table
 
 from fastload._native import core
+from fastload.bench import harness
 from fastload.bench.listing import list_folder
 from fastload.bench.report import number
+from fastload.bench.spec import TurnSpec
 from fastload.packing.images import encode_jpeg
 
 # Most bytes over those of the JPEG with its index.
@@ -108,6 +116,43 @@ def measure_decode(name: str, listing: Path, rounds: int, seconds: float) -> tup
     return [common.Target(f"{name}: decode + RandomResizedCrop, CPU", ratios["crop"], CROP, at_most=True)], {"us": us, "ratios": ratios}
 
 
+def measure_loader(source: Path, arguments: Any) -> tuple[list[common.Target], common.Json]:
+    """Rates of the whole loader."""
+    big = source.name == "big"
+    source = common.copies(source, 32 if big else 8)
+    lossless = common.pack_fresh(source, f"{source.name}.fl", workers=arguments.workers)
+    dct = common.pack_fresh(source, f"{source.name}-dct.fl", workers=arguments.workers, encode="dct")
+    with harness.Sources(source) as sources:
+        base = TurnSpec(
+            "fastload", str(lossless), images=len(sources.listing), workers=arguments.workers, seconds=arguments.seconds, size=224
+        )
+        specs = [("lossless", base), ("dct", dataclasses.replace(base, source=str(dct)))]
+        if not big:
+            specs += [("pillow", spec) for spec in harness.rival_specs(sources, base, ["pillow"])]
+        turns = [(name, name, harness.loader_turn(spec)) for name, spec in specs]
+        rows = harness.interleave(turns, arguments.rounds, common.note)
+    part = "big" if big else "in500"
+    common.show_rates(f"{part}: the whole loader", rows)
+    targets = [common.Target(f"{part}: whole loader, dct / lossless (aim 2.0)", harness.ratio(rows[1], rows[0]), 1.6)]
+    if not big:
+        targets.append(common.Target("in500: dct / torch DataLoader + Pillow (aim 12)", harness.ratio(rows[1], rows[2]), 9.5))
+    return targets, {"loader": [row.to_json() for row in rows]}
+
+
+def measure_pack(source: Path, arguments: Any) -> tuple[list[common.Target], common.Json]:
+    """CPU time of packing."""
+    source, passes = common.copies(source, 4), []
+    for _ in range(arguments.rounds):
+        cpu: common.Json = {}
+        for encode in ("lossless", "dct"):
+            before = time.process_time()
+            common.pack_fresh(source, "packed-again.fl", workers=arguments.workers, encode=encode)
+            cpu[encode] = time.process_time() - before
+        passes.append(cpu)
+    ratio = statistics.median(each["dct"] / each["lossless"] for each in passes)
+    return [common.Target("in500: packing, CPU, dct / lossless (aim 1.2)", ratio, 1.5, at_most=True)], {"packing_cpu_s": passes}
+
+
 def main() -> int:
     """Measures the parts of the corpus."""
     arguments = common.parser(__doc__, rounds=5, seconds=4.0).parse_args()
@@ -123,6 +168,12 @@ def main() -> int:
             found, more = measure_decode(name, listing, arguments.rounds, arguments.seconds)
             targets += found
             details[name] |= more
+            found, more = measure_loader(folder, arguments)
+            targets += found
+            details[name] |= more
+    found, more = measure_pack(folders["in500"], arguments)
+    targets += found
+    details["in500"] |= more
     return common.finish("dct", arguments, targets, **details)
 
 

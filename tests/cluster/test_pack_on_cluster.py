@@ -22,7 +22,7 @@ from fastload.store import JOURNAL_NAME
 pytestmark = pytest.mark.timeout(240)
 
 
-@pytest.mark.parametrize("how", [{}, {"shuffle": True, "seed": 3, "limit": 33, "workers": 1}])
+@pytest.mark.parametrize("how", [{}, {"shuffle": True, "seed": 3, "limit": 33, "workers": 1}, {"encode": "dct"}])
 def test_the_same_bytes(tmp_path: Path, cluster: Any, how: dict[str, Any]) -> None:
     """Every file equals that of a pack on one machine with the same shard_samples; so does the summary."""
     source = folder(tmp_path / "src")
