@@ -11,13 +11,16 @@
 #include <sys/auxv.h>
 #endif
 
-enum { ALL = FL_CPU_CRC32C | FL_CPU_BMI2 | FL_CPU_AVX2 | FL_CPU_FMA | FL_CPU_NEON | FL_CPU_PDEP | FL_CPU_AVX512, UNKNOWN = 1 << 30 };
+enum {
+    ALL = FL_CPU_CRC32C | FL_CPU_BMI2 | FL_CPU_AVX2 | FL_CPU_FMA | FL_CPU_NEON | FL_CPU_PDEP | FL_CPU_AVX512 | FL_CPU_F16C,
+    UNKNOWN = 1 << 30
+};
 
 static const struct {
     const char *name;
     unsigned feature;
-} FEATURES[] = {{"crc32c", FL_CPU_CRC32C}, {"bmi2", FL_CPU_BMI2}, {"avx2", FL_CPU_AVX2},    {"fma", FL_CPU_FMA},
-                {"neon", FL_CPU_NEON},     {"pdep", FL_CPU_PDEP}, {"avx512", FL_CPU_AVX512}};
+} FEATURES[] = {{"crc32c", FL_CPU_CRC32C}, {"bmi2", FL_CPU_BMI2}, {"avx2", FL_CPU_AVX2},     {"fma", FL_CPU_FMA},
+                {"neon", FL_CPU_NEON},     {"pdep", FL_CPU_PDEP}, {"avx512", FL_CPU_AVX512}, {"f16c", FL_CPU_F16C}};
 
 enum { COUNT = sizeof FEATURES / sizeof *FEATURES };
 
@@ -46,6 +49,7 @@ static unsigned detect(void) {
     if (__builtin_cpu_supports("avx2")) found |= FL_CPU_AVX2;
     if (__builtin_cpu_supports("fma")) found |= FL_CPU_FMA;
     if (found & FL_CPU_BMI2 && !slow_pdep()) found |= FL_CPU_PDEP;
+    if (__builtin_cpu_supports("f16c")) found |= FL_CPU_F16C;
     if (has_avx512()) found |= FL_CPU_AVX512;
     return found;
 #elif defined(__aarch64__) && defined(__linux__)

@@ -17,14 +17,15 @@ typedef enum fl_cpu_feature {
     FL_CPU_FMA = 8,
     FL_CPU_NEON = 16,
     FL_CPU_PDEP = 32,  /* BMI2 whose pdep and pext are not microcode */
-    FL_CPU_AVX512 = 64 /* F, BW, DQ, VL and VBMI2 */
+    FL_CPU_AVX512 = 64, /* F, BW, DQ, VL and VBMI2 */
+    FL_CPU_F16C = 128
 } fl_cpu_feature;
 
 /* True if all these features are in use. */
 bool fl_cpu_has(unsigned features);
 
-/* Restricts what is used to the features in a list of names, separated by commas: crc32c, bmi2, avx2, fma, neon, pdep, avx512. "plain" names none of them;
- * NULL or "" all. What the CPU lacks is never used. FL_EARG for another name. Any thread, any time. */
+/* Restricts what is used to the features in a list of names, separated by commas: crc32c, bmi2, avx2, fma, neon, pdep, avx512, f16c. "plain" names none of
+ * them; NULL or "" all. What the CPU lacks is never used. FL_EARG for another name. Any thread, any time. */
 fl_code fl_cpu_use(const char *names, fl_error *err);
 
 /* The names of the features in use, separated by commas, or "plain". */

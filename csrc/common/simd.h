@@ -14,6 +14,8 @@
 #define FL_AVX2_INLINE FL_AVX2 FL_INLINE
 #define FL_AVX2_FMA __attribute__((target("avx2,fma")))
 #define FL_AVX2_FMA_INLINE FL_AVX2_FMA FL_INLINE
+#define FL_AVX2_HALF __attribute__((target("avx2,fma,f16c")))
+#define FL_AVX2_HALF_INLINE FL_AVX2_HALF FL_INLINE
 #define FL_BMI2 __attribute__((target("bmi,bmi2")))
 #define FL_AVX2_BMI2 __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt")))
 #define FL_AVX2_BMI2_INLINE FL_AVX2_BMI2 FL_INLINE

@@ -18,7 +18,7 @@ _Static_assert((int)ROWS == (int)FL_RESIZE_LINES, "rows that go across together 
 
 struct fl_resize_exact {
     fl_resize_exact_axis across, down;
-    fl_resize_ramp ramp; /* of the last float32 table */
+    fl_resize_ramps ramps;
     fl_buffer between; /* across first: a ring, row r of the image at slot r % slots; down first: ROWS rows */
     fl_buffer spare; /* copies of ROWS rows whose end a kernel would read beyond */
     fl_buffer line[FL_RESIZE_LINES];
@@ -367,7 +367,7 @@ fl_code fl_resize_exact_run(fl_resize_exact *exact, const fl_view *view, const f
 
     job job = {.exact = exact, .view = view, .spec = spec, .channels = view->channels ? 1 : 3};
     job.kernels = fl_cpu_has(FL_CPU_AVX2) ? fl_resize_exact_avx2() : &fl_resize_exact_scalar;
-    code = fl_resize_rows_start(&job.rows, sink, 0, 0, window->width, &exact->ramp, exact->line, err);
+    code = fl_resize_rows_start(&job.rows, sink, 0, 0, window->width, &exact->ramps, exact->line, err);
     if (code) return code;
     fl_resize_exact_key across, down;
     make_keys(spec, sink->hflip, &across, &down);

@@ -15,12 +15,11 @@
 #include <string.h>
 
 #include "resize/axis.h"
-#include "resize/ramp.h"
 #include "resize/sink.h"
 
 struct fl_resizer {
     fl_resize_axis across, down;
-    fl_resize_ramp ramp; /* of the last float32 table */
+    fl_resize_ramps ramps;
     fl_buffer between; /* FL_RESIZE_QUAD: quads of the columns in use. FL_RESIZE_LONG: a ring, row r of the source at slot r % slots */
     fl_buffer spare[2]; /* copies of rows whose end a kernel would read beyond */
     fl_buffer line[FL_RESIZE_LINES];
@@ -224,7 +223,7 @@ fl_code fl_resize(fl_resizer *resizer, const fl_view *view, const fl_resize_spec
     if (spec->window.width == 0 || spec->window.height == 0) return FL_OK;
 
     job job = {.resizer = resizer, .view = view, .across = &resizer->across, .down = &resizer->down};
-    code = fl_resize_rows_start(&job.rows, sink, spec->at_x, spec->at_y, spec->window.width, &resizer->ramp, resizer->line, err);
+    code = fl_resize_rows_start(&job.rows, sink, spec->at_x, spec->at_y, spec->window.width, &resizer->ramps, resizer->line, err);
     if (code != FL_OK) return code;
     job.kernels = job.rows.kernels;
     job.n = (size_t)spec->window.width * 3;

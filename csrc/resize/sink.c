@@ -30,15 +30,19 @@ LOOK_UP(half, uint16_t)
 
 static size_t element_size(fl_dtype dtype) { return dtype == FL_F32 ? 4 : dtype == FL_U8 ? 1 : 2; }
 
-/* Planes of floats `plane` elements apart. */
-static void ramp_planar(const fl_resize_ramp *ramp, const fl_resize_kernels *kernels, const uint8_t *rgb, float *dst, size_t plane,
-                        size_t n) {
+/* Planes of floats of the sink, from place `at` on. */
+static void ramp_planar(const fl_resize_rows *rows, size_t at, const uint8_t *rgb, size_t n) {
     enum { PIXELS = 256 };
+    const size_t plane = fl_sink_plane(rows->sink);
     uint8_t bytes[3][PIXELS];
     for (size_t i = 0; i < n; i += PIXELS) {
         const size_t m = n - i < PIXELS ? n - i : PIXELS;
-        kernels->split(rgb + 3 * i, (uint8_t *const[3]){bytes[0], bytes[1], bytes[2]}, m);
-        for (int c = 0; c < 3; c++) fl_resize_ramp_plane(ramp, c, bytes[c], dst + (size_t)c * plane + i, m);
+        rows->kernels->split(rgb + 3 * i, (uint8_t *const[3]){bytes[0], bytes[1], bytes[2]}, m);
+        for (int c = 0; c < 3; c++) {
+            const size_t place = (size_t)c * plane + at + i;
+            if (rows->half) fl_resize_half_ramp_plane(rows->half, c, bytes[c], (uint16_t *)rows->sink->data + place, m);
+            else fl_resize_ramp_plane(rows->ramp, c, bytes[c], (float *)rows->sink->data + place, m);
+        }
     }
 }
 
@@ -57,10 +61,10 @@ static void store_rgb(const fl_resize_rows *rows, size_t at, const uint8_t *rgb,
         uint8_t *data = sink->data;
         if (sink->layout == FL_HWC) memcpy(data + 3 * at, rgb, 3 * n);
         else rows->kernels->split(rgb, (uint8_t *const[3]){data + at, data + plane + at, data + 2 * plane + at}, n);
-    } else if (rows->ramp != NULL) {
-        float *data = sink->data;
-        if (sink->layout == FL_HWC) fl_resize_ramp_interleaved(rows->ramp, rgb, data + 3 * at, n);
-        else ramp_planar(rows->ramp, rows->kernels, rgb, data + at, plane, n);
+    } else if (rows->ramp || rows->half) {
+        if (sink->layout != FL_HWC) ramp_planar(rows, at, rgb, n);
+        else if (rows->half) fl_resize_half_ramp_interleaved(rows->half, rgb, (uint16_t *)sink->data + 3 * at, n);
+        else fl_resize_ramp_interleaved(rows->ramp, rgb, (float *)sink->data + 3 * at, n);
     } else if (sink->dtype == FL_F32) {
         uint32_t *data = sink->data; /* the bits of a float: copied, never calculated with */
         if (sink->layout == FL_HWC) word_interleaved(rgb, sink->lut, data + 3 * at, n);
@@ -72,14 +76,16 @@ static void store_rgb(const fl_resize_rows *rows, size_t at, const uint8_t *rgb,
     }
 }
 
-fl_code fl_resize_rows_start(fl_resize_rows *rows, const fl_sink *sink, uint32_t at_x, uint32_t at_y, uint32_t n, fl_resize_ramp *ramp,
+fl_code fl_resize_rows_start(fl_resize_rows *rows, const fl_sink *sink, uint32_t at_x, uint32_t at_y, uint32_t n, fl_resize_ramps *ramps,
                              fl_buffer line[FL_RESIZE_LINES], fl_error *err) {
     const bool grey = sink->channels == 1;
     *rows = (fl_resize_rows){.sink = sink, .line = line, .y = at_y, .n = n};
     rows->kernels = fl_cpu_has(FL_CPU_AVX2) ? fl_resize_kernels_avx2() : &fl_resize_kernels_scalar;
     rows->x = sink->hflip ? sink->width - at_x - n : at_x;
     rows->in_place = sink->dtype == FL_U8 && (grey || sink->layout == FL_HWC);
-    if (sink->dtype == FL_F32 && !grey) rows->ramp = fl_resize_ramp_of(ramp, sink->lut);
+    if (sink->dtype == FL_F32 && !grey) rows->ramp = fl_resize_ramp_of(&ramps->whole, sink->lut);
+    if ((sink->dtype == FL_F16 || sink->dtype == FL_BF16) && !grey)
+        rows->half = fl_resize_half_ramp_of(&ramps->half, sink->lut, sink->dtype);
     fl_code code = FL_OK;
     for (int i = 0; i < FL_RESIZE_LINES && !code && !rows->in_place; i++) code = fl_resize_fit(&line[i], n, grey ? 1 : 3, err);
     return code;
