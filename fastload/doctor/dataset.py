@@ -17,7 +17,7 @@ from pathlib import Path
 
 from fastload.common.files import expanded, scratch_folder
 from fastload.common.system import available_memory
-from fastload.common.urls import is_url, local_path
+from fastload.common.urls import is_url, local_path, shown
 from fastload.doctor.bucket import bucket_finding, measure_bucket
 from fastload.doctor.disk import disk_finding, measure_disk, page_cache_finding
 from fastload.doctor.files import open_files
@@ -46,12 +46,13 @@ def dataset_findings(job: Job, dataset: str) -> Iterator[Finding]:
         except (FastloadError, OSError) as error:
             yield Finding("dataset", "bad", str(error))
             return
-        yield _dataset(reader)
+        name = shown(dataset) if is_url(dataset) else dataset
+        yield _dataset(reader, name)
         yield open_files(job, len(reader.manifest.shards))
         if not reader.count:
             return
         try:
-            yield from _in_a_bucket(reader, job) if reader.files.remote else _on_a_disk(reader, job)
+            yield from _in_a_bucket(reader, job, name) if reader.files.remote else _on_a_disk(reader, job, name)
         except (FastloadError, OSError) as error:
             yield Finding("reading", "bad", f"it ended before all was measured: {error}")
 
@@ -69,14 +70,14 @@ def _open(job: Job, dataset: str, opened: ExitStack) -> DatasetReader:
     return opened.enter_context(DatasetReader(files))
 
 
-def _dataset(reader: DatasetReader) -> Finding:
+def _dataset(reader: DatasetReader, name: str) -> Finding:
     count, size, shards = reader.count, reader.manifest.bytes, len(reader.manifest.shards)
-    text = f"{reader.path}: {count:,} sample{'s' * (count != 1)}, {human_bytes(size)} in {shards:,} shard{'s' * (shards != 1)}"
-    value = {"path": str(reader.path), "samples": count, "bytes": size, "shards": shards, "version": reader.manifest.version}
+    text = f"{name}: {count:,} sample{'s' * (count != 1)}, {human_bytes(size)} in {shards:,} shard{'s' * (shards != 1)}"
+    value = {"path": name, "samples": count, "bytes": size, "shards": shards, "version": reader.manifest.version}
     return judged("dataset", {} if count else {"it is empty": "pack it again, or check the path"}, text, value)
 
 
-def _on_a_disk(reader: DatasetReader, job: Job) -> Iterator[Finding]:
+def _on_a_disk(reader: DatasetReader, job: Job, name: str) -> Iterator[Finding]:
     shards, mean = reader.manifest.shards, reader.manifest.mean_bytes
     folder, free = Path(reader.path), available_memory()
     fits = free is not None and reader.manifest.bytes <= free
@@ -88,21 +89,21 @@ def _on_a_disk(reader: DatasetReader, job: Job) -> Iterator[Finding]:
         files = [(file_path(folder, shard.folder, shard.file), shard.bytes) for shard in shards]
         yield page_cache_finding(files)
         speed = measure_disk(files, int(mean))
-    finding, readable = records_finding(reader, _some(reader, range(reader.count)), str(reader.path))
+    finding, readable = records_finding(reader, _some(reader, range(reader.count)), name)
     yield finding
-    rate, finding = _decoded(reader, job, readable)
+    rate, finding = _decoded(reader, job, readable, name)
     yield finding
     if speed is not None:
         yield disk_finding(speed, *needed_rate(rate, job), fits=fits)
     yield from _step(rate, job)
 
 
-def _in_a_bucket(reader: DatasetReader, job: Job) -> Iterator[Finding]:
+def _in_a_bucket(reader: DatasetReader, job: Job, name: str) -> Iterator[Finding]:
     half = max(1, reader.count // 2)
     speed, fetched = measure_bucket(reader, range(min(half, SAMPLES)), _some(reader, range(half, reader.count) or range(1)))
-    finding, readable = records_finding(reader, fetched, str(reader.path))
+    finding, readable = records_finding(reader, fetched, name)
     yield finding
-    rate, finding = _decoded(reader, job, readable)
+    rate, finding = _decoded(reader, job, readable, name)
     yield finding
     yield bucket_finding(speed, reader.manifest.mean_bytes or 1.0, *needed_rate(rate, job))
     yield from _step(rate, job)
@@ -113,8 +114,8 @@ def _some(reader: DatasetReader, among: range) -> list[int]:
     return random.sample(among, max(1, min(SAMPLES, int(SAMPLE_BYTES / (reader.manifest.mean_bytes or 1.0)), len(among))))
 
 
-def _decoded(reader: DatasetReader, job: Job, indices: list[int]) -> tuple[Rate | None, Finding]:
-    image, name = reader.schema.image, str(reader.path)
+def _decoded(reader: DatasetReader, job: Job, indices: list[int], name: str) -> tuple[Rate | None, Finding]:
+    image = reader.schema.image
     if image is None:
         return None, Finding(
             "decoding", "unknown", "not measured: the dataset has no images", "loader.health.report() measures the job itself"

@@ -7,10 +7,12 @@ import mmap
 import os
 import random
 import time
+from bisect import bisect_right
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from pathlib import Path
 
 from fastload.common.system import available_memory
@@ -20,8 +22,8 @@ from fastload.packing.progress import human_bytes
 Sized = Sequence[tuple[Path, int]]
 """Files with their sizes in bytes."""
 BLOCK = 4096
-PROBES = 1024
-"""Places of a dataset at which the page cache is asked."""
+PROBES = 256
+"""Pages of a dataset for which the page cache is asked."""
 SECONDS = 1.0
 """Most seconds of each of the two measurements."""
 AT_ONCE = 16
@@ -53,13 +55,14 @@ class DiskSpeed:
 def cached_share(files: Sized) -> float | None:
     """Share of files, given with their sizes, that the page cache holds, 0 to 1; None: the kernel or the file system does not say.
 
-    One byte is asked for at random places, by a read that never waits for the disk (preadv2 with RWF_NOWAIT). Raises OSError.
+    A byte of random pages is asked for by reads that never wait for the disk (preadv2 with RWF_NOWAIT). Some kernels then read such a page
+    all the same: up to PROBES pages come into the page cache by this. Raises OSError.
     """
-    places = _places(files, PROBES, 1)
+    places = _pages(files, PROBES)
     with ExitStack() as opened:
         descriptors = _opened(opened, files, os.O_RDONLY)
         for descriptor in descriptors.values():
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # asking makes the kernel read nothing around it
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # the kernel reads nothing around a page
         try:
             found = sum(_is_cached(descriptors[path], offset) for path, offset in places)
         except OSError as error:
@@ -122,13 +125,13 @@ def _some(files: Sized) -> Sized:
     return files if len(files) <= _FILES_MOST else [files[k * len(files) // _FILES_MOST] for k in range(_FILES_MOST)]
 
 
-def _places(files: Sized, count: int, unit: int) -> list[tuple[Path, int]]:
-    """Random places, each a multiple of `unit` bytes: more of them in larger files."""
-    known = [each for each in _some(files) if each[1] > 0]
-    if not known:
-        return []
-    chosen = random.Random().choices(known, [size for _, size in known], k=count)
-    return [(path, random.randrange(-(-size // unit)) * unit) for path, size in chosen]
+def _pages(files: Sized, most: int) -> list[tuple[Path, int]]:
+    """Random pages of the files, each as a file and an offset, none twice."""
+    known = _some(files)
+    firsts = [0, *accumulate(-(-size // BLOCK) for _, size in known)]
+    chosen = random.sample(range(firsts[-1]), min(most, firsts[-1]))
+    files_of = [bisect_right(firsts, page) - 1 for page in chosen]
+    return [(known[number][0], (page - firsts[number]) * BLOCK) for number, page in zip(files_of, chosen, strict=True)]
 
 
 def _sequential(descriptors: dict[Path, int], files: Sized) -> tuple[int, float]:
@@ -147,7 +150,7 @@ def _sequential(descriptors: dict[Path, int], files: Sized) -> tuple[int, float]
 
 def _random(descriptors: dict[Path, int], files: Sized, size: int) -> tuple[int, int, float]:
     """(reads, bytes, seconds) of random reads, several at once."""
-    places = _places(files, RANDOM_READS, BLOCK)
+    places = _pages(files, RANDOM_READS)
     began = time.perf_counter()
 
     def some(first: int) -> tuple[int, int]:
@@ -169,7 +172,7 @@ def page_cache_finding(files: Sized) -> Finding:
     """The page cache against files: whether they fit the memory, and how much of them is there now. Raises OSError."""
     size, free, share = sum(size for _, size in files), available_memory(), cached_share(files)
     value = {"bytes": size, "available": free, "cached_share": share}
-    now = "how much of it is there now is unknown" if share is None else f"{share:.0%} of it is there now"
+    now = "how much of it is there now is unknown" if share is None else f"about {share:.0%} of it is there now"
     if free is None:
         return Finding("page cache", "unknown", f"the system does not say what memory is available; {now}", value=value)
     if size <= free:

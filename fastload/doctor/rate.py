@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastload._native import core
+from fastload.bench.measure import machine_busy_seconds, tree_cpu_seconds
 from fastload.common.limits import default_max_pixels
 from fastload.doctor.finding import Finding, judged
 from fastload.doctor.job import PREFETCH, Job
@@ -24,6 +26,8 @@ SECONDS = 0.4
 """Least seconds of a round."""
 FALLBACKS = 0.1
 """Share of images that the slower decoder makes from which packing the dataset anew is worth it."""
+OTHERS = 0.1
+"""Share of the machine's CPU time for others from which a rate is disturbed."""
 CLOSE = 0.1
 """Rates within this share of each other, or within the spread of the rounds, are too close to call."""
 _QUEUE = 4096
@@ -40,6 +44,7 @@ class Rate:
         failed: samples that could not be made, of `samples`.
         samples: samples that were used.
         fallbacks: share of them that libjpeg-turbo decoded, the slower decoder.
+        others: share of the machine's CPU time that other processes took meanwhile; None: unknown.
     """
 
     samples_per_s: float
@@ -47,6 +52,12 @@ class Rate:
     failed: int
     samples: int
     fallbacks: float
+    others: float | None
+
+    @property
+    def disturbed(self) -> bool:
+        """True if others took so much of the CPUs that the rate may be higher without them."""
+        return self.others is not None and self.others > OTHERS
 
 
 def measure_rate(reader: DatasetReader, image: Field, indices: Sequence[int], job: Job) -> Rate:
@@ -68,15 +79,30 @@ def measure_rate(reader: DatasetReader, image: Field, indices: Sequence[int], jo
     engine = core.Engine([source], job.workers, _QUEUE, core.Ring(PREFETCH + 1, core.batch_bytes(job.batch_size, sizes, outputs)))
     try:
         failed = _pass(engine, batches, outputs, sizes, 0)
-        before = engine.counters()
+        before, busy = engine.counters(), OthersTime()
         rates = [_round(engine, batches, outputs, sizes) for _ in range(ROUNDS)]
-        after = engine.counters()
+        after, others = engine.counters(), busy.share()
     finally:
         engine.close()
     made = max(1, after["samples"] - before["samples"])
     middle = float(np.median(rates))
     fallbacks = (after["fallbacks"] - before["fallbacks"]) / made
-    return Rate(middle, (max(rates) - min(rates)) / 2 / middle, len(failed), len(set(indices)), fallbacks)
+    return Rate(middle, (max(rates) - min(rates)) / 2 / middle, len(failed), len(set(indices)), fallbacks, others)
+
+
+class OthersTime:
+    """Clock of the CPU time that other processes take from now on."""
+
+    def __init__(self) -> None:
+        self._began, self._busy, self._own = time.perf_counter(), machine_busy_seconds(), tree_cpu_seconds()
+
+    def share(self) -> float | None:
+        """Their share of the machine's CPU time, 0 to 1; None: unknown."""
+        busy = machine_busy_seconds()
+        if busy is None or self._busy is None:
+            return None
+        others = busy - self._busy - (tree_cpu_seconds() - self._own)
+        return max(0.0, others) / (time.perf_counter() - self._began) / (os.cpu_count() or 1)
 
 
 Sizes = list[tuple[int, int]]
@@ -117,12 +143,20 @@ def decoding_finding(rate: Rate, job: Job, dataset: str) -> Finding:
         f"{rate.samples_per_s:,.0f} samples/s by {threads} (+- {rate.spread:.0%}): RandomResizedCrop({job.size}) and flip of "
         f"{rate.samples:,} samples in memory"
     )
+    if rate.disturbed:
+        text += f"; other processes took {rate.others:.0%} of the CPUs meanwhile"
     faults = {}
     if rate.failed:
         faults[f"{rate.failed:,} of them cannot be decoded"] = f"`fastload verify --decode {dataset}` lists all"
     if rate.fallbacks > FALLBACKS:
         faults[f"{rate.fallbacks:.0%} are unusual JPEGs, which the slower decoder makes"] = "pack anew without --encode keep"
-    value = {"samples_per_s": rate.samples_per_s, "spread": rate.spread, "failed": rate.failed, "fallbacks": rate.fallbacks}
+    value = {
+        "samples_per_s": rate.samples_per_s,
+        "spread": rate.spread,
+        "failed": rate.failed,
+        "fallbacks": rate.fallbacks,
+        "others": rate.others,
+    }
     return judged("decoding", faults, text, value)
 
 
@@ -134,6 +168,8 @@ def step_finding(rate: Rate | None, job: Job, needed: float) -> Finding:
         return Finding("step", "unknown", f"{text}; the decoders' rate is unknown", "see the lines above", value)
     there, margin = rate.samples_per_s, max(CLOSE, rate.spread)
     text += f"; the decoders make {there:,.0f}/s"
+    if there < needed * (1 + margin) and rate.disturbed:
+        return Finding("step", "unknown", f"{text}, while other processes ran", "repeat this when nothing else runs here", value)
     if there < needed * (1 - margin):
         remedy = "more CPUs, or smaller stored images (pack --max-side)"
         return Finding("step", "bad", f"{text}: the loop would wait {1 - there / needed:.0%} of the time", remedy, value)

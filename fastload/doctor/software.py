@@ -104,7 +104,7 @@ def software_findings() -> Iterator[Finding]:
     yield _own()
     answer = ask_torch()
     yield _torch(answer)
-    yield _torchvision(answer)
+    yield torchvision(installed_version("torchvision"), answer)
     yield _packages()
     yield _threads(answer)
 
@@ -166,8 +166,8 @@ def _has_nvidia() -> bool:
     return any(Path("/dev").glob("nvidia[0-9]*"))
 
 
-def _torchvision(answer: dict[str, Any] | str) -> Finding:
-    version = installed_version("torchvision")
+def torchvision(version: str | None, answer: dict[str, Any] | str) -> Finding:
+    """What holds of a version of torchvision, None if there is none, beside the torch of `ask_torch`."""
     value = {"version": version}
     if version is None:
         return Finding("torchvision", "good", "not installed; packed data need none", value=value)

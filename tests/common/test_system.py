@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from control_groups import groups
 
 from fastload.common import system
 
@@ -161,19 +160,6 @@ INSIDE = """
     usage = int(open(sys.argv[3] + "/memory.usage_in_bytes").read())
     print(json.dumps([before, system.available_memory(), usage, system.available_cpus(), len(os.sched_getaffinity(0))]))
 """
-
-
-@contextlib.contextmanager
-def groups(*folders: Path) -> Iterator[None]:
-    """These control groups, from the outermost inwards, while the block runs."""
-    with contextlib.ExitStack() as made:
-        for folder in folders:
-            try:
-                folder.mkdir()
-            except OSError as error:
-                pytest.skip(f"no control groups can be made here: {error}")
-            made.callback(folder.rmdir)
-        yield
 
 
 @pytest.mark.skipif(not Path("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists(), reason="no control groups of version 1 here")
