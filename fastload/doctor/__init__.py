@@ -1,2 +1,1 @@
-"""Doctor: checks a machine and a dataset before a job, one file a family of checks. Nothing here imports torch, and nothing is written to
-the dataset."""
+"""Doctor: checks of a machine and a dataset before a job, one file a family. Nothing here imports torch, or writes to the dataset."""

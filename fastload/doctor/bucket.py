@@ -55,7 +55,7 @@ def _fetch(reader: DatasetReader, indices: Sequence[int]) -> tuple[int, float]:
 
 
 def bucket_finding(speed: BucketSpeed, mean: float, needed: float | None, who: str) -> Finding:
-    """What holds of a bucket.
+    """The finding about a bucket's speed.
 
     Args:
         speed: its measured speed.

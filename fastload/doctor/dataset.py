@@ -38,7 +38,7 @@ SAMPLE_BYTES = 64 << 20
 
 
 def dataset_findings(job: Job, dataset: str) -> Iterator[Finding]:
-    """What holds of a dataset, given by its folder or URL, and of a job with it; in the order of the measurements, as
+    """Findings about a dataset, given by its folder or URL, and about a job with it; in the order of the measurements, as
     NOTE [ doctor: which read comes first ] has it."""
     with ExitStack() as opened:
         try:

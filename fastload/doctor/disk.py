@@ -182,7 +182,7 @@ def page_cache_finding(files: Sized) -> Finding:
 
 
 def disk_finding(speed: DiskSpeed, needed: float | None, who: str, *, fits: bool) -> Finding:
-    """What holds of a disk.
+    """The finding about a disk's speed.
 
     Args:
         speed: its measured speed.

@@ -13,7 +13,7 @@ OTHERS = 128
 
 
 def open_files(job: Job, shards: int | None = None) -> Finding:
-    """Whether the limit of open files is enough.
+    """The finding about the limit of open files.
 
     Args:
         job: the job.

@@ -20,7 +20,7 @@ SLOTS_MOST = 0.5
 
 
 def memory_findings(job: Job) -> Iterator[Finding]:
-    """What holds of memory."""
+    """Findings about memory."""
     yield _memory(job)
     yield _shm(job)
     yield _memlock()

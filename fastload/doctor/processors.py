@@ -17,7 +17,7 @@ THROTTLED = 0.25
 
 
 def processor_findings(job: Job) -> Iterator[Finding]:
-    """What holds of the processors."""
+    """Findings about the processors."""
     yield _cpus(job)
     yield _workers(job)
     yield numa()

@@ -137,19 +137,18 @@ def _pass(engine: core.Engine, batches: Sequence[np.ndarray], outputs: list[core
 
 
 def decoding_finding(rate: Rate, job: Job, dataset: str) -> Finding:
-    """What holds of a measured rate; `dataset` is the dataset's name for commands."""
+    """The finding about a measured rate; `dataset` is the dataset's name for commands."""
     threads = f"{job.workers} thread{'s' * (job.workers != 1)}"
+    others = f", while others took {rate.others:.0%} of the CPUs" if rate.disturbed else ""
     text = (
-        f"{rate.samples_per_s:,.0f} samples/s by {threads} (+- {rate.spread:.0%}): RandomResizedCrop({job.size}) and flip of "
+        f"{rate.samples_per_s:,.0f} samples/s by {threads} (+- {rate.spread:.0%}{others}), RandomResizedCrop({job.size}) and flip of "
         f"{rate.samples:,} samples in memory"
     )
-    if rate.disturbed:
-        text += f"; other processes took {rate.others:.0%} of the CPUs meanwhile"
     faults = {}
     if rate.failed:
         faults[f"{rate.failed:,} of them cannot be decoded"] = f"`fastload verify --decode {dataset}` lists all"
     if rate.fallbacks > FALLBACKS:
-        faults[f"{rate.fallbacks:.0%} are unusual JPEGs, which the slower decoder makes"] = "pack anew without --encode keep"
+        faults[f"{rate.fallbacks:.0%} are unusual JPEGs, which the slower decoder makes"] = "pack them, without --encode keep"
     value = {
         "samples_per_s": rate.samples_per_s,
         "spread": rate.spread,
@@ -161,7 +160,7 @@ def decoding_finding(rate: Rate, job: Job, dataset: str) -> Finding:
 
 
 def step_finding(rate: Rate | None, job: Job, needed: float) -> Finding:
-    """Whether the decoders keep up with the step, which takes `needed` samples a second."""
+    """The finding about a step: whether the decoders keep up with it, which takes `needed` samples a second."""
     text = f"{job.batch_size} samples in {job.step_ms:g} ms are {needed:,.0f}/s"
     value = {"needed_per_s": needed, "available_per_s": None if rate is None else rate.samples_per_s}
     if rate is None:

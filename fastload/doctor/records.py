@@ -31,7 +31,7 @@ def records_finding(reader: DatasetReader, indices: Sequence[int], dataset: str)
 
 
 def _fault(reader: DatasetReader, index: int) -> str:
-    """Why a sample cannot be read; "" if it can. Raises DatasetError."""
+    """The reason why a sample cannot be read; "" if it can. Raises DatasetError."""
     image = reader.schema.image
     try:
         fields = reader.stored_fields(index)

@@ -99,7 +99,7 @@ def parsed(version: str) -> Version:
 
 
 def software_findings() -> Iterator[Finding]:
-    """What holds of the programs."""
+    """Findings about Python, torch and other packages."""
     yield _python()
     yield _own()
     answer = ask_torch()
@@ -128,7 +128,7 @@ def _own() -> Finding:
 
 
 def ask_torch() -> dict[str, Any] | str:
-    """What a new process says of torch and torchvision, or why it could not: a broken torch ends that process, and not this one."""
+    """Facts about torch and torchvision from a new process, or why it has none: a broken torch ends that process, and not this one."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", _CHILD], capture_output=True, text=True, errors="replace", timeout=SECONDS, check=False
@@ -167,7 +167,7 @@ def _has_nvidia() -> bool:
 
 
 def torchvision(version: str | None, answer: dict[str, Any] | str) -> Finding:
-    """What holds of a version of torchvision, None if there is none, beside the torch of `ask_torch`."""
+    """The finding about a version of torchvision, None if there is none, beside the torch of `ask_torch`."""
     value = {"version": version}
     if version is None:
         return Finding("torchvision", "good", "not installed; packed data need none", value=value)
@@ -191,7 +191,7 @@ def _packages() -> Finding:
 
 
 def packages(versions: Mapping[str, str | None]) -> Finding:
-    """What holds of the other distributions, by their versions; None: not installed."""
+    """The finding about the other distributions, by their versions; None: not installed."""
     faults = {}
     for each in RANGES:
         version = versions.get(each.name)

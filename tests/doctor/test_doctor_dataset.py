@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from pictures import write_folder
 
 from fastload import attach
 from fastload.cli import main as main_module
+from fastload.doctor.dataset import dataset_findings
 from fastload.doctor.disk import DiskSpeed, cached_share, disk_finding, measure_disk
 from fastload.doctor.finding import Finding
 from fastload.doctor.job import Job
@@ -25,6 +27,19 @@ def content(folder: Path) -> dict[str, tuple[str, int, int]]:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     found = [(path, path.stat()) for path in files]
     return {str(path): (hashlib.sha256(path.read_bytes()).hexdigest(), stat.st_mode, stat.st_mtime_ns) for path, stat in found}
+
+
+def on(dataset: Path, job: Job) -> dict[str, Finding]:
+    """Findings about a dataset alone, by name."""
+    return {each.name: each for each in dataset_findings(job, str(dataset))}
+
+
+def faults(found: dict[str, Finding]) -> set[str]:
+    """Names of the bad ones."""
+    return {name for name, each in found.items() if each.verdict == "bad"}
+
+
+SMALL = Job(size=64, batch_size=4, num_workers=2)
 
 
 def test_a_sound_dataset(packed: Path) -> None:
@@ -47,10 +62,10 @@ def test_a_sound_dataset(packed: Path) -> None:
 
 def test_a_step_that_is_too_fast(packed: Path) -> None:
     """Of a step of a microsecond, the loop would wait nearly all the time; beside other programs that is unknown."""
-    _, found = doctor(packed, "--step-ms", "0.001", "--size", "64")
-    assert found["step"]["verdict"] in ("bad", "unknown")
-    assert found["step"]["remedy"]
-    assert found["step"]["value"]["needed_per_s"] == pytest.approx(64_000_000)
+    found = on(packed, replace(SMALL, step_ms=0.001, batch_size=64))["step"]
+    assert found.verdict in ("bad", "unknown")
+    assert found.remedy
+    assert found.value["needed_per_s"] == pytest.approx(64_000_000)
 
 
 @pytest.mark.parametrize(
@@ -138,37 +153,39 @@ def largest(folder: Path) -> Path:
 
 
 def test_a_shard_that_was_cut(packed: Path, tmp_path: Path) -> None:
-    """A dataset that does not open is one bad line, which names the file; the machine is checked all the same."""
+    """A dataset that does not open is one bad line, which names the file."""
     copy = tmp_path / "copy.fl"
     shutil.copytree(packed, copy)
     shard = largest(copy)
     os.truncate(shard, shard.stat().st_size // 2)
-    status, found = doctor(copy)
-    assert status == 1
-    assert bad(found) == {"dataset"}
-    assert shard.name in found["dataset"]["text"]
-    assert "cpus" in found
+    found = on(copy, SMALL)
+    assert set(found) == faults(found) == {"dataset"}
+    assert shard.name in found["dataset"].text
 
 
 def test_no_dataset(tmp_path: Path) -> None:
-    """A folder of photos, and a path where nothing is, are bad, with the sentence that other commands have."""
+    """A folder of photos, and a path where nothing is, are bad, with the sentence that other commands have; the machine is checked all the
+    same."""
     write_folder(tmp_path / "photos", 3)
-    for path in (tmp_path / "photos", tmp_path / "nothing"):
-        status, found = doctor(path)
-        assert status == 1
-        assert bad(found) == {"dataset"}
-        assert str(path) in found["dataset"]["text"]
+    status, found = doctor(tmp_path / "photos")
+    assert status == 1
+    assert bad(found) == {"dataset"}
+    assert str(tmp_path / "photos") in found["dataset"]["text"]
+    assert "cpus" in found
+    (missing,) = dataset_findings(SMALL, str(tmp_path / "nothing"))
+    assert missing.verdict == "bad"
+    assert str(tmp_path / "nothing") in missing.text
 
 
 def test_attached_images(tmp_path: Path) -> None:
     """Of a dataset that holds places of files, the files are read and decoded; the disk under them is unknown."""
     write_folder(tmp_path / "photos", 12)
     attach(tmp_path / "photos", tmp_path / "index.fl", progress=False)
-    _, found = doctor(tmp_path / "index.fl", "--size", "64", "--batch-size", "4")
-    assert bad(found) == set()
-    assert found["records"]["value"]["read"] == 12
-    assert found["decoding"]["value"]["failed"] == 0
-    assert found["page cache"]["verdict"] == "unknown"
+    found = on(tmp_path / "index.fl", SMALL)
+    assert faults(found) == set()
+    assert found["records"].value["read"] == 12
+    assert found["decoding"].value["failed"] == 0
+    assert found["page cache"].verdict == "unknown"
     assert "disk" not in found
 
 
