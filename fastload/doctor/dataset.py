@@ -45,6 +45,7 @@ def dataset_findings(job: Job, dataset: str) -> Iterator[Finding]:
             reader = _open(job, dataset, opened)
         except (FastloadError, OSError) as error:
             yield Finding("dataset", "bad", str(error))
+            yield open_files(job)
             return
         name = shown(dataset) if is_url(dataset) else dataset
         yield _dataset(reader, name)

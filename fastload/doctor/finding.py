@@ -17,10 +17,10 @@ class Finding:
     """The result of one check.
 
     Attributes:
-        name: name of what was checked, of one or two words.
+        name: name of the check, of one or two words.
         verdict: "good"; "bad": a job would fail, or lose speed; "unknown": it could not be measured, or the figures do not decide.
         text: the sentence about it, with its figures.
-        remedy: what to do; "" where there is nothing to do.
+        remedy: advice on what to do; "" where there is nothing to do.
         value: the figures, as JSON can hold them.
     """
 
@@ -40,8 +40,8 @@ def judged(name: str, faults: Mapping[str, str], text: str, value: Mapping[str, 
 
     Args:
         name: name of the check.
-        faults: what is wrong, each with its remedy.
-        text: the sentence about what was found; the faults come after it.
+        faults: the faults, each with its remedy.
+        text: the sentence about the figures; the faults come after it.
         value: the figures.
     """
     whole = ": ".join([text, "; ".join(faults)]) if faults else text
