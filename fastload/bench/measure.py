@@ -157,14 +157,16 @@ def _cpu_model() -> str:
     return names[0] if names else platform.machine()
 
 
-def _version(package: str) -> str | None:
+def installed_version(package: str) -> str | None:
+    """The version of an installed distribution; None: it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
 
 
-def _libjpeg_version() -> str | None:
+def libjpeg_version() -> str | None:
+    """The version of the system's libjpeg-turbo, as pkg-config has it; None where it has none."""
     if shutil.which("pkg-config") is None:
         return None
     done = subprocess.run(["pkg-config", "--modversion", "libturbojpeg"], capture_output=True, text=True, check=False)
@@ -185,11 +187,11 @@ def machine_facts() -> dict[str, str | int | float | None]:
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        "torch": _version("torch"),
-        "pillow": _version("pillow"),
-        "opencv": _version("opencv-python-headless") or _version("opencv-python"),
-        "pyturbojpeg": _version("PyTurboJPEG"),
-        "lmdb": _version("lmdb"),
-        "libjpeg_turbo": _libjpeg_version(),
+        "torch": installed_version("torch"),
+        "pillow": installed_version("pillow"),
+        "opencv": installed_version("opencv-python-headless") or installed_version("opencv-python"),
+        "pyturbojpeg": installed_version("PyTurboJPEG"),
+        "lmdb": installed_version("lmdb"),
+        "libjpeg_turbo": libjpeg_version(),
         "fastload": __version__,
     }

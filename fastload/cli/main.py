@@ -14,6 +14,7 @@ from fastload.cli.attach import attach, rebase
 from fastload.cli.bench import bench
 from fastload.cli.bucket import cache, pull, push
 from fastload.cli.convert import convert
+from fastload.cli.doctor import doctor
 from fastload.cli.help import HELP_NAMES, HelpfulCommand, HelpfulGroup, program_help
 from fastload.cli.output import say, write_any_text
 from fastload.cli.pack import pack
@@ -27,7 +28,7 @@ from fastload.errors import FastloadError
 _ABOUT = "Runs training programs with FastLoader; packs image datasets, and checks, shows and measures them."
 
 GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Train": (run, bench),
+    "Train": (run, bench, doctor),
     "Make a dataset": (pack, attach, convert, concat),
     "Look into a dataset": (info, verify),
     "Change a dataset": (append, columns, drop, prune, index, rebase),
@@ -77,7 +78,8 @@ def _options(
 
 
 def main() -> None:
-    """Runs the command line. Exit code 0: done; 1: `verify` found bad samples; 2: an error, told in one line on stderr; 130: Ctrl-C.
+    """Runs the command line. Exit code 0: done; 1: `verify` found bad samples, or `doctor` a fault; 2: an error, told in one line on
+    stderr; 130: Ctrl-C.
 
     Raises:
         KeyboardInterrupt: Ctrl-C before a command has begun.

@@ -34,6 +34,7 @@ _EXAMPLES = {
     "unpack": "train.fl files",
     "export": "train.fl train.tar",
     "bench": "train.fl",
+    "doctor": "train.fl",
 }
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false"}
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import re
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path, PurePosixPath
 
 ROOT = Path("/")
@@ -23,20 +25,41 @@ _RECLAIMABLE = ("inactive_file", "active_file", "slab_reclaimable")
 ago or just now, and freeable kernel objects. The same as MemAvailable of /proc/meminfo adds. Not among them: shared memory and tmpfs, which
 the kernel keeps with the anonymous pages, and locked pages ("unevictable")."""
 
+_PERIODS = 100
+"""Fewest periods of a CPU quota, usually 100 ms each, of which a share is told."""
+_UNLIMITED = 1 << 62
+"""Version 1 writes the largest whole number of pages where there is no limit."""
+
 
 def available_cpus(root: Path = ROOT) -> int:
     """CPUs this process may use: its affinity mask, cut by the CPU quota of its control group; at least 1.
 
     A quota that is no whole number is rounded up: 1.5 CPUs are 2 threads, since one thread could not use what is granted.
     """
-    cpus = len(os.sched_getaffinity(0))
+    cpus, quota = len(os.sched_getaffinity(0)), cpu_quota(root)
+    return max(1, cpus if quota is None else min(cpus, math.ceil(quota)))
+
+
+def cpu_quota(root: Path = ROOT) -> Fraction | None:
+    """CPUs that the control group of this process grants it, 3/2 for one and a half; None: no quota."""
+    found = []
     for group in _groups("cpu", root):
         words = _words(group / "cpu.max") or _words(group / "cpu.cfs_quota_us") + _words(group / "cpu.cfs_period_us")
         with contextlib.suppress(ValueError, ZeroDivisionError):  # "max", or no such file
             quota, period = (int(word) for word in words)
             if quota > 0:  # -1 is none
-                cpus = min(cpus, -(-quota // period))
-    return max(1, cpus)
+                found.append(Fraction(quota, period))
+    return min(found, default=None)
+
+
+def throttled_share(root: Path = ROOT) -> float | None:
+    """Share of the CPU quota's periods, 0 to 1, in which the kernel stopped the processes of this one's group because the quota was used
+    up; None: no quota, or too few periods to say."""
+    for group in _groups("cpu", root):
+        stat = _numbers(group / "cpu.stat")
+        if stat.get("nr_periods", 0) >= _PERIODS:
+            return stat.get("nr_throttled", 0) / stat["nr_periods"]
+    return None
 
 
 def share_of_cpus() -> int:
@@ -63,6 +86,13 @@ def available_memory(root: Path = ROOT) -> int | None:
         if limit is not None and used is not None:
             left.append(min(limit, limit - used + _reclaimable(group)))
     return max(0, min(left))
+
+
+def memory_limit(root: Path = ROOT) -> int | None:
+    """Bytes that the memory limits of the process's control group allow all processes of the group; None: no limit is known."""
+    limits = [_number(group / "memory.max", group / "memory.limit_in_bytes") for group in _groups("memory", root)]
+    known = [limit for limit in limits if limit is not None and limit < _UNLIMITED]
+    return min(known, default=None)
 
 
 def oom_kills(root: Path = ROOT) -> int:

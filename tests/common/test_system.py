@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from control_groups import groups
 
 from fastload.common import system
 
@@ -123,6 +123,23 @@ def test_a_quota_is_rounded_up(tmp_path: Path, eight_cpus: None, quota: str, cpu
     assert system.available_cpus(tree(tmp_path, "0::/", [V2_MOUNT], {"cpu.max": quota})) == cpus
 
 
+def test_quota_and_limits_themselves(tmp_path: Path) -> None:
+    """The tightest quota is a fraction, stopped periods are those of the own group, and the largest number of version 1 is no limit."""
+    files = {"job/cpu.max": "150000 100000", "cpu.max": "max 100000", "job/cpu.stat": "nr_periods 200\nnr_throttled 50"}
+    root = tree(tmp_path / "2", "0::/job", [V2_MOUNT], {**files, "job/memory.max": "1000", "memory.max": "2000"})
+    assert system.cpu_quota(root) == Fraction(3, 2)
+    assert system.throttled_share(root) == 0.25
+    assert system.memory_limit(root) == 1000
+    files = {
+        "memory/memory.limit_in_bytes": "9223372036854771712",
+        "cpu,cpuacct/cpu.cfs_quota_us": "-1",
+        "cpu,cpuacct/cpu.stat": "nr_periods 7",
+    }
+    mounts = [V1_CPU.format(shown="/"), V1_MEMORY.format(shown="/")]
+    root = tree(tmp_path / "1", "4:memory:/\n3:cpu,cpuacct:/", mounts, files)
+    assert (system.cpu_quota(root), system.throttled_share(root), system.memory_limit(root)) == (None, None, None)
+
+
 @pytest.mark.parametrize("cgroup", ["0::/../../other", "0::/of/the/host", "", "nonsense", "0::/"])
 @pytest.mark.parametrize("limit", ["300", "max", "", "\x00"])
 def test_paths_that_are_not_shown(tmp_path: Path, eight_cpus: None, cgroup: str, limit: str) -> None:
@@ -161,19 +178,6 @@ INSIDE = """
     usage = int(open(sys.argv[3] + "/memory.usage_in_bytes").read())
     print(json.dumps([before, system.available_memory(), usage, system.available_cpus(), len(os.sched_getaffinity(0))]))
 """
-
-
-@contextlib.contextmanager
-def groups(*folders: Path) -> Iterator[None]:
-    """These control groups, from the outermost inwards, while the block runs."""
-    with contextlib.ExitStack() as made:
-        for folder in folders:
-            try:
-                folder.mkdir()
-            except OSError as error:
-                pytest.skip(f"no control groups can be made here: {error}")
-            made.callback(folder.rmdir)
-        yield
 
 
 @pytest.mark.skipif(not Path("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists(), reason="no control groups of version 1 here")

@@ -1,0 +1,57 @@
+"""``fastload doctor``: checks a machine and a dataset before a job."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from typing import Annotated
+
+import typer
+
+from fastload.cli.options import StorageOptions, Timeout, parsed_options, parsed_timeout
+from fastload.cli.output import say, say_filled
+from fastload.errors import ArgumentError
+
+_COLUMN = 23
+"""Columns of a verdict and a name."""
+
+
+def doctor(
+    dataset: Annotated[
+        str | None, typer.Argument(metavar="[DATASET]", help="A packed dataset: its folder, or its URL; none: the machine alone.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The findings with their figures, as JSON.")] = False,
+    step_ms: Annotated[
+        float | None, typer.Option(min=0.001, help="Milliseconds of a training step, to compare with what the loader gives.")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Samples of a batch.")] = 64,
+    workers: Annotated[int | None, typer.Option(min=1, help="Threads of the loader; as many as it would take by default.")] = None,
+    size: Annotated[int, typer.Option(min=1, help="Side of the crop that is trained on, pixels.")] = 224,
+    storage_options: StorageOptions = None,
+    timeout: Timeout = None,
+) -> None:
+    """Checks a machine and a dataset before a job, in some seconds. Each line is good, bad or unknown, and says what to do. Exit code 1 if
+    one is bad. Nothing of the dataset is changed: its disk or bucket is measured by short reads, and some samples are decoded."""
+    from fastload.doctor.examine import examine
+    from fastload.doctor.job import Job
+
+    if dataset is None and step_ms is not None:
+        raise ArgumentError("--step-ms compares a step with a dataset's samples: name a DATASET")
+    job = Job(dataset, workers, batch_size, size, step_ms, parsed_options(storage_options), parsed_timeout(timeout))
+    width = max(40, min(100, shutil.get_terminal_size((80, 24)).columns))
+    found = []
+    for finding in examine(job):
+        found.append(finding)
+        if not as_json:
+            say_filled(f"{finding.verdict:<9}{finding.name}", finding.text, width, _COLUMN)
+            if finding.remedy:
+                say_filled("", f"-> {finding.remedy}", width, _COLUMN)
+    counts = Counter(finding.verdict for finding in found)
+    if as_json:
+        content = {"fastload_doctor": 1, "ok": not counts["bad"], "findings": [finding.to_json() for finding in found]}
+        typer.echo(json.dumps(content, indent=2, ensure_ascii=True))
+    else:
+        say(f"{counts['good']} good, {counts['bad']} bad, {counts['unknown']} unknown")
+    if counts["bad"]:
+        raise typer.Exit(1)
