@@ -17,8 +17,8 @@ the inherited connections, and makes a connection of its own on first use.
 
 NOTE [ query: functions of a condition ]
 A function is allowed by its name in FUNCTIONS. All others are refused, those of later versions of DuckDB too. A function is in the list if
-1. its result is a function of its arguments alone. It reads no clock, generator, setting, name, sequence, file or environment, so that
-   every process finds the same samples;
+1. its result is a function of its arguments alone. It reads no clock, generator, name, sequence, file or environment, and no setting but
+   SETTINGS, so that every process finds the same samples: without them, the hour of a time with a zone is that of the machine's zone;
 2. it has no effect: it does not sleep, log or set;
 3. the size of its result does not follow from the value of a number, as that of `repeat`, `range` and `lpad` does, nor does it call
    itself on what it has made, as `list_reduce` does. A few characters of a condition could ask for all memory otherwise.
@@ -58,6 +58,8 @@ from fastload.store import COUNT_COLUMN, HEIGHT_COLUMN, WIDTH_COLUMN, DatasetRea
 if TYPE_CHECKING:
     import pyarrow as pa
 
+SETTINGS = {"TimeZone": "UTC", "Calendar": "gregorian"}
+"""Settings on which functions of a condition depend."""
 NESTED_MOST = 3
 """Lambdas and functions of _MULTIPLYING in each other: as many as the rows and values of an array need."""
 
@@ -467,9 +469,11 @@ class ConditionEngine:
                 "autoload_known_extensions": "false",
                 "allow_community_extensions": "false",
                 "python_enable_replacements": "false",
-                "lock_configuration": "true",
             },
         )
+        for name, value in SETTINGS.items():
+            self.connection.execute(f"SET GLOBAL {name} = '{value}'")
+        self.connection.execute("SET lock_configuration = true")
         self._shell = _shell(self._parse(_selecting("(\ntrue\n)")))
         _engines.add(self)
 

@@ -19,6 +19,7 @@ import pytest
 from everything import COUNT, Everything, packed_everything, rows_of_everything
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pictures import write_folder
 
 from fastload import PackedDataset, pack
 from fastload.dataset.query import FUNCTIONS, PIECE, Columns, ConditionEngine
@@ -420,16 +421,37 @@ def test_functions_of_a_sample(ds: PackedDataset, condition: str) -> None:
 
 
 def test_the_list_of_functions_has_nothing_volatile(ds: PackedDataset) -> None:
-    """DuckDB says itself that no function of the list depends on more than its arguments, and none is anything but scalar or a macro."""
+    """DuckDB says itself that no function of the list depends on more than its arguments, and none is anything but scalar or a macro. Those
+    on times with a zone depend on settings, which are the same everywhere."""
     ds.where("true")
     rows = ds.opened.conditions.connection.execute(
-        "SELECT lower(function_name), function_type, coalesce(has_side_effects, false), coalesce(stability, 'CONSISTENT') "
-        "FROM duckdb_functions()"
+        "SELECT lower(function_name), function_type, coalesce(has_side_effects, false), coalesce(stability, 'CONSISTENT'), "
+        "parameter_types::VARCHAR FROM duckdb_functions()"
     ).fetchall()
     known = [row for row in rows if row[0] in FUNCTIONS and row[1] in ("scalar", "macro")]
     assert len({row[0] for row in known}) > 300
-    assert not [row for row in known if row[2] or row[3] != "CONSISTENT"]
+    by_zone = [row for row in known if row[3].endswith("WITHIN_QUERY") and re.search("TIMESTAMP WITH TIME ZONE|TIMESTAMPTZ", row[4])]
+    depends = {row[0] for row in known if row[2] or (row[3] != "CONSISTENT" and row not in by_zone)}
+    assert depends <= {"timezone"}
     assert not [row for row in rows if row[0] in FUNCTIONS and row[1] in ("table_macro", "pragma")]
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York"])
+def test_times_with_a_zone_are_of_no_machine(tmp_path: Path, zone: str) -> None:
+    """The same samples in every zone: a time with a zone is shown, truncated and compared in UTC."""
+    pack(write_folder(tmp_path / "photos", 6), tmp_path / "ds")
+    conditions = [
+        "hour(to_timestamp(3600 * label)) = 1",
+        "strftime(to_timestamp(3600 * label), '%H') = '01'",
+        "date_trunc('day', to_timestamp(3600 * label)) = '1970-01-01'::TIMESTAMPTZ",
+        "timezone('Asia/Tokyo', to_timestamp(3600 * label)) > '1970-01-01 10:30'::TIMESTAMP",
+    ]
+    program = "import sys, fastload; ds = fastload.PackedDataset(sys.argv[1]); print([len(ds.where(text)) for text in sys.argv[2:]])"
+    command = [sys.executable, "-c", program, str(tmp_path / "ds"), *conditions]
+    found = [
+        subprocess.run(command, env={**os.environ, "TZ": name}, capture_output=True, text=True, check=True).stdout for name in ("UTC", zone)
+    ]
+    assert found == ["[2, 2, 6, 2]\n"] * 2
 
 
 def outside_texts(condition: str) -> str:
