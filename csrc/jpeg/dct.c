@@ -3,7 +3,9 @@
 #include <stdlib.h>
 
 #include "jpeg/dct_reader.h"
+#include "jpeg/dct_scan.h"
 #include "jpeg/dct_write.h"
+#include "jpeg/markers.h"
 
 enum {
     CHUNK = 32 /* blocks */,
@@ -14,8 +16,10 @@ struct fl_jpeg_dct {
     fl_jpeg_tables tables;
     fl_jpeg_frame frame;
     fl_jpeg_dct_scan scan;
+    bool sound;
     fl_jpeg_dct_room room;
-    fl_buffer plain, coefs, row, dc, bits, jpeg;
+    fl_jpeg_dct_coded coded;
+    fl_buffer row, dc, bits, jpeg;
 };
 
 fl_code fl_jpeg_dct_create(fl_jpeg_dct **out, fl_error *err) {
@@ -27,8 +31,7 @@ fl_code fl_jpeg_dct_create(fl_jpeg_dct **out, fl_error *err) {
 void fl_jpeg_dct_free(fl_jpeg_dct *dct) {
     if (!dct) return;
     fl_jpeg_dct_room_free(&dct->room);
-    fl_buffer_free(&dct->plain);
-    fl_buffer_free(&dct->coefs);
+    fl_jpeg_dct_coded_free(&dct->coded);
     fl_buffer_free(&dct->row);
     fl_buffer_free(&dct->dc);
     fl_buffer_free(&dct->bits);
@@ -66,7 +69,7 @@ static outcome restore(fl_jpeg_dct *d, const fl_jpeg_dct_form *form, size_t *wri
         !fl_buffer_fit(&d->dc, blocks, sizeof(int16_t), FL_JPEG_DCT_RULE) || !fl_buffer_fit(&d->bits, most, 1, FL_JPEG_DCT_RULE) ||
         !fl_jpeg_dct_grow(&d->jpeg, 0, form->head.size))
         return NO_MEMORY;
-    const fl_jpeg_dct_rows rows = fl_jpeg_dct_rows_in(f, d->row.bytes, 1);
+    const fl_jpeg_dct_rows rows = fl_jpeg_dct_rows_in(f, d->row.bytes);
     size_t used = form->head.size;
     memcpy(d->jpeg.bytes, form->head.bytes, used);
     fl_jpeg_dct_scan_begin(&d->scan, &d->tables, f, form->ones);
@@ -107,18 +110,66 @@ fl_code fl_jpeg_dct_restore(fl_jpeg_dct *d, const uint8_t *bytes, size_t size, c
 
 static fl_code stays(fl_error *err, const char *reason) { return fl_fail(err, FL_EUNSUPPORTED, "%s", reason); }
 
-static fl_code failed(fl_jpeg_dct_outcome outcome, fl_error *err) {
-    return outcome == FL_JPEG_DCT_NO_MEMORY ? no_memory(err) : stays(err, "its coefficients are beyond the limits of the DCT form");
+/* A strip that is read again, against the image. */
+typedef struct proof {
+    fl_jpeg_dct_strip strip;
+    fl_jpeg_dct_reader reader;
+    const int16_t *truth; /* its first block */
+    uint32_t first, count; /* blocks of the chunk */
+    _Alignas(64) int16_t coefs[(CHUNK + 1) * 64];
+    uint8_t counts[CHUNK];
+} proof;
+
+static void next_chunk(proof *p) {
+    p->first = p->reader.run.block;
+    p->count = fl_jpeg_dct_next(&p->reader, CHUNK);
+    p->reader.run.coefs = p->coefs;
+    p->reader.run.counts = p->counts;
 }
 
-/* Bytes of the file that the restored head and scan are; 0 when they differ. */
-static size_t same(fl_jpeg_dct *d, fl_span form_bytes, const uint8_t *bytes, size_t size, fl_code *code, fl_error *err) {
+static bool same_chunk(const fl_jpeg_dct_kernels *kernels, proof *p, size_t step) {
+    const fl_jpeg_dct_lane *l = p->strip.lane;
+    for (uint32_t i = 0; i < p->count; i++) {
+        _Alignas(64) int16_t ordered[64];
+        const uint32_t block = p->first + i, mcu = l->across == 2 ? block / 2 : block;
+        kernels->order(p->coefs + 64 * i, ordered);
+        if (memcmp(ordered, p->truth + mcu * step + 64 * (l->across == 2 ? block % 2 : 0), sizeof ordered) != 0) return false;
+    }
+    return !p->count || fl_jpeg_dct_settle(&p->reader);
+}
+
+/* Both strips side by side; q may be empty. */
+static bool same_strips(const fl_jpeg_dct_kernels *kernels, proof *p, proof *q, size_t step) {
+    for (;;) {
+        next_chunk(p);
+        next_chunk(q);
+        if (!p->count && !q->count) return true;
+        if (!kernels->make(&p->reader.run, &q->reader.run) || !same_chunk(kernels, p, step) || !same_chunk(kernels, q, step)) return false;
+    }
+}
+
+/* True if the form gives the image's coefficients: NOTE [ dct: coded data that follow from their coefficients ]. */
+static bool same(fl_jpeg_dct *d, fl_span bytes, const fl_jpeg_dct_image *image) {
+    const fl_jpeg_frame *f = &d->frame;
+    const fl_jpeg_dct_kernels *kernels = fl_jpeg_dct_kernels_best();
+    const size_t step = 64 * (size_t)f->block_count;
     fl_jpeg_dct_form form;
-    size_t written;
-    if (!fl_jpeg_dct_open(&form, form_bytes.bytes, form_bytes.size) || !fl_jpeg_dct_lay_out(&form, &d->frame)) return 0;
-    const outcome done = restore(d, &form, &written);
-    if (done == NO_MEMORY) *code = no_memory(err);
-    return done == RESTORED && written <= size && memcmp(d->jpeg.bytes, bytes, written) == 0 ? written : 0;
+    proof proofs[2] = {0};
+    if (!fl_jpeg_dct_open(&form, bytes.bytes, bytes.size) || !fl_jpeg_dct_lay_out(&form, f)) return false;
+    const uint32_t strips = form.rows * form.lanes;
+    for (uint32_t i = 0; i < strips; i += 2) {
+        for (uint32_t j = 0; j < 2 && i + j < strips; j++) {
+            const uint32_t row = (i + j) / form.lanes, lane = (i + j) % form.lanes;
+            proof *p = &proofs[j];
+            int16_t *dc = (int16_t *)d->dc.bytes + j * form.lane[0].blocks;
+            if (!fl_jpeg_dct_find(&form, row, lane, &p->strip) || !fl_jpeg_dct_dc(&p->strip, 0, p->strip.lane->blocks, dc) ||
+                !fl_jpeg_dct_enter(&p->reader, kernels, &p->strip, 0, p->strip.lane->blocks, dc))
+                return false;
+            p->truth = image->blocks + (size_t)row * f->mcus_across * step + 64 * form.lane[lane].place;
+        }
+        if (!same_strips(kernels, &proofs[0], &proofs[1], step)) return false;
+    }
+    return true;
 }
 
 fl_code fl_jpeg_dct_encode(fl_jpeg_dct *d, const uint8_t *bytes, size_t size, uint64_t max_pixels, const uint8_t **out, size_t *written,
@@ -127,33 +178,26 @@ fl_code fl_jpeg_dct_encode(fl_jpeg_dct *d, const uint8_t *bytes, size_t size, ui
     if (!fl_jpeg_header_read(&d->tables, &d->frame, bytes, size) || !fl_jpeg_header_usual(f))
         return stays(err, "not one baseline or extended sequential scan of grey or YCbCr at 4:4:4, 4:2:2, 4:2:0 or 4:4:0");
     if ((uint64_t)f->width * f->height > max_pixels) return stays(err, "more pixels than the limit");
-    const size_t blocks = (size_t)fl_jpeg_dct_row_blocks(f) * f->mcus_down;
-    if (blocks > COEFFICIENTS_MAX / (64 * sizeof(int16_t))) return stays(err, "its coefficients need more memory than the limit");
-    if (!fl_buffer_fit(&d->coefs, blocks + 1, 64 * sizeof(int16_t), FL_JPEG_DCT_RULE) ||
-        !fl_buffer_fit(&d->plain, size - f->data + FL_JPEG_PAD, 1, FL_JPEG_DCT_RULE))
-        return no_memory(err);
-    const fl_jpeg_dct_rows rows = fl_jpeg_dct_rows_in(f, d->coefs.bytes, f->mcus_down);
-    if (!fl_jpeg_dct_scan_read(&d->tables, f, bytes + f->data, bytes + size, d->plain.bytes, &rows))
-        return stays(err, "its coded data are damaged, or unusual");
-    const fl_span head = {bytes, f->data}, no_tail = {bytes, 0};
+    const size_t blocks = fl_jpeg_dct_row_blocks(f);
+    if (blocks * f->mcus_down > COEFFICIENTS_MAX / (64 * sizeof(int16_t)))
+        return stays(err, "its coefficients need more memory than the limit");
+    if (!fl_buffer_fit(&d->dc, 2 * blocks, sizeof(int16_t), FL_JPEG_DCT_RULE)) return no_memory(err);
+    fl_jpeg_dct_image image;
+    const fl_code code = fl_jpeg_dct_read(&d->coded, &d->tables, f, bytes + f->data, bytes + size, &image);
+    if (code == FL_ENOMEM) return no_memory(err);
+    if (code) return stays(err, "its coded data are damaged, or such as no encoder makes of these coefficients");
+    const fl_span head = {bytes, f->data}, tail = {image.end, (size_t)(bytes + size - image.end)};
     fl_span form;
-    fl_jpeg_dct_outcome done = fl_jpeg_dct_write(&d->room, f, &rows, head, &form);
-    if (done != FL_JPEG_DCT_WRITTEN) return failed(done, err);
-    const fl_span begun = form;
-    fl_code code = FL_OK;
-    for (int ones = 1; ones >= 0; ones--) {
-        form = begun;
-        done = fl_jpeg_dct_finish(&d->room, head, no_tail, ones, &form);
-        if (done != FL_JPEG_DCT_WRITTEN) return failed(done, err);
-        const size_t equal = same(d, form, bytes, size, &code, err);
-        if (code) return code;
-        if (!equal) continue;
-        form = begun;
-        done = fl_jpeg_dct_finish(&d->room, head, (fl_span){bytes + equal, size - equal}, ones, &form);
-        if (done != FL_JPEG_DCT_WRITTEN) return failed(done, err);
-        *out = form.bytes;
-        *written = form.size;
-        return FL_OK;
+    switch (fl_jpeg_dct_write(&d->room, f, &image, head, tail, &form)) {
+    case FL_JPEG_DCT_NO_MEMORY: return no_memory(err);
+    case FL_JPEG_DCT_TOO_LARGE: return stays(err, "its coefficients are beyond the limits of the DCT form");
+    case FL_JPEG_DCT_WRITTEN: break;
     }
-    return stays(err, "its coded data do not come back byte for byte");
+    if (!same(d, form, &image)) return stays(err, "its coefficients do not come back from the DCT form");
+    *out = form.bytes;
+    *written = form.size;
+    d->sound = fl_jpeg_marker_at(image.end, bytes + size, FL_JPEG_EOI);
+    return FL_OK;
 }
+
+bool fl_jpeg_dct_sound(const fl_jpeg_dct *dct) { return dct->sound; }

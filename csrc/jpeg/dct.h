@@ -19,9 +19,12 @@ void fl_jpeg_dct_free(fl_jpeg_dct *dct); /* NULL is allowed */
 
 /* The DCT form of a JPEG. FL_EUNSUPPORTED, with the reason, for a file that stays a JPEG: not one for fl_jpeg_baseline, more than max_pixels
  * pixels, damaged, with coefficients beyond the form's limits, or one that would not come back byte for byte. What is returned has been
- * restored and compared. */
+ * read again, and its coefficients compared: NOTE [ dct: coded data that follow from their coefficients ]. */
 fl_code fl_jpeg_dct_encode(fl_jpeg_dct *dct, const uint8_t *bytes, size_t size, uint64_t max_pixels, const uint8_t **out, size_t *written,
                            fl_error *err);
+
+/* True if the file of the last fl_jpeg_dct_encode, which returned FL_OK, is proved sound as by fl_jpeg_entropy_sound, which need not walk it then. */
+bool fl_jpeg_dct_sound(const fl_jpeg_dct *dct);
 
 /* The JPEG, byte for byte. FL_EJPEG for damage. */
 fl_code fl_jpeg_dct_restore(fl_jpeg_dct *dct, const uint8_t *bytes, size_t size, const uint8_t **out, size_t *written, fl_error *err);

@@ -37,10 +37,13 @@ void fl_jpeg_dct_measure(fl_jpeg_dct_form *form, const fl_jpeg_frame *f) {
     form->rows = f->mcus_down;
     form->segments = (f->mcus_across - 1) / form->every + 1;
     form->lanes = form->row_bits = 0;
+    uint8_t place = 0;
     for (uint8_t c = 0; c < f->count; c++)
         for (uint8_t row = 0; row < (c ? 1 : v); row++) {
-            const uint32_t across = c ? 1 : h;
-            form->lane[form->lanes++] = (fl_jpeg_dct_lane){c, row, f->mcus_across * across, form->every * across, form->row_bits};
+            const uint8_t across = c ? 1 : (uint8_t)h;
+            form->lane[form->lanes++] =
+                (fl_jpeg_dct_lane){c, row, place, across, f->mcus_across * across, form->every * across, form->row_bits};
+            place += across;
             form->row_bits += form->widths.start + form->widths.dc[c > 0] + (form->segments - 1) * form->widths.step[c > 0];
         }
 }

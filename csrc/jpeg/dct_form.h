@@ -63,6 +63,7 @@ typedef struct fl_jpeg_dct_widths {
 /* A strip's place in every MCU row. */
 typedef struct fl_jpeg_dct_lane {
     uint8_t component, row; /* row of blocks in the MCU */
+    uint8_t place, across; /* its first block in an MCU; its blocks in an MCU */
     uint32_t blocks, every; /* in the strip; in a segment */
     uint32_t bits; /* from the start of the MCU row's table */
 } fl_jpeg_dct_lane;

@@ -1,17 +1,19 @@
+/* Source of the rules: ITU-T T.81, annex F.1.2. */
 #include "jpeg/dct_scan.h"
 
 #include "common/cpu.h"
-#include "jpeg/baseline_stream.h"
+#include "common/simd.h"
+#include "jpeg/markers.h"
 
 enum { BLOCK_MOST = 64 * 4 * 2 /* 31 bits a coefficient, each byte stuffed */, RESTART_MOST = 4, ZEROS = 0xF0 };
 
-fl_jpeg_dct_rows fl_jpeg_dct_rows_in(const fl_jpeg_frame *f, int16_t *room, uint32_t rows) {
+fl_jpeg_dct_rows fl_jpeg_dct_rows_in(const fl_jpeg_frame *f, int16_t *room) {
     fl_jpeg_dct_rows out = {0};
     for (int c = 0; c < f->count; c++) {
         const uint32_t h = f->count == 1 ? 1 : f->h[c], v = f->count == 1 ? 1 : f->v[c];
         out.across[c] = f->mcus_across * h;
         out.blocks[c] = room;
-        room += (size_t)out.across[c] * v * rows * 64;
+        room += (size_t)out.across[c] * v * 64;
     }
     return out;
 }
@@ -22,58 +24,17 @@ typedef struct walk {
     size_t step[FL_JPEG_BLOCKS_MAX];
 } walk;
 
-static walk walk_row(const fl_jpeg_frame *f, const fl_jpeg_dct_rows *rows, uint32_t row) {
+static walk walk_row(const fl_jpeg_frame *f, const fl_jpeg_dct_rows *rows) {
     walk w;
     for (uint32_t c = 0, i = 0; c < f->count; c++) {
         const uint32_t h = f->count == 1 ? 1 : f->h[c], v = f->count == 1 ? 1 : f->v[c];
         for (uint32_t j = 0; j < h * v; j++, i++) {
-            w.at[i] = rows->blocks[c] + ((size_t)(row * v + j / h) * rows->across[c] + j % h) * 64;
+            w.at[i] = rows->blocks[c] + ((size_t)(j / h) * rows->across[c] + j % h) * 64;
             w.step[i] = (size_t)h * 64;
         }
     }
     return w;
 }
-
-FL_INLINE bool read_all(const fl_jpeg_task *t, const fl_jpeg_dct_rows *out) {
-    const fl_jpeg_frame *f = t->frame;
-    fl_jpeg_stream s = {.plain = t->plain};
-    /* Not in place: what a run over a block's end leaves is the next block's, in another row. */
-    int16_t block[FL_JPEG_BLOCK + 1];
-    fl_jpeg_stream_begin(t, &s);
-    for (uint32_t row = 0; row < f->mcus_down; row++) {
-        walk w = walk_row(f, out, row);
-        for (uint32_t mcu = 0; mcu < f->mcus_across; mcu++) {
-            if (!fl_jpeg_stream_ready(t, &s)) return false;
-            fl_jpeg_bits b = s.bits;
-            for (uint32_t i = 0; i < f->block_count; i++) {
-                memset(block, 0, sizeof block);
-                if (!fl_jpeg_stream_dc(t, s.dc, i, &b) || fl_jpeg_make_ac(&t->tables->ac[f->block_ac[i]], &b, block) < 0) return false;
-                block[0] = (int16_t)s.dc[f->block_component[i]];
-                memcpy(w.at[i], block, 64 * sizeof *block);
-                w.at[i] += w.step[i];
-            }
-            if (fl_jpeg_bits_at(&b) > s.plain_end) return false;
-            s.bits = b;
-            if (f->interval) s.until_restart--;
-        }
-    }
-    return true;
-}
-
-#if defined(__x86_64__)
-FL_BMI2 static bool read_all_bmi2(const fl_jpeg_task *t, const fl_jpeg_dct_rows *out) { return read_all(t, out); }
-#endif
-
-bool fl_jpeg_dct_scan_read(const fl_jpeg_tables *tables, const fl_jpeg_frame *frame, const uint8_t *at, const uint8_t *end, uint8_t *plain,
-                           const fl_jpeg_dct_rows *out) {
-    const fl_jpeg_task t = {.tables = tables, .frame = frame, .at = at, .end = end, .plain = plain};
-#if defined(__x86_64__)
-    if (fl_cpu_has(FL_CPU_BMI2)) return read_all_bmi2(&t, out);
-#endif
-    return read_all(&t, out);
-}
-
-/* ---- writing: T.81, annex F.1.2 ------------------------------------------------------------------------------------ */
 
 /* T.81, annex C. */
 static void number_codes(const fl_jpeg_codes *codes, fl_jpeg_dct_code out[256]) {
@@ -158,7 +119,9 @@ FL_INLINE uint8_t *write_block(fl_jpeg_dct_scan *s, uint32_t i, const int16_t *b
     out = put_value(&bits, &count, code, difference, size, out);
     uint8_t places[FL_JPEG_DCT_LIST];
     int16_t values[FL_JPEG_DCT_LIST];
-    const unsigned n = s->kernels->list(block, places, values);
+    _Alignas(64) int16_t ordered[64];
+    s->kernels->order(block, ordered);
+    const unsigned n = s->kernels->list(ordered, places, values);
     unsigned next = 1; /* position behind the last coefficient */
     for (unsigned k = 0; k < n; k++) {
         unsigned run = places[k] - next;
@@ -183,7 +146,7 @@ FL_INLINE uint8_t *write_block(fl_jpeg_dct_scan *s, uint32_t i, const int16_t *b
 
 FL_INLINE uint8_t *write_row(fl_jpeg_dct_scan *s, const fl_jpeg_dct_rows *rows, uint8_t *plain, uint8_t *out) {
     const fl_jpeg_frame *f = s->frame;
-    walk w = walk_row(f, rows, 0);
+    walk w = walk_row(f, rows);
     uint8_t *at = plain;
     for (uint32_t mcu = 0; mcu < f->mcus_across; mcu++) {
         if (!s->until_restart) {
