@@ -75,8 +75,7 @@ bool fl_jpeg_dct_image_fit(fl_jpeg_dct_coded *room, const fl_jpeg_frame *f, fl_j
     return true;
 }
 
-/* Of the ways to fill an interval's last byte *fill keeps those that it has: 1: zeros; 2: ones. */
-static void note_padding(const uint8_t *last, unsigned count, unsigned *fill) {
+void fl_jpeg_dct_note_fill(const uint8_t *last, unsigned count, unsigned *fill) {
     const unsigned mask = (1u << count) - 1, bits = count ? *last & mask : 0;
     if (bits != mask) *fill &= ~2u;
     if (bits) *fill &= ~1u;
@@ -103,10 +102,11 @@ fl_code fl_jpeg_dct_read(fl_jpeg_dct_coded *room, const fl_jpeg_tables *tables, 
         in.mcus = f->interval && f->interval < mcus - done ? f->interval : mcus - done;
         if (!read_any_mcus(&in, f, image->blocks + (size_t)done * f->block_count * 64, &rest)) return FL_EUNSUPPORTED;
         if (rest < 0 || rest >= 8) return FL_EUNSUPPORTED;
-        note_padding(in.end - 1, (unsigned)rest, &fill);
+        fl_jpeg_dct_note_fill(in.end - 1, (unsigned)rest, &fill);
     }
     if (!fill) return FL_EUNSUPPORTED;
     image->end = at;
     image->ones = fill >> 1;
+    image->progressive = false;
     return FL_OK;
 }

@@ -36,12 +36,16 @@ typedef struct fl_jpeg_dct_image {
     int16_t *blocks;
     const uint8_t *end; /* of the coded data */
     bool ones; /* what fills the last byte of an interval */
+    bool progressive;
 } fl_jpeg_dct_image;
 
 void fl_jpeg_dct_coded_free(fl_jpeg_dct_coded *room);
 
 /* Room for all blocks, and what is written behind them. False: there is no memory. */
 bool fl_jpeg_dct_image_fit(fl_jpeg_dct_coded *room, const fl_jpeg_frame *frame, fl_jpeg_dct_image *image);
+
+/* Of the ways to fill an interval's last byte, `count` bits, *fill keeps those that it has: 1: zeros; 2: ones. */
+void fl_jpeg_dct_note_fill(const uint8_t *last, unsigned count, unsigned *fill);
 
 /* Reads the coded data at [at, end), which a marker ends, or the end. The image is valid until the room's next use. FL_EUNSUPPORTED: damaged, or not
  * what the writer would write; FL_ENOMEM. */

@@ -4,6 +4,7 @@
 
 #include "common/buffer.h"
 #include "jpeg/dct_blocks.h"
+#include "jpeg/dct_code.h"
 #include "jpeg/header.h"
 
 /* Coefficients of an MCU row: of each component its rows of blocks, natural order. */
@@ -17,11 +18,6 @@ static inline uint32_t fl_jpeg_dct_row_blocks(const fl_jpeg_frame *f) { return f
 
 /* Shares out room for an MCU row: 64 coefficients for each of its blocks, and 64 more. */
 fl_jpeg_dct_rows fl_jpeg_dct_rows_in(const fl_jpeg_frame *frame, int16_t *room);
-
-typedef struct fl_jpeg_dct_code {
-    uint16_t code;
-    uint8_t bits; /* 0: no such symbol */
-} fl_jpeg_dct_code;
 
 /* Coded data in the making. */
 typedef struct fl_jpeg_dct_scan {

@@ -261,7 +261,7 @@ static bool assemble(fl_jpeg_dct_room *room, const fl_jpeg_dct_form *form, const
     memset(bytes, 0, FL_JPEG_DCT_HEADER);
     memcpy(bytes, fl_jpeg_dct_magic, 4);
     bytes[4] = FL_JPEG_DCT_VERSION;
-    bytes[5] = form->ones ? FL_JPEG_DCT_ONES : 0;
+    bytes[5] = (uint8_t)((form->ones ? FL_JPEG_DCT_ONES : 0) | (form->progressive ? FL_JPEG_DCT_PROGRESSIVE : 0));
     bytes[6] = (uint8_t)form->every;
     fl_bytes_put_le32(bytes + 8, (uint32_t)form->head.size);
     fl_bytes_put_le32(bytes + 12, (uint32_t)form->tail.size);
@@ -288,7 +288,7 @@ static bool assemble(fl_jpeg_dct_room *room, const fl_jpeg_dct_form *form, const
 fl_jpeg_dct_outcome fl_jpeg_dct_write(fl_jpeg_dct_room *room, const fl_jpeg_frame *f, const fl_jpeg_dct_image *image, fl_span head,
                                       fl_span tail, fl_span *out) {
     const fl_jpeg_dct_kernels *kernels = fl_jpeg_dct_kernels_best();
-    fl_jpeg_dct_form form = {.head = head, .tail = tail, .ones = image->ones, .every = 255};
+    fl_jpeg_dct_form form = {.head = head, .tail = tail, .ones = image->ones, .progressive = image->progressive, .every = 255};
     if (head.size > INT32_MAX || tail.size > INT32_MAX) return FL_JPEG_DCT_TOO_LARGE;
     fl_jpeg_dct_measure(&form, f);
     const size_t count = (size_t)form.rows * form.lanes, step = (size_t)f->block_count * 64;
