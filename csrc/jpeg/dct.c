@@ -4,7 +4,8 @@
 
 #include "jpeg/dct_reader.h"
 #include "jpeg/dct_scan.h"
-#include "jpeg/dct_scans.h"
+#include "jpeg/dct_scans_read.h"
+#include "jpeg/dct_scans_write.h"
 #include "jpeg/dct_write.h"
 #include "jpeg/markers.h"
 

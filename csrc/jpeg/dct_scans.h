@@ -11,8 +11,7 @@
 #define FL_JPEG_DCT_SCANS_H
 
 #include "jpeg/dct_code.h"
-#include "jpeg/dct_read.h"
-#include "common/bytes.h"
+#include "jpeg/header.h"
 
 enum {
     FL_JPEG_DCT_SCANS_MOST = 100, /* FL_JPEG_SCANS_MAX, and for the same reason */
@@ -50,21 +49,5 @@ bool fl_jpeg_dct_complete(const fl_jpeg_dct_scans *scans);
 /* Blocks of an MCU of the scan, with their components. Returns how many. */
 uint32_t fl_jpeg_dct_scan_mcu(const fl_jpeg_dct_scans *scans, uint32_t mcu, int16_t *blocks[FL_JPEG_BLOCKS_MAX],
                               uint8_t components[FL_JPEG_BLOCKS_MAX]);
-
-/* Coefficients of a whole file into scans->blocks, which are zero at first. `plain` has room for its bytes and FL_JPEG_PAD. `tail` gets all behind the
- * first scan's coded data but the coded data of the others, at most `size` bytes. False: damaged, incomplete, or coded in a way that the writer
- * does not. */
-bool fl_jpeg_dct_scans_read(fl_jpeg_dct_scans *scans, const uint8_t *bytes, size_t size, uint8_t *plain, uint8_t *tail, size_t *tail_size,
-                            bool *ones);
-
-typedef struct fl_jpeg_dct_scans_room {
-    fl_buffer plain, out;
-} fl_jpeg_dct_scans_room;
-
-typedef enum fl_jpeg_dct_restored { FL_JPEG_DCT_RESTORED, FL_JPEG_DCT_REFUSED, FL_JPEG_DCT_MEMORY } fl_jpeg_dct_restored;
-
-/* The file of scans->blocks, head and tail into room->out. FL_JPEG_DCT_REFUSED: head or tail do not hold, or a table has no code for a coefficient. */
-fl_jpeg_dct_restored fl_jpeg_dct_scans_write(fl_jpeg_dct_scans *scans, fl_span head, fl_span tail, bool ones, fl_jpeg_dct_scans_room *room,
-                                             size_t *written);
 
 #endif

@@ -1,4 +1,6 @@
-#include "jpeg/dct_scans.h"
+#include "jpeg/dct_scans_read.h"
+
+#include "jpeg/dct_read.h"
 #include "jpeg/huffman.h"
 #include "jpeg/markers.h"
 

@@ -1,9 +1,10 @@
 /* What libjpeg writes: jpeg/dct_scans.h. */
-#include "jpeg/dct_scans.h"
-#include "jpeg/dct_write.h"
-#include "jpeg/markers.h"
+#include "jpeg/dct_scans_write.h"
 
 #include <stdlib.h>
+
+#include "jpeg/dct_write.h"
+#include "jpeg/markers.h"
 
 enum {
     RUN_MOST = 0x7FFF, /* ended blocks */

@@ -60,6 +60,27 @@ static uint8_t *lying(const uint8_t *form, size_t *size) {
     return cut;
 }
 
+/* Pixels of a progressive file's form are libjpeg's of the file. */
+static void check_progressive(const uint8_t *form, size_t form_size, const uint8_t *bytes, size_t size) {
+#ifndef FUZZ_OWN_CODE
+    uint32_t width, height;
+    const int eighths = 1 << below(4);
+    truth t = decode_truth(bytes, size, eighths);
+    fl_view v;
+    CHECK(fl_jpeg_baseline_open(baseline, form, form_size, &width, &height));
+    const fl_box box = {0, 0, width, height};
+    if (t.decodes && !t.warnings && fl_jpeg_baseline_decode(baseline, &box, eighths, NULL, 0, &v)) {
+        CHECK(v.width == t.width && v.height == t.height);
+        for (uint32_t y = 0; y < v.height; y++)
+            CHECK(memcmp(v.pixels + y * v.stride, t.pixels + (size_t)y * v.width * 3, (size_t)v.width * 3) == 0);
+        fuzz_count("progressive pictures");
+    }
+    free(t.pixels);
+#else
+    (void)form, (void)form_size, (void)bytes, (void)size;
+#endif
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fl_error err;
     draws_begin(data, size);
@@ -77,6 +98,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         CHECK(jpeg && jpeg_size == made.size && memcmp(jpeg, bytes, jpeg_size) == 0);
         fuzz_count("forms");
         check_boxes(form, form_size, bytes, made.size);
+        if (form[5] & FL_JPEG_DCT_PROGRESSIVE) check_progressive(form, form_size, bytes, made.size);
         for (int i = 0; i < 4; i++) {
             size_t wrong_size = form_size;
             uint8_t *wrong = lying(form, &wrong_size), *again = restored(wrong, wrong_size, &jpeg_size);
