@@ -37,8 +37,8 @@ cdef class DctCoder:
         """Converts a JPEG, reads the result again and compares the coefficients, from which the file's bytes follow.
 
         Returns:
-            (the DCT form, ""), or (None, the reason) for a file that stays a JPEG: another kind than one baseline or extended sequential scan,
-            damaged coded data, more than max_pixels pixels, or one that does not come back byte for byte.
+            (the DCT form, ""), or (None, the reason) for a file that stays a JPEG: another kind than one baseline or extended sequential scan
+            or a complete progressive file, damaged coded data, more than max_pixels pixels, or one that does not come back byte for byte.
         """
         cdef const uint8_t[::1] view = data
         cdef const uint8_t *start = _first(view)

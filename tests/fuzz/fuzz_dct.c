@@ -86,7 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     draws_begin(data, size);
     create_decoders();
     if (!dct) CHECK(fl_jpeg_dct_create(&dct, &err) == FL_OK);
-    jpeg_out made = make_jpeg(true);
+    jpeg_out made = make_jpeg(below(3) != 0);
     uint8_t *bytes = fuzz_copy(made.bytes, made.size);
     const uint8_t *out;
     size_t form_size, jpeg_size;
