@@ -8,7 +8,7 @@ RandomResizedCrop(224) boxes, Resize(256) + CenterCrop(224) and whole images, of
 the form, the same boxes of both in each round, resized as the loader does it (whole images are not); and converts
 the files, beside packing's walk that makes the index. Bytes are the form's over those of the JPEG with its index.
 q85 and q75 are 25 images of in500, saved again by Pillow at these qualities.
-Caveats: photographs of two sources; a form's conversion includes restoring and comparing the file.
+Caveats: photographs of two sources; a form's conversion includes reading it again and comparing coefficients.
 """
 
 from __future__ import annotations

@@ -165,31 +165,6 @@ static void scans(void) {
     }
 }
 
-static file read_file(const char *folder, const char *name, const char *ending) {
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s%s", folder, name, ending);
-    FILE *from = fopen(path, "rb");
-    CHECK(from && fseek(from, 0, SEEK_END) == 0);
-    const long size = ftell(from);
-    file f = {malloc((size_t)size), (unsigned long)size};
-    rewind(from);
-    CHECK(fread(f.bytes, 1, f.size, from) == f.size);
-    fclose(from);
-    return f;
-}
-
-/* Forms that were made when the format was, and the JPEGs that they are. Run from the root of the repository. */
-static void stored(void) {
-    static const char folder[] = "tests/native/data/dct";
-    static const char *const names[] = {
-        "420", "422-restarts", "444-coarse", "444-fine", "grey", "progressive-420", "progressive-grey-restarts"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const file f = read_file(folder, names[i], ".jpg"), form = read_file(folder, names[i], ".dct");
-        comes_back(form, f);
-        free(f.bytes), free(form.bytes);
-    }
-}
-
 /* Progressive files that lack a scan, or of which some bits were flipped, stay JPEGs or come back. */
 static void broken_scans(void) {
     long kept = 0, came_back = 0;
@@ -469,7 +444,6 @@ int main(void) {
     tails();
     flipped();
     scans();
-    stored();
     broken_scans();
     coefficients();
     damage();
