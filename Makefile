@@ -174,8 +174,26 @@ include tests/fuzz/fuzz.mk
 run-headers: $(CTEST)/plain/libcsrc.a
 	@CC="$(CC)" sh tests/c/headers.sh $<
 
-CTEST_RUNS := run-headers $(CTESTS:%=run-plain-%) $(CTESTS:%=run-asan-%) $(TSAN_TESTS:%=run-tsan-%) $(FUZZ_REPLAYS)
+CTEST_RUNS := run-headers $(CTESTS:%=run-plain-%) $(CTESTS:%=run-asan-%) $(TSAN_TESTS:%=run-tsan-%) run-qemu $(FUZZ_REPLAYS)
 ctest: $(CTEST_RUNS)
+
+# The DCT form on processors that are not there: aarch64 (NEON), x86-64 with AVX2, and without anything. qemu has no AVX-512.
+.PHONY: run-qemu
+QEMU_CC := aarch64-linux-gnu-gcc
+QEMU_X86 := Haswell-noTSX,-pcid,-x2apic,-tsc-deadline,-invpcid Nehalem
+$(CTEST)/aarch64/test_dct_stored: tests/c/test_dct_stored.c $(filter csrc/common/%.c csrc/jpeg/%.c,$(OWN_FILES))
+	@mkdir -p $(@D)
+	@$(QEMU_CC) $(CTEST_FLAGS) -O2 -static $^ -o $@ -lm
+ifeq ($(and $(shell command -v qemu-aarch64 2>/dev/null),$(shell command -v $(QEMU_CC) 2>/dev/null)),)
+run-qemu:
+	@echo "run-qemu is skipped: no qemu-aarch64 or $(QEMU_CC) (Debian: qemu-user, gcc-aarch64-linux-gnu, libc6-dev-arm64-cross)"
+else
+run-qemu: $(CTEST)/aarch64/test_dct_stored $(CTEST)/plain/test_dct_stored
+	@qemu-aarch64 $<
+ifeq ($(shell uname -m),x86_64)
+	@for cpu in $(QEMU_X86); do qemu-x86_64 -cpu $$cpu $(CTEST)/plain/test_dct_stored || exit 1; done
+endif
+endif
 
 # ---- products -----------------------------------------------------------------------------------------------------
 

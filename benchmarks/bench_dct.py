@@ -11,7 +11,7 @@ q85 and q75 are 25 images of in500, encoded again at these qualities.
 The whole loader: epochs of RandomResizedCrop(224) and flip in batches of 64, two threads, page cache warm, of the same
 photographs packed lossless and dct, and of in500 with torch's DataLoader and Pillow beside them; turns are processes,
 interleaved. Packing: CPU time of `pack` in one process for in500, once a round in each form, in turn.
-Caveats: photographs of two sources; a form's conversion includes restoring and comparing the file.
+Caveats: photographs of two sources; a form's conversion includes reading it again and comparing coefficients.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@
  *   floor_centre   libjpeg-turbo's region decode of the box that centre decodes, at its scale; not resized
  *   walk, index    fl_jpeg_entropy's walk over the whole file; the same with an index made
  *   crop_dct, centre_dct, full_dct   crop, centre and full of the picture in the DCT form
- *   encode_dct     the DCT form made of the file, restored and compared
+ *   encode_dct     the DCT form made of the file, read again and compared
  * One line of JSON on stdout: {"images": n, "jpeg_bytes": n, "index_bytes": n, "dct_bytes": n, "rounds": [[[wall_s, cpu_s] for each mode] for each
  * number of threads] for each round}. cpu_s is the sum of the threads' own CPU times. Exit status 1 and a line on stderr on any failure.
  */

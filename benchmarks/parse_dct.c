@@ -51,7 +51,8 @@ FL_INLINE size_t read_codes(const input *in) {
         for (uint32_t i = 0; i < f->block_count; i++) {
             int16_t *block = coefs + 64 * (blocks++ & 7);
             memset(block, 0, 64 * sizeof *block);
-            if (!fl_jpeg_stream_dc(&t, s.dc, i, &b) || fl_jpeg_make_ac(&t.tables->ac[f->block_ac[i]], &b, block) < 0)
+            if (!fl_jpeg_stream_dc(&t, s.dc, i, &b) ||
+                fl_jpeg_make_ac(&t.tables->ac[f->block_ac[i]], &b, block, FL_JPEG_IN_NATURAL_ORDER) < 0)
                 floor_die("damaged", in->file->path);
             block[0] = (int16_t)s.dc[f->block_component[i]];
         }

@@ -50,8 +50,7 @@ static const fl_jpeg_kernels *best_kernels(void) {
 
 static bool open_form(fl_jpeg_baseline *b, const uint8_t *bytes, size_t size) {
     fl_jpeg_dct_form *form = &b->form;
-    return fl_jpeg_dct_open(form, bytes, size) && fl_jpeg_header_read(&b->tables, &b->frame, form->head.bytes, form->head.size) &&
-           fl_jpeg_header_usual(&b->frame) && fl_jpeg_dct_lay_out(form, &b->frame);
+    return fl_jpeg_dct_open(form, bytes, size) && fl_jpeg_dct_frame(form, &b->tables, &b->frame) && fl_jpeg_dct_lay_out(form, &b->frame);
 }
 
 bool fl_jpeg_baseline_open(fl_jpeg_baseline *b, const uint8_t *bytes, size_t size, uint32_t *width, uint32_t *height) {

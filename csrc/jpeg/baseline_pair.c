@@ -48,7 +48,7 @@ FL_INLINE outcome next_block(const fl_jpeg_task *t, progress *p, fl_jpeg_making 
 
 /* A turn of any kind, and where the block ends with it on to the next one. */
 FL_INLINE outcome step(const fl_jpeg_task *t, progress *p, fl_jpeg_making *r) {
-    const int count = fl_jpeg_make_any(p->ac, r);
+    const int count = fl_jpeg_make_any(p->ac, r, FL_JPEG_IN_NATURAL_ORDER);
     if (!count) return GOES_ON;
     if (count < 0) return DAMAGED;
     p->job->count = count;
@@ -66,7 +66,7 @@ FL_INLINE bool alone(const fl_jpeg_task *t, progress p, fl_jpeg_making r) {
     for (outcome now = GOES_ON; now == GOES_ON;) {
         bool more = true;
         fl_jpeg_refill(&r.bits);
-        for (int i = 0; i < FL_JPEG_TURNS && more; i++) more = fl_jpeg_make_two(&r);
+        for (int i = 0; i < FL_JPEG_TURNS && more; i++) more = fl_jpeg_make_two(&r, FL_JPEG_IN_NATURAL_ORDER);
         if (!more) now = step(t, &p, &r);
         if (now == DAMAGED) return false;
     }
@@ -82,11 +82,11 @@ FL_INLINE bool pair(const fl_jpeg_task *t, fl_jpeg_stretch *one, fl_jpeg_stretch
         fl_jpeg_refill(&a.bits);
         fl_jpeg_refill(&b.bits);
         for (int i = 0; i < FL_JPEG_TURNS; i++) {
-            if (!fl_jpeg_make_two(&a)) {
+            if (!fl_jpeg_make_two(&a, FL_JPEG_IN_NATURAL_ORDER)) {
                 first = step(t, &p, &a);
                 break;
             }
-            if (!fl_jpeg_make_two(&b)) {
+            if (!fl_jpeg_make_two(&b, FL_JPEG_IN_NATURAL_ORDER)) {
                 second = step(t, &q, &b);
                 break;
             }

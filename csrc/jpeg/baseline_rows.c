@@ -22,7 +22,7 @@ FL_INLINE bool one_block(const fl_jpeg_task *t, fl_jpeg_batch *a, fl_jpeg_block_
     if (!fl_jpeg_stream_dc(t, dc, i, b)) return false;
     const fl_jpeg_codes *ac = &t->tables->ac[t->frame->block_ac[i]];
     int count = 1;
-    if (!at->dc_only) count = fl_jpeg_make_ac(ac, b, coefs);
+    if (!at->dc_only) count = fl_jpeg_make_ac(ac, b, coefs, FL_JPEG_IN_NATURAL_ORDER);
     else if (!fl_jpeg_skip_ac(ac, b)) return false;
     if (count < 0) return false;
     coefs[0] = (int16_t)dc[at->component];

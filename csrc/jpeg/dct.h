@@ -17,12 +17,15 @@ typedef struct fl_jpeg_dct fl_jpeg_dct;
 fl_code fl_jpeg_dct_create(fl_jpeg_dct **out, fl_error *err);
 void fl_jpeg_dct_free(fl_jpeg_dct *dct); /* NULL is allowed */
 
-/* The DCT form of a JPEG. FL_EUNSUPPORTED, with the reason, for a file that stays a JPEG: not one for fl_jpeg_baseline, more than max_pixels
- * pixels, damaged, with coefficients beyond the form's limits, or one that would not come back byte for byte. What is returned has been
- * restored and compared; with segments that are whole and end with EOI, such a file is also sound (fl_jpeg_entropy_sound), for its coded data
- * are those that a faultless encoder writes, and EOI follows them at once. */
+/* The DCT form of a JPEG. FL_EUNSUPPORTED, with the reason, for a file that stays a JPEG: neither one for fl_jpeg_baseline nor progressive with the
+ * same samplings, more than max_pixels pixels, damaged or incomplete, with coefficients beyond the form's limits, or one that would not come back
+ * byte for byte. What is returned has been read again, and its coefficients compared: NOTE [ dct: coded data that follow from their
+ * coefficients ]. */
 fl_code fl_jpeg_dct_encode(fl_jpeg_dct *dct, const uint8_t *bytes, size_t size, uint64_t max_pixels, const uint8_t **out, size_t *written,
                            fl_error *err);
+
+/* True if the file of the last fl_jpeg_dct_encode, which returned FL_OK, is proved sound as by fl_jpeg_entropy_sound, which need not walk it then. */
+bool fl_jpeg_dct_sound(const fl_jpeg_dct *dct);
 
 /* The JPEG, byte for byte. FL_EJPEG for damage. */
 fl_code fl_jpeg_dct_restore(fl_jpeg_dct *dct, const uint8_t *bytes, size_t size, const uint8_t **out, size_t *written, fl_error *err);

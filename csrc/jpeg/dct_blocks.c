@@ -107,40 +107,44 @@ __attribute__((target("bmi,bmi2,popcnt"))) static bool pass_popcnt(fl_jpeg_dct_r
 __attribute__((target("bmi,bmi2,popcnt"))) static bool make_bmi2(fl_jpeg_dct_run *a, fl_jpeg_dct_run *b) { FL_JPEG_DCT_MAKE(one); }
 #endif
 
+static void order(const int16_t *natural, int16_t *out) {
+    for (int j = 0; j < 64; j++) out[j] = natural[fl_jpeg_natural[j]];
+}
+
 static unsigned list(const int16_t *block, uint8_t *places, int16_t *values) {
-    int16_t ordered[64];
     uint64_t mask = 0;
     unsigned n = 0;
-    for (int j = 0; j < 64; j++) ordered[j] = block[fl_jpeg_natural[j]];
 #if defined(__x86_64__)
-    const __m128i zero = _mm_setzero_si128(), *at = (const __m128i *)ordered;
+    const __m128i zero = _mm_setzero_si128(), *at = (const __m128i *)block;
     for (int j = 0; j < 4; j++) {
         const __m128i low = _mm_cmpeq_epi16(_mm_loadu_si128(at + 2 * j), zero),
                       high = _mm_cmpeq_epi16(_mm_loadu_si128(at + 2 * j + 1), zero);
         mask |= (uint64_t)(~_mm_movemask_epi8(_mm_packs_epi16(low, high)) & 0xFFFF) << 16 * j;
     }
 #else
-    for (int j = 0; j < 64; j++) mask |= (uint64_t)(ordered[j] != 0) << j;
+    for (int j = 0; j < 64; j++) mask |= (uint64_t)(block[j] != 0) << j;
 #endif
     for (mask &= ~1ull; mask; mask &= mask - 1, n++) {
         places[n] = (uint8_t)__builtin_ctzll(mask);
-        values[n] = ordered[places[n]];
+        values[n] = block[places[n]];
     }
     return n;
 }
 
 const fl_jpeg_dct_kernels *fl_jpeg_dct_kernels_best(void) {
-    static const fl_jpeg_dct_kernels plain = {make_plain, pass_plain, list, NULL};
+    static const fl_jpeg_dct_kernels plain = {make_plain, pass_plain, order, list, NULL};
 #if defined(__x86_64__)
-    static const fl_jpeg_dct_kernels bmi2 = {make_bmi2, pass_popcnt, list, NULL}, lanes = {fl_jpeg_dct_make_lanes, pass_popcnt, list, NULL},
-                                     avx2 = {fl_jpeg_dct_make_avx2, pass_popcnt, list, NULL},
-                                     avx512 = {fl_jpeg_dct_make_avx512, pass_popcnt, fl_jpeg_dct_list_avx512, fl_jpeg_dct_put_avx512};
+    static const fl_jpeg_dct_kernels bmi2 = {make_bmi2, pass_popcnt, order, list, NULL},
+                                     lanes = {fl_jpeg_dct_make_lanes, pass_popcnt, order, list, NULL},
+                                     avx2 = {fl_jpeg_dct_make_avx2, pass_popcnt, order, list, NULL},
+                                     avx512 = {fl_jpeg_dct_make_avx512, pass_popcnt, fl_jpeg_dct_order_avx512, fl_jpeg_dct_list_avx512,
+                                               fl_jpeg_dct_put_avx512};
     if (fl_cpu_has(FL_CPU_BMI2 | FL_CPU_PDEP | FL_CPU_AVX512)) return &avx512;
     if (fl_cpu_has(FL_CPU_BMI2 | FL_CPU_PDEP | FL_CPU_AVX2)) return &avx2;
     if (fl_cpu_has(FL_CPU_BMI2 | FL_CPU_AVX2)) return &lanes;
     if (fl_cpu_has(FL_CPU_BMI2)) return &bmi2;
 #elif defined(__aarch64__)
-    static const fl_jpeg_dct_kernels neon = {fl_jpeg_dct_make_lanes, pass_plain, list, NULL};
+    static const fl_jpeg_dct_kernels neon = {fl_jpeg_dct_make_lanes, pass_plain, order, list, NULL};
     if (fl_cpu_has(FL_CPU_NEON)) return &neon;
 #endif
     return &plain;

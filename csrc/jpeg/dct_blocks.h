@@ -25,18 +25,28 @@ typedef struct fl_jpeg_dct_writer {
     unsigned count; /* of bits, below 32 between calls */
 } fl_jpeg_dct_writer;
 
+/* Blocks of a strip, in zigzag order: `across` in each MCU, and `step` coefficients from one MCU's to the next one's. */
+typedef struct fl_jpeg_dct_source {
+    const int16_t *blocks;
+    size_t step;
+    uint32_t mcus, across;
+    const fl_jpeg_dct_orders *orders;
+} fl_jpeg_dct_source;
+
 /* Every kernel set makes the same coefficients and finds the same damage. */
 typedef struct fl_jpeg_dct_kernels {
     /* Two runs, side by side as long as both last: NOTE [ baseline: two streams at a time ]. False for damage. */
     bool (*make)(fl_jpeg_dct_run *a, fl_jpeg_dct_run *b);
     /* Passes over a run's blocks without making them. */
     bool (*pass)(fl_jpeg_dct_run *run);
-    /* Zigzag positions and values of a block's AC coefficients that are not zero, in order; returns how many. Both have room for
-     * FL_JPEG_DCT_LIST, all of which may be written. */
+    /* A block in zigzag order, of one in natural order. */
+    void (*order)(const int16_t *natural, int16_t *out);
+    /* Zigzag positions and values of a block's AC coefficients that are not zero, in order; returns how many. The block is in zigzag order. Both
+     * have room for FL_JPEG_DCT_LIST, all of which may be written. */
     unsigned (*list)(const int16_t *block, uint8_t *places, int16_t *values);
-    /* Writes a block's AC planes, and 12 bytes behind them; sets its last position. False: a magnitude that the form does not hold. NULL: there is
-     * only jpeg/dct_write.c's own way. */
-    bool (*put)(fl_jpeg_dct_writer *writer, const int16_t *block, const fl_jpeg_dct_orders *orders, unsigned *last);
+    /* Writes the AC planes of a strip, and up to 9 bytes behind them; `writer` has no bits. Sets the last position of each block, and for each MCU
+     * the bits written up to its end. False: a magnitude that the form does not hold. NULL: there is only jpeg/dct_write.c's own way. */
+    bool (*put)(fl_jpeg_dct_writer *writer, const fl_jpeg_dct_source *from, uint8_t *lasts, uint32_t *ends);
 } fl_jpeg_dct_kernels;
 
 /* By the CPU features in use. */

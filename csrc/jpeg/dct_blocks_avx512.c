@@ -123,13 +123,17 @@ _Alignas(64) static const uint16_t NATURAL[64] = {0,  1,  8,  16, 9,  2,  3,  10
                                                   41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
                                                   30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
 
+FL_AVX512 void fl_jpeg_dct_order_avx512(const int16_t *natural, int16_t *out) {
+    const __m512i x = _mm512_loadu_si512(natural), y = _mm512_loadu_si512(natural + 32);
+    _mm512_storeu_si512(out, _mm512_permutex2var_epi16(x, _mm512_load_si512(NATURAL), y));
+    _mm512_storeu_si512(out + 32, _mm512_permutex2var_epi16(x, _mm512_load_si512(NATURAL + 32), y));
+}
+
 FL_AVX512 unsigned fl_jpeg_dct_list_avx512(const int16_t *block, uint8_t *places, int16_t *values) {
     _Alignas(64) static const uint8_t each[64] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
                                                   22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43,
                                                   44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
-    const __m512i x = _mm512_loadu_si512(block), y = _mm512_loadu_si512(block + 32);
-    const __m512i low = _mm512_permutex2var_epi16(x, _mm512_load_si512(NATURAL), y);
-    const __m512i high = _mm512_permutex2var_epi16(x, _mm512_load_si512(NATURAL + 32), y);
+    const __m512i low = _mm512_loadu_si512(block), high = _mm512_loadu_si512(block + 32);
     const __mmask32 low_mask = _mm512_test_epi16_mask(low, low) & ~1u, high_mask = _mm512_test_epi16_mask(high, high);
     const uint64_t mask = (uint64_t)high_mask << 32 | low_mask;
     _mm512_storeu_si512(values, _mm512_maskz_compress_epi16(low_mask, low));
@@ -140,13 +144,12 @@ FL_AVX512 unsigned fl_jpeg_dct_list_avx512(const int16_t *block, uint8_t *places
 
 /* At most 63 bits; those of value above them are zero. */
 FL_AVX512_INLINE void put(fl_jpeg_dct_writer *w, uint64_t value, unsigned count) {
-    const unsigned __int128 all = (unsigned __int128)value << w->count | w->bits;
+    const uint64_t low = w->bits | value << w->count, high = value >> 1 >> (63 - w->count); /* at most 7 + 63 bits */
     const unsigned total = w->count + count;
-    const uint64_t low = (uint64_t)all, high = (uint64_t)(all >> 64);
     memcpy(w->at, &low, 8);
-    memcpy(w->at + 8, &high, 4);
+    w->at[8] = (uint8_t)high;
     w->at += total / 8;
-    w->bits = (uint64_t)(all >> (total & ~7u));
+    w->bits = total < 64 ? low >> (total & 56) : high;
     w->count = total % 8;
 }
 
@@ -173,33 +176,72 @@ FL_AVX512_INLINE uint64_t above(__m512i x, __m512i y, int limit) {
     return joined(_mm512_cmpgt_epu16_mask(x, all), _mm512_cmpgt_epu16_mask(y, all));
 }
 
-FL_AVX512 bool fl_jpeg_dct_put_avx512(fl_jpeg_dct_writer *writer, const int16_t *block, const fl_jpeg_dct_orders *o, unsigned *last) {
-    const __m512i a = _mm512_loadu_si512(block), b = _mm512_loadu_si512(block + 32), one_each = _mm512_set1_epi16(1);
-    const __m512i low = _mm512_permutex2var_epi16(a, _mm512_load_si512(NATURAL), b);
-    const __m512i high = _mm512_permutex2var_epi16(a, _mm512_load_si512(NATURAL + 32), b);
+/* The planes of the low bits, which are together at most 63 bits, most of the time. */
+FL_AVX512_INLINE void put_lows(fl_jpeg_dct_writer *w, __m512i less_x, __m512i less_y, uint64_t sig, const fl_jpeg_dct_orders *o) {
+    const uint64_t a0 = sig & o->above[0], a1 = sig & o->above[1], a2 = sig & o->above[2];
+    const unsigned n0 = ones(a0), n1 = ones(a1), n2 = ones(a2);
+    const uint64_t low0 = _pext_u64(having(less_x, less_y, 1), a0), low1 = _pext_u64(having(less_x, less_y, 2), a1),
+                   low2 = _pext_u64(having(less_x, less_y, 4), a2);
+    if (__builtin_expect(n0 + n1 + n2 > 63, 0)) {
+        put(w, low0, n0);
+        put(w, low1, n1);
+        put(w, low2, n2);
+    } else {
+        put(w, low0 | low1 << (n0 & 63) | low2 << ((n0 + n1) & 63), n0 + n1 + n2);
+    }
+}
+
+/* Levels 2 and 3, whether there is anything in them or not: a branch would be noise. Returns the positions of level 4. */
+FL_AVX512_INLINE uint64_t put_levels(fl_jpeg_dct_writer *w, __m512i ux, __m512i uy, uint64_t now) {
+    const uint64_t next = above(ux, uy, 3), last = above(ux, uy, 7);
+    const unsigned n = ones(now), m = ones(next);
+    const uint64_t larger = _pext_u64(next, now), bits = _pext_u64(having(ux, uy, 1), now);
+    const uint64_t more = _pext_u64(last, next), more_bits = _pext_u64(having(ux, uy, 2), next);
+    if (__builtin_expect(2 * (n + m) > 63, 0)) {
+        put_both(w, larger, bits, n);
+        put_both(w, more, more_bits, m);
+    } else {
+        put(w, larger | bits << (n & 63) | more << (2 * n & 63) | more_bits << ((2 * n + m) & 63), 2 * (n + m));
+    }
+    return last;
+}
+
+/* False for a magnitude that the form does not hold. */
+FL_AVX512_INLINE bool put_block(fl_jpeg_dct_writer *w, const int16_t *block, const fl_jpeg_dct_orders *o, uint8_t *last) {
+    const __m512i low = _mm512_loadu_si512(block), high = _mm512_loadu_si512(block + 32), one_each = _mm512_set1_epi16(1);
     const uint64_t sig = joined(_mm512_test_epi16_mask(low, low), _mm512_test_epi16_mask(high, high)) & ~1ull;
-    if (!sig) return *last = 0, true;
+    *last = 0;
+    if (!sig) return true;
     const unsigned end = 63 - (unsigned)_lzcnt_u64(sig), n = ones(sig);
     const __m512i x = _mm512_abs_epi16(low), y = _mm512_abs_epi16(high);
     if (above(x, y, FL_JPEG_DCT_MAGNITUDE_MOST) & sig) return false;
-    *last = end;
-    fl_jpeg_dct_writer w = *writer;
-    put(&w, (sig & ~(1ull << end)) >> 1, end - 1);
+    *last = (uint8_t)end;
+    put(w, (sig & ~(1ull << end)) >> 1, end - 1);
     const __m512i less_x = _mm512_sub_epi16(x, one_each), less_y = _mm512_sub_epi16(y, one_each);
     const __m512i ux = _mm512_maskz_add_epi16((__mmask32)sig, _mm512_srlv_epi16(less_x, _mm512_load_si512(o->order)), one_each);
     const __m512i uy =
         _mm512_maskz_add_epi16((__mmask32)(sig >> 32), _mm512_srlv_epi16(less_y, _mm512_load_si512(o->order + 32)), one_each);
     uint64_t now = above(ux, uy, 1);
     const uint64_t negative = joined(_mm512_movepi16_mask(low), _mm512_movepi16_mask(high));
-    put_both(&w, _pext_u64(now, sig), _pext_u64(negative, sig), n);
-    for (int e = 0; e < FL_JPEG_DCT_ORDER_MOST; e++) {
-        const uint64_t ordered = sig & o->above[e];
-        put(&w, _pext_u64(having(less_x, less_y, 1 << e), ordered), ones(ordered));
-    }
-    for (int k = 2; now; k++) {
+    put_both(w, _pext_u64(now, sig), _pext_u64(negative, sig), n);
+    put_lows(w, less_x, less_y, sig, o);
+    now = put_levels(w, ux, uy, now);
+    for (int k = 4; __builtin_expect(now != 0, 0); k++) {
         const uint64_t larger = above(ux, uy, (1 << k) - 1), bits = having(ux, uy, 1 << (k - 2));
-        put_both(&w, _pext_u64(larger, now), _pext_u64(bits, now), ones(now));
+        put_both(w, _pext_u64(larger, now), _pext_u64(bits, now), ones(now));
         now = larger;
+    }
+    return true;
+}
+
+FL_AVX512 bool fl_jpeg_dct_put_avx512(fl_jpeg_dct_writer *writer, const fl_jpeg_dct_source *from, uint8_t *lasts, uint32_t *ends) {
+    fl_jpeg_dct_writer w = *writer;
+    const uint8_t *start = w.at;
+    for (uint32_t mcu = 0; mcu < from->mcus; mcu++) {
+        const int16_t *block = from->blocks + mcu * from->step;
+        for (uint32_t x = 0; x < from->across; x++, block += 64)
+            if (!put_block(&w, block, from->orders, lasts++)) return false;
+        *ends++ = (uint32_t)((w.at - start) * 8) + w.count;
     }
     *writer = w;
     return true;

@@ -4,7 +4,7 @@ const uint8_t fl_jpeg_dct_magic[4] = {0xFC, 'D', 'C', 'T'};
 
 bool fl_jpeg_dct_open(fl_jpeg_dct_form *form, const uint8_t *bytes, size_t size) {
     if (size < FL_JPEG_DCT_HEADER + FL_JPEG_DCT_PAD || !fl_jpeg_dct_is(bytes, size) || bytes[4] != FL_JPEG_DCT_VERSION ||
-        bytes[5] > FL_JPEG_DCT_ONES || bytes[6] == 0 || bytes[7] || bytes[25] || bytes[26] || bytes[27])
+        bytes[5] > (FL_JPEG_DCT_ONES | FL_JPEG_DCT_PROGRESSIVE) || bytes[6] == 0 || bytes[7] || bytes[25] || bytes[26] || bytes[27])
         return false;
     const size_t head = fl_bytes_le32(bytes + 8), tail = fl_bytes_le32(bytes + 12), data = fl_bytes_le32(bytes + 16);
     size_t behind;
@@ -18,10 +18,18 @@ bool fl_jpeg_dct_open(fl_jpeg_dct_form *form, const uint8_t *bytes, size_t size)
         .data = {end - data, data},
         .orders_at = bytes + FL_JPEG_DCT_HEADER,
         .ones = bytes[5] & FL_JPEG_DCT_ONES,
+        .progressive = bytes[5] & FL_JPEG_DCT_PROGRESSIVE,
         .every = bytes[6],
         .widths = {bytes[20], {bytes[21], bytes[22]}, {bytes[23], bytes[24]}},
     };
     return true;
+}
+
+bool fl_jpeg_dct_frame(const fl_jpeg_dct_form *form, fl_jpeg_tables *tables, fl_jpeg_frame *f) {
+    const fl_span head = form->head;
+    const bool read =
+        form->progressive ? fl_jpeg_header_progressive(f, head.bytes, head.size) : fl_jpeg_header_read(tables, f, head.bytes, head.size);
+    return read && f->data == head.size && fl_jpeg_header_usual(f);
 }
 
 void fl_jpeg_dct_orders_spread(fl_jpeg_dct_orders *o) {
@@ -37,10 +45,13 @@ void fl_jpeg_dct_measure(fl_jpeg_dct_form *form, const fl_jpeg_frame *f) {
     form->rows = f->mcus_down;
     form->segments = (f->mcus_across - 1) / form->every + 1;
     form->lanes = form->row_bits = 0;
+    uint8_t place = 0;
     for (uint8_t c = 0; c < f->count; c++)
         for (uint8_t row = 0; row < (c ? 1 : v); row++) {
-            const uint32_t across = c ? 1 : h;
-            form->lane[form->lanes++] = (fl_jpeg_dct_lane){c, row, f->mcus_across * across, form->every * across, form->row_bits};
+            const uint8_t across = c ? 1 : (uint8_t)h;
+            form->lane[form->lanes++] =
+                (fl_jpeg_dct_lane){c, row, place, across, f->mcus_across * across, form->every * across, form->row_bits};
+            place += across;
             form->row_bits += form->widths.start + form->widths.dc[c > 0] + (form->segments - 1) * form->widths.step[c > 0];
         }
 }

@@ -1,13 +1,14 @@
 /* jpeg/dct_form: the layout of the DCT form of a JPEG: its quantised coefficients as bit planes, without Huffman codes (docs/format.md).
  *
  * Numbers are little-endian; bits are filled from the bottom of each byte, and numbers among them have their lowest bit first.
- *   28 bytes: "\xFC" "DCT"; version 1; flags (1: the scan is padded with ones); every: MCUs from one entry point to the next; 0;
+ *   28 bytes: "\xFC" "DCT"; version 1; flags (1: intervals are padded with ones; 2: of a progressive file); every: MCUs from one entry point to the next; 0;
  *     u32 bytes of head, tail, data; widths in bits of a strip's start, of its DC bytes (luma, chroma) and of its steps (luma, chroma);
  *     three zeros.
  *   Orders: of each component three u64. Bit j of the i-th is set if the order of zigzag position j is above i; bit 0 is clear.
  *   Table: each MCU row has its strips, all rows the same number of bits: where the strip starts in the data, its DC bytes, and of all its
  *     segments but the last the AC bits. Then the data, the head, the tail, and zeros that make it at least 256 bytes behind the data.
- *   Head: the file up to its first coded byte. Tail: all behind the coded data.
+ *   Head: the file up to its first coded byte. Tail: all behind the coded data; of a progressive file all behind its first scan's, without that
+ *     of the other scans.
  *
  * A strip is a row of blocks of a component in an MCU row: luma's one or two, then Cb's, Cr's. A segment is its blocks in `every` MCUs.
  * Strip: DC groups, filled up to a byte; the last nonzero zigzag position of each block, 6 bits, filled up to a byte; AC planes, likewise.
@@ -35,7 +36,8 @@
 enum {
     FL_JPEG_DCT_HEADER = 28,
     FL_JPEG_DCT_VERSION = 1,
-    FL_JPEG_DCT_ONES = 1 /* flag */,
+    FL_JPEG_DCT_ONES = 1,
+    FL_JPEG_DCT_PROGRESSIVE = 2 /* flags */,
     FL_JPEG_DCT_PAD = 256,
     FL_JPEG_DCT_GROUP = 8,
     FL_JPEG_DCT_ORDERS = 24 /* bytes of a component's */,
@@ -63,6 +65,7 @@ typedef struct fl_jpeg_dct_widths {
 /* A strip's place in every MCU row. */
 typedef struct fl_jpeg_dct_lane {
     uint8_t component, row; /* row of blocks in the MCU */
+    uint8_t place, across; /* its first block in an MCU; its blocks in an MCU */
     uint32_t blocks, every; /* in the strip; in a segment */
     uint32_t bits; /* from the start of the MCU row's table */
 } fl_jpeg_dct_lane;
@@ -71,7 +74,7 @@ typedef struct fl_jpeg_dct_lane {
 typedef struct fl_jpeg_dct_form {
     fl_span head, tail, data;
     const uint8_t *orders_at, *table;
-    bool ones;
+    bool ones, progressive;
     uint32_t every, segments, lanes, rows, row_bits;
     fl_jpeg_dct_widths widths;
     fl_jpeg_dct_lane lane[FL_JPEG_DCT_STRIPS];
@@ -84,7 +87,11 @@ static inline bool fl_jpeg_dct_is(const uint8_t *bytes, size_t size) { return si
 /* Finds head and tail. False: not the form, or lengths that do not hold. */
 bool fl_jpeg_dct_open(fl_jpeg_dct_form *form, const uint8_t *bytes, size_t size);
 
-/* The rest, for the frame that the head describes (fl_jpeg_header_usual). False: sizes, widths or orders that do not hold. */
+/* The frame that the head describes, and of a file that is not progressive the tables. False: it is no head of a usual file
+ * (fl_jpeg_header_usual). */
+bool fl_jpeg_dct_frame(const fl_jpeg_dct_form *form, fl_jpeg_tables *tables, fl_jpeg_frame *frame);
+
+/* The rest, for this frame. False: sizes, widths or orders that do not hold. */
 bool fl_jpeg_dct_lay_out(fl_jpeg_dct_form *form, const fl_jpeg_frame *frame);
 
 /* Sets what follows of the frame, `every` and the widths alone: lanes, segments, bits of a row. */

@@ -1,17 +1,19 @@
+/* Source of the rules: ITU-T T.81, annex F.1.2. */
 #include "jpeg/dct_scan.h"
 
 #include "common/cpu.h"
-#include "jpeg/baseline_stream.h"
+#include "common/simd.h"
+#include "jpeg/markers.h"
 
-enum { BLOCK_MOST = 64 * 4 * 2 /* 31 bits a coefficient, each byte stuffed */, RESTART_MOST = 4, ZEROS = 0xF0 };
+enum { BLOCK_MOST = 64 * 4 * 2 /* 31 bits a coefficient, each byte stuffed */, RESTART_MOST = 4 };
 
-fl_jpeg_dct_rows fl_jpeg_dct_rows_in(const fl_jpeg_frame *f, int16_t *room, uint32_t rows) {
+fl_jpeg_dct_rows fl_jpeg_dct_rows_in(const fl_jpeg_frame *f, int16_t *room) {
     fl_jpeg_dct_rows out = {0};
     for (int c = 0; c < f->count; c++) {
         const uint32_t h = f->count == 1 ? 1 : f->h[c], v = f->count == 1 ? 1 : f->v[c];
         out.across[c] = f->mcus_across * h;
         out.blocks[c] = room;
-        room += (size_t)out.across[c] * v * rows * 64;
+        room += (size_t)out.across[c] * v * 64;
     }
     return out;
 }
@@ -22,66 +24,16 @@ typedef struct walk {
     size_t step[FL_JPEG_BLOCKS_MAX];
 } walk;
 
-static walk walk_row(const fl_jpeg_frame *f, const fl_jpeg_dct_rows *rows, uint32_t row) {
+static walk walk_row(const fl_jpeg_frame *f, const fl_jpeg_dct_rows *rows) {
     walk w;
     for (uint32_t c = 0, i = 0; c < f->count; c++) {
         const uint32_t h = f->count == 1 ? 1 : f->h[c], v = f->count == 1 ? 1 : f->v[c];
         for (uint32_t j = 0; j < h * v; j++, i++) {
-            w.at[i] = rows->blocks[c] + ((size_t)(row * v + j / h) * rows->across[c] + j % h) * 64;
+            w.at[i] = rows->blocks[c] + ((size_t)(j / h) * rows->across[c] + j % h) * 64;
             w.step[i] = (size_t)h * 64;
         }
     }
     return w;
-}
-
-FL_INLINE bool read_all(const fl_jpeg_task *t, const fl_jpeg_dct_rows *out) {
-    const fl_jpeg_frame *f = t->frame;
-    fl_jpeg_stream s = {.plain = t->plain};
-    /* Not in place: what a run over a block's end leaves is the next block's, in another row. */
-    int16_t block[FL_JPEG_BLOCK + 1];
-    fl_jpeg_stream_begin(t, &s);
-    for (uint32_t row = 0; row < f->mcus_down; row++) {
-        walk w = walk_row(f, out, row);
-        for (uint32_t mcu = 0; mcu < f->mcus_across; mcu++) {
-            if (!fl_jpeg_stream_ready(t, &s)) return false;
-            fl_jpeg_bits b = s.bits;
-            for (uint32_t i = 0; i < f->block_count; i++) {
-                memset(block, 0, sizeof block);
-                if (!fl_jpeg_stream_dc(t, s.dc, i, &b) || fl_jpeg_make_ac(&t->tables->ac[f->block_ac[i]], &b, block) < 0) return false;
-                block[0] = (int16_t)s.dc[f->block_component[i]];
-                memcpy(w.at[i], block, 64 * sizeof *block);
-                w.at[i] += w.step[i];
-            }
-            if (fl_jpeg_bits_at(&b) > s.plain_end) return false;
-            s.bits = b;
-            if (f->interval) s.until_restart--;
-        }
-    }
-    return true;
-}
-
-#if defined(__x86_64__)
-FL_BMI2 static bool read_all_bmi2(const fl_jpeg_task *t, const fl_jpeg_dct_rows *out) { return read_all(t, out); }
-#endif
-
-bool fl_jpeg_dct_scan_read(const fl_jpeg_tables *tables, const fl_jpeg_frame *frame, const uint8_t *at, const uint8_t *end, uint8_t *plain,
-                           const fl_jpeg_dct_rows *out) {
-    const fl_jpeg_task t = {.tables = tables, .frame = frame, .at = at, .end = end, .plain = plain};
-#if defined(__x86_64__)
-    if (fl_cpu_has(FL_CPU_BMI2)) return read_all_bmi2(&t, out);
-#endif
-    return read_all(&t, out);
-}
-
-/* ---- writing: T.81, annex F.1.2 ------------------------------------------------------------------------------------ */
-
-/* T.81, annex C. */
-static void number_codes(const fl_jpeg_codes *codes, fl_jpeg_dct_code out[256]) {
-    memset(out, 0, 256 * sizeof *out);
-    uint32_t code = 0, at = 0;
-    for (uint8_t bits = 1; bits <= 16; bits++, code <<= 1)
-        for (int i = 0; i < codes->lengths[bits - 1] && at < codes->symbol_count; i++, at++, code++)
-            out[codes->symbols[at]] = (fl_jpeg_dct_code){(uint16_t)code, bits};
 }
 
 void fl_jpeg_dct_scan_begin(fl_jpeg_dct_scan *s, const fl_jpeg_tables *tables, const fl_jpeg_frame *f, bool ones) {
@@ -91,8 +43,8 @@ void fl_jpeg_dct_scan_begin(fl_jpeg_dct_scan *s, const fl_jpeg_tables *tables, c
                             .until_restart = f->interval ? f->interval : UINT32_MAX,
                             .restart = FL_JPEG_RST0};
     for (int i = 0; i < 4; i++) {
-        if (f->dcs >> i & 1) number_codes(&tables->dc[i], s->dc[i]);
-        if (f->acs >> i & 1) number_codes(&tables->ac[i], s->ac[i]);
+        if (f->dcs >> i & 1) fl_jpeg_dct_number(&tables->dc[i], s->dc[i]);
+        if (f->acs >> i & 1) fl_jpeg_dct_number(&tables->ac[i], s->ac[i]);
     }
 }
 
@@ -100,49 +52,9 @@ size_t fl_jpeg_dct_scan_most(const fl_jpeg_frame *f) {
     return (size_t)fl_jpeg_dct_row_blocks(f) * BLOCK_MOST + (size_t)f->mcus_across * RESTART_MOST + 8;
 }
 
-/* Appends at most 56 bits, those of value above them zero, without a branch: whole bytes are written, and seven more that do not count yet. */
-FL_INLINE uint8_t *put(uint64_t *bits, unsigned *count, uint64_t value, unsigned size, uint8_t *out) {
-    *bits |= value << 1 << (63 - *count - size);
-    *count += size;
-    fl_bytes_put_be64(out, *bits);
-    out += *count / 8;
-    *bits <<= *count & ~7u;
-    *count %= 8;
-    return out;
-}
-
-FL_INLINE unsigned bits_of(int value) { return value ? 32 - (unsigned)__builtin_clz((unsigned)(value < 0 ? -value : value)) : 0; }
-
-/* A code and the value behind it, at most 16 + 16 bits. */
-FL_INLINE uint8_t *put_value(uint64_t *bits, unsigned *count, fl_jpeg_dct_code code, int value, unsigned size, uint8_t *out) {
-    const uint32_t low = (uint32_t)(value + (value >> 31)) & ((1u << size) - 1);
-    return put(bits, count, (uint64_t)code.code << size | low, code.bits + size, out);
-}
-
-/* Copies with a zero behind each 0xFF. */
-static uint8_t *stuff(const uint8_t *at, const uint8_t *end, uint8_t *out) {
-    while (at < end) {
-        const uint8_t *found = memchr(at, 0xFF, (size_t)(end - at));
-        const size_t count = (size_t)((found ? found + 1 : end) - at);
-        memcpy(out, at, count);
-        out += count;
-        at += count;
-        if (found) *out++ = 0;
-    }
-    return out;
-}
-
-static uint8_t *fill(fl_jpeg_dct_scan *s, uint8_t *out) {
-    if (!s->count) return out;
-    const unsigned missing = 8 - s->count;
-    *out++ = (uint8_t)((s->bits >> 56) | (s->ones ? (1u << missing) - 1 : 0));
-    s->bits = s->count = 0;
-    return out;
-}
-
 uint8_t *fl_jpeg_dct_scan_end(fl_jpeg_dct_scan *s, uint8_t *out) {
     uint8_t last[1];
-    return stuff(last, fill(s, last), out);
+    return fl_jpeg_dct_stuff(last, fl_jpeg_dct_fill(&s->bits, &s->count, s->ones, last), out);
 }
 
 FL_INLINE uint8_t *write_block(fl_jpeg_dct_scan *s, uint32_t i, const int16_t *block, uint8_t *out) {
@@ -151,30 +63,32 @@ FL_INLINE uint8_t *write_block(fl_jpeg_dct_scan *s, uint32_t i, const int16_t *b
     int *before = &s->before[f->block_component[i]];
     const int difference = block[0] - *before;
     uint64_t bits = s->bits;
-    unsigned count = s->count, size = bits_of(difference);
+    unsigned count = s->count, size = fl_jpeg_dct_bits_of(difference);
     *before = block[0];
     fl_jpeg_dct_code code = s->dc[f->block_dc[i]][size];
     if (!code.bits) return NULL;
-    out = put_value(&bits, &count, code, difference, size, out);
+    out = fl_jpeg_dct_put_value(&bits, &count, code, difference, size, out);
     uint8_t places[FL_JPEG_DCT_LIST];
     int16_t values[FL_JPEG_DCT_LIST];
-    const unsigned n = s->kernels->list(block, places, values);
+    _Alignas(64) int16_t ordered[64];
+    s->kernels->order(block, ordered);
+    const unsigned n = s->kernels->list(ordered, places, values);
     unsigned next = 1; /* position behind the last coefficient */
     for (unsigned k = 0; k < n; k++) {
         unsigned run = places[k] - next;
         for (; run > 15; run -= 16) {
-            if (!ac[ZEROS].bits) return NULL;
-            out = put(&bits, &count, ac[ZEROS].code, ac[ZEROS].bits, out);
+            if (!ac[FL_JPEG_ZEROS].bits) return NULL;
+            out = fl_jpeg_dct_put(&bits, &count, ac[FL_JPEG_ZEROS].code, ac[FL_JPEG_ZEROS].bits, out);
         }
-        size = bits_of(values[k]);
+        size = fl_jpeg_dct_bits_of(values[k]);
         code = ac[run << 4 | size];
         if (!code.bits) return NULL;
-        out = put_value(&bits, &count, code, values[k], size, out);
+        out = fl_jpeg_dct_put_value(&bits, &count, code, values[k], size, out);
         next = places[k] + 1u;
     }
     if (next < 64) {
         if (!ac[0].bits) return NULL;
-        out = put(&bits, &count, ac[0].code, ac[0].bits, out);
+        out = fl_jpeg_dct_put(&bits, &count, ac[0].code, ac[0].bits, out);
     }
     s->bits = bits;
     s->count = count;
@@ -183,11 +97,11 @@ FL_INLINE uint8_t *write_block(fl_jpeg_dct_scan *s, uint32_t i, const int16_t *b
 
 FL_INLINE uint8_t *write_row(fl_jpeg_dct_scan *s, const fl_jpeg_dct_rows *rows, uint8_t *plain, uint8_t *out) {
     const fl_jpeg_frame *f = s->frame;
-    walk w = walk_row(f, rows, 0);
+    walk w = walk_row(f, rows);
     uint8_t *at = plain;
     for (uint32_t mcu = 0; mcu < f->mcus_across; mcu++) {
         if (!s->until_restart) {
-            out = stuff(plain, fill(s, at), out);
+            out = fl_jpeg_dct_stuff(plain, fl_jpeg_dct_fill(&s->bits, &s->count, s->ones, at), out);
             at = plain;
             *out++ = 0xFF;
             *out++ = s->restart;
@@ -201,7 +115,7 @@ FL_INLINE uint8_t *write_row(fl_jpeg_dct_scan *s, const fl_jpeg_dct_rows *rows, 
             w.at[i] += w.step[i];
         }
     }
-    return stuff(plain, at, out);
+    return fl_jpeg_dct_stuff(plain, at, out);
 }
 
 #if defined(__x86_64__)

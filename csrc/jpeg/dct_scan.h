@@ -1,12 +1,13 @@
-/* jpeg/dct_scan: the coded data of a usual JPEG as coefficients, and coefficients as coded data. */
+/* jpeg/dct_scan: coefficients of a usual JPEG as coded data. */
 #ifndef FL_JPEG_DCT_SCAN_H
 #define FL_JPEG_DCT_SCAN_H
 
 #include "common/buffer.h"
 #include "jpeg/dct_blocks.h"
+#include "jpeg/dct_code.h"
 #include "jpeg/header.h"
 
-/* Coefficients of a stretch of MCU rows: of each component its rows of blocks, natural order. */
+/* Coefficients of an MCU row: of each component its rows of blocks, natural order. */
 typedef struct fl_jpeg_dct_rows {
     uint32_t across[3]; /* blocks of a row */
     int16_t *blocks[3];
@@ -15,17 +16,8 @@ typedef struct fl_jpeg_dct_rows {
 /* Blocks of an MCU row. */
 static inline uint32_t fl_jpeg_dct_row_blocks(const fl_jpeg_frame *f) { return f->mcus_across * f->block_count; }
 
-/* Shares out room for `rows` MCU rows: 64 coefficients for each of their blocks, and 64 more. */
-fl_jpeg_dct_rows fl_jpeg_dct_rows_in(const fl_jpeg_frame *frame, int16_t *room, uint32_t rows);
-
-/* All coefficients of the coded data [at, end). `plain` has room for them and FL_JPEG_PAD bytes. False for damage. */
-bool fl_jpeg_dct_scan_read(const fl_jpeg_tables *tables, const fl_jpeg_frame *frame, const uint8_t *at, const uint8_t *end, uint8_t *plain,
-                           const fl_jpeg_dct_rows *out);
-
-typedef struct fl_jpeg_dct_code {
-    uint16_t code;
-    uint8_t bits; /* 0: no such symbol */
-} fl_jpeg_dct_code;
+/* Shares out room for an MCU row: 64 coefficients for each of its blocks, and 64 more. */
+fl_jpeg_dct_rows fl_jpeg_dct_rows_in(const fl_jpeg_frame *frame, int16_t *room);
 
 /* Coded data in the making. */
 typedef struct fl_jpeg_dct_scan {
@@ -45,7 +37,7 @@ void fl_jpeg_dct_scan_begin(fl_jpeg_dct_scan *scan, const fl_jpeg_tables *tables
 /* Most bytes that an MCU row takes. */
 size_t fl_jpeg_dct_scan_most(const fl_jpeg_frame *frame);
 
-/* Writes an MCU row, the first of `rows`. Both `plain`, which is scratch, and `out` have room for fl_jpeg_dct_scan_most. Returns where it ends, or
+/* Writes an MCU row. Both `plain`, which is scratch, and `out` have room for fl_jpeg_dct_scan_most. Returns where it ends, or
  * NULL: a coefficient for which the tables have no code. */
 uint8_t *fl_jpeg_dct_scan_row(fl_jpeg_dct_scan *scan, const fl_jpeg_dct_rows *rows, uint8_t *plain, uint8_t *out);
 

@@ -7,7 +7,8 @@
 enum {
     BLOCK_BYTES = 208, /* NOTE [ dct: reading beyond a strip ] */
     DC_WIDTH_MOST = 15,
-    SAMPLES = 512, /* blocks of a component, about, that the orders are chosen by */
+    SAMPLES = 512, /* blocks of a component, or up to twice as many, that the orders are chosen by: their costs add up to less than 2^16 */
+    COSTS = 64, /* magnitudes whose costs are looked up */
     TABLE_SHARE = 125 /* the data are at least so many times the entry points */
 };
 
@@ -15,6 +16,7 @@ void fl_jpeg_dct_room_free(fl_jpeg_dct_room *room) {
     fl_buffer_free(&room->data);
     fl_buffer_free(&room->strips);
     fl_buffer_free(&room->ends);
+    fl_buffer_free(&room->scratch);
     fl_buffer_free(&room->out);
 }
 
@@ -49,24 +51,32 @@ static unsigned width_of(uint64_t value) { return value ? 64 - (unsigned)__built
 
 FL_INLINE unsigned magnitude_of(int value) { return (unsigned)(value < 0 ? -value : value); }
 
-/* Bits of a significant coefficient beside significance and sign. */
-static unsigned cost(unsigned magnitude, unsigned order) { return 2 * width_of(((magnitude - 1) >> order) + 1) - 1 + order; }
+/* Bits of a significant coefficient beside significance and sign, with each order: 16 bits for each. */
+static uint64_t costs_of(unsigned magnitude) {
+    uint64_t costs = 0;
+    for (unsigned e = 0; e <= FL_JPEG_DCT_ORDER_MOST; e++) costs |= (uint64_t)(2 * width_of(((magnitude - 1) >> e) + 1) - 1 + e) << 16 * e;
+    return costs;
+}
 
-static void choose_orders(fl_jpeg_dct_orders *o, const fl_jpeg_dct_kernels *kernels, const int16_t *blocks, size_t count) {
-    uint64_t bits[64][FL_JPEG_DCT_ORDER_MOST + 1] = {{0}};
-    const size_t step = count / SAMPLES + 1;
-    for (size_t i = 0; i < count; i += step) {
+static void choose_orders(fl_jpeg_dct_orders *o, const fl_jpeg_dct_kernels *kernels, const fl_jpeg_frame *f, const int16_t *blocks,
+                          unsigned place, unsigned count) {
+    const size_t all = (size_t)f->mcus_across * f->mcus_down * count, step = all / SAMPLES + 1;
+    uint64_t bits[64] = {0}, costs[COSTS];
+    for (unsigned i = 0; i < COSTS; i++) costs[i] = costs_of(i + 1);
+    for (size_t i = 0; i < all; i += step) {
         uint8_t places[FL_JPEG_DCT_LIST];
         int16_t values[FL_JPEG_DCT_LIST];
-        const unsigned n = kernels->list(blocks + i * 64, places, values);
-        for (unsigned k = 0; k < n; k++)
-            for (unsigned e = 0; e <= FL_JPEG_DCT_ORDER_MOST; e++) bits[places[k]][e] += cost(magnitude_of(values[k]), e);
+        const unsigned n = kernels->list(blocks + 64 * (i / count * f->block_count + place + i % count), places, values);
+        for (unsigned k = 0; k < n; k++) {
+            const unsigned magnitude = magnitude_of(values[k]);
+            bits[places[k]] += magnitude <= COSTS ? costs[magnitude - 1] : costs_of(magnitude);
+        }
     }
     memset(o, 0, sizeof *o);
     for (int j = 1; j < 64; j++) {
         unsigned best = 0;
         for (unsigned e = 1; e <= FL_JPEG_DCT_ORDER_MOST; e++)
-            if (bits[j][e] < bits[j][best]) best = e;
+            if ((uint16_t)(bits[j] >> 16 * e) < (uint16_t)(bits[j] >> 16 * best)) best = e;
         for (unsigned e = 0; e < best; e++) o->above[e] |= 1ull << j;
     }
     fl_jpeg_dct_orders_spread(o);
@@ -111,13 +121,13 @@ FL_INLINE bool put_block(writer *w, const int16_t *values, const uint8_t *places
     return true;
 }
 
-static bool put_dc(writer *w, const int16_t *blocks, uint32_t count) {
+static bool put_dc(writer *w, const int16_t *values, uint32_t count) {
     int before = 0;
     for (uint32_t block = 0; block < count; block += FL_JPEG_DCT_GROUP) {
         const uint32_t n = count - block < FL_JPEG_DCT_GROUP ? count - block : FL_JPEG_DCT_GROUP;
         uint32_t folded[FL_JPEG_DCT_GROUP], all = 0;
         for (uint32_t i = 0; i < n; i++) {
-            const int dc = blocks[(size_t)(block + i) * 64], step = dc - before;
+            const int dc = values[block + i], step = dc - before;
             before = dc;
             all |= folded[i] = step < 0 ? 2 * (uint32_t)-step - 1 : 2 * (uint32_t)step;
         }
@@ -135,46 +145,55 @@ typedef struct strip {
     uint32_t start, dc;
 } strip;
 
-/* Appends a strip. `ends`: AC bits up to the end of each MCU. Returns where it ends, NULL for coefficients beyond the limits. */
-FL_INLINE uint8_t *put_strip(const fl_jpeg_dct_kernels *kernels, uint8_t *out, const int16_t *blocks, uint32_t count, uint32_t across,
-                             const fl_jpeg_dct_orders *orders, strip *sizes, uint32_t *ends) {
-    writer dc = {.at = out};
-    if (!put_dc(&dc, blocks, count)) return NULL;
-    sizes->dc = (uint32_t)(dc.at - out);
-    writer last = {.at = dc.at}, ac = {.at = dc.at + (6 * (size_t)count + 7) / 8};
-    const uint8_t *start = ac.at;
-    for (uint32_t i = 0; i < count; i++, blocks += 64) {
-        unsigned end = 0;
-        if (kernels->put) {
-            if (!kernels->put(&ac, blocks, orders, &end)) return NULL;
-        } else {
+FL_INLINE bool put_planes(const fl_jpeg_dct_kernels *kernels, writer *w, const fl_jpeg_dct_source *from, uint8_t *lasts, uint32_t *ends) {
+    if (kernels->put) return kernels->put(w, from, lasts, ends);
+    const uint8_t *start = w->at;
+    for (uint32_t mcu = 0; mcu < from->mcus; mcu++) {
+        for (uint32_t x = 0; x < from->across; x++) {
             uint8_t places[FL_JPEG_DCT_LIST];
             int16_t values[FL_JPEG_DCT_LIST];
-            const unsigned n = kernels->list(blocks, places, values);
-            if (n && !put_block(&ac, values, places, n, orders)) return NULL;
-            if (n) end = places[n - 1];
+            const unsigned n = kernels->list(from->blocks + mcu * from->step + 64 * x, places, values);
+            if (n && !put_block(w, values, places, n, from->orders)) return false;
+            *lasts++ = n ? places[n - 1] : 0;
         }
-        put(&last, end, 6);
-        if ((i + 1) % across == 0) *ends++ = (uint32_t)((ac.at - start) * 8) + ac.count;
+        *ends++ = (uint32_t)((w->at - start) * 8) + w->count;
     }
+    return true;
+}
+
+/* Appends a strip. `scratch` has room for a number and a byte for each block; `ends`: AC bits up to the end of each MCU. Returns where it ends,
+ * NULL for coefficients beyond the limits. */
+FL_INLINE uint8_t *put_strip(const fl_jpeg_dct_kernels *kernels, uint8_t *out, const fl_jpeg_dct_source *from, int16_t *scratch,
+                             strip *sizes, uint32_t *ends) {
+    const uint32_t count = from->mcus * from->across;
+    uint8_t *lasts = (uint8_t *)(scratch + count);
+    int16_t *value = scratch;
+    for (uint32_t mcu = 0; mcu < from->mcus; mcu++)
+        for (uint32_t x = 0; x < from->across; x++) *value++ = from->blocks[mcu * from->step + 64 * x];
+    writer dc = {.at = out};
+    if (!put_dc(&dc, scratch, count)) return NULL;
+    sizes->dc = (uint32_t)(dc.at - out);
+    writer last = {.at = dc.at}, ac = {.at = dc.at + (6 * (size_t)count + 7) / 8};
+    if (!put_planes(kernels, &ac, from, lasts, ends)) return NULL;
+    for (uint32_t i = 0; i < count; i++) put(&last, lasts[i], 6);
     fill_byte(&last);
     fill_byte(&ac);
     return ac.at;
 }
 
 #if defined(__x86_64__)
-FL_BMI2 static uint8_t *put_strip_bmi2(const fl_jpeg_dct_kernels *kernels, uint8_t *out, const int16_t *blocks, uint32_t count,
-                                       uint32_t across, const fl_jpeg_dct_orders *orders, strip *sizes, uint32_t *ends) {
-    return put_strip(kernels, out, blocks, count, across, orders, sizes, ends);
+FL_BMI2 static uint8_t *put_strip_bmi2(const fl_jpeg_dct_kernels *kernels, uint8_t *out, const fl_jpeg_dct_source *from, int16_t *scratch,
+                                       strip *sizes, uint32_t *ends) {
+    return put_strip(kernels, out, from, scratch, sizes, ends);
 }
 #endif
 
-static uint8_t *put_any_strip(const fl_jpeg_dct_kernels *kernels, uint8_t *out, const int16_t *blocks, uint32_t count, uint32_t across,
-                              const fl_jpeg_dct_orders *orders, strip *sizes, uint32_t *ends) {
+static uint8_t *put_any_strip(const fl_jpeg_dct_kernels *kernels, uint8_t *out, const fl_jpeg_dct_source *from, int16_t *scratch,
+                              strip *sizes, uint32_t *ends) {
 #if defined(__x86_64__)
-    if (fl_cpu_has(FL_CPU_BMI2)) return put_strip_bmi2(kernels, out, blocks, count, across, orders, sizes, ends);
+    if (fl_cpu_has(FL_CPU_BMI2)) return put_strip_bmi2(kernels, out, from, scratch, sizes, ends);
 #endif
-    return put_strip(kernels, out, blocks, count, across, orders, sizes, ends);
+    return put_strip(kernels, out, from, scratch, sizes, ends);
 }
 
 /* ---- the whole ----------------------------------------------------------------------------------------------------- */
@@ -233,17 +252,19 @@ static void put_table(writer *w, const fl_jpeg_dct_form *form, uint32_t across, 
     fill_byte(w);
 }
 
-/* The form up to the end of its data, and FL_JPEG_DCT_PAD zeros. */
-static bool assemble(fl_jpeg_dct_room *room, const fl_jpeg_dct_form *form, const fl_jpeg_frame *f, size_t data, fl_span head,
-                     fl_span *out) {
+static bool assemble(fl_jpeg_dct_room *room, const fl_jpeg_dct_form *form, const fl_jpeg_frame *f, size_t data, fl_span *out) {
     const size_t orders = (size_t)f->count * FL_JPEG_DCT_ORDERS, table = (size_t)(((uint64_t)form->row_bits * form->rows + 7) / 8);
-    const size_t before = FL_JPEG_DCT_HEADER + orders + table, size = before + data + FL_JPEG_DCT_PAD;
-    if (!fl_jpeg_dct_grow(&room->out, 0, size + head.size + 8)) return false;
+    const size_t before = FL_JPEG_DCT_HEADER + orders + table, behind = form->head.size + form->tail.size;
+    const size_t padding = behind < FL_JPEG_DCT_PAD ? FL_JPEG_DCT_PAD - behind : 0, size = before + data + behind + padding;
+    if (!fl_jpeg_dct_grow(&room->out, 0, size + 8)) return false;
     uint8_t *bytes = room->out.bytes;
     memset(bytes, 0, FL_JPEG_DCT_HEADER);
     memcpy(bytes, fl_jpeg_dct_magic, 4);
     bytes[4] = FL_JPEG_DCT_VERSION;
+    bytes[5] = (uint8_t)((form->ones ? FL_JPEG_DCT_ONES : 0) | (form->progressive ? FL_JPEG_DCT_PROGRESSIVE : 0));
     bytes[6] = (uint8_t)form->every;
+    fl_bytes_put_le32(bytes + 8, (uint32_t)form->head.size);
+    fl_bytes_put_le32(bytes + 12, (uint32_t)form->tail.size);
     fl_bytes_put_le32(bytes + 16, (uint32_t)data);
     bytes[20] = form->widths.start;
     for (int i = 0; i < 2; i++) bytes[21 + i] = form->widths.dc[i], bytes[23 + i] = form->widths.step[i];
@@ -255,24 +276,30 @@ static bool assemble(fl_jpeg_dct_room *room, const fl_jpeg_dct_form *form, const
         }
     writer w = {.at = bytes + FL_JPEG_DCT_HEADER + orders};
     put_table(&w, form, f->mcus_across, room->strips.bytes, room->ends.bytes);
-    memcpy(bytes + before, room->data.bytes, data);
-    memset(bytes + before + data, 0, FL_JPEG_DCT_PAD);
+    uint8_t *at = bytes + before;
+    memcpy(at, room->data.bytes, data);
+    memcpy(at + data, form->head.bytes, form->head.size);
+    memcpy(at + data + form->head.size, form->tail.bytes, form->tail.size);
+    memset(at + data + behind, 0, padding);
     *out = (fl_span){bytes, size};
     return true;
 }
 
-fl_jpeg_dct_outcome fl_jpeg_dct_write(fl_jpeg_dct_room *room, const fl_jpeg_frame *f, const fl_jpeg_dct_rows *rows, fl_span head,
-                                      fl_span *out) {
+fl_jpeg_dct_outcome fl_jpeg_dct_write(fl_jpeg_dct_room *room, const fl_jpeg_frame *f, const fl_jpeg_dct_image *image, fl_span head,
+                                      fl_span tail, fl_span *out) {
     const fl_jpeg_dct_kernels *kernels = fl_jpeg_dct_kernels_best();
-    fl_jpeg_dct_form form = {.every = 255};
+    fl_jpeg_dct_form form = {.head = head, .tail = tail, .ones = image->ones, .progressive = image->progressive, .every = 255};
+    if (head.size > INT32_MAX || tail.size > INT32_MAX) return FL_JPEG_DCT_TOO_LARGE;
     fl_jpeg_dct_measure(&form, f);
-    const size_t count = (size_t)form.rows * form.lanes;
+    const size_t count = (size_t)form.rows * form.lanes, step = (size_t)f->block_count * 64;
     if (!fl_buffer_fit(&room->strips, count, sizeof(strip), FL_JPEG_DCT_RULE) ||
-        !fl_buffer_fit(&room->ends, count * f->mcus_across, sizeof(uint32_t), FL_JPEG_DCT_RULE))
+        !fl_buffer_fit(&room->ends, count * f->mcus_across, sizeof(uint32_t), FL_JPEG_DCT_RULE) ||
+        !fl_buffer_fit(&room->scratch, form.lane[0].blocks, sizeof(int16_t) + 1, FL_JPEG_DCT_RULE))
         return FL_JPEG_DCT_NO_MEMORY;
-    for (int c = 0; c < f->count; c++) {
-        const size_t down = (size_t)f->mcus_down * (f->count == 1 ? 1 : f->v[c]);
-        choose_orders(&form.orders[c], kernels, rows->blocks[c], down * rows->across[c]);
+    for (uint32_t i = 0; i < form.lanes; i++) {
+        const fl_jpeg_dct_lane *l = &form.lane[i];
+        const unsigned blocks = l->component || f->count == 1 ? 1 : (unsigned)f->h[0] * f->v[0];
+        if (!l->row) choose_orders(&form.orders[l->component], kernels, f, image->blocks, l->place, blocks);
     }
     strip *strips = room->strips.bytes;
     uint32_t *ends = room->ends.bytes;
@@ -280,30 +307,14 @@ fl_jpeg_dct_outcome fl_jpeg_dct_write(fl_jpeg_dct_room *room, const fl_jpeg_fram
     for (uint32_t row = 0; row < form.rows; row++)
         for (uint32_t i = 0; i < form.lanes; i++, strips++, ends += f->mcus_across) {
             const fl_jpeg_dct_lane *l = &form.lane[i];
-            const uint32_t v = l->component || f->count == 1 ? 1 : f->v[0], across = l->blocks / f->mcus_across;
+            const fl_jpeg_dct_source from = {image->blocks + (size_t)row * f->mcus_across * step + 64 * l->place, step, f->mcus_across,
+                                             l->across, &form.orders[l->component]};
             if (!fl_jpeg_dct_grow(&room->data, used, (size_t)l->blocks * BLOCK_BYTES + 64)) return FL_JPEG_DCT_NO_MEMORY;
             uint8_t *at = (uint8_t *)room->data.bytes + used;
-            const int16_t *blocks = rows->blocks[l->component] + (size_t)(row * v + l->row) * l->blocks * 64;
             strips->start = (uint32_t)used;
-            const uint8_t *end = put_any_strip(kernels, at, blocks, l->blocks, across, &form.orders[l->component], strips, ends);
+            const uint8_t *end = put_any_strip(kernels, at, &from, room->scratch.bytes, strips, ends);
             if (!end || (used += (size_t)(end - at)) > INT32_MAX) return FL_JPEG_DCT_TOO_LARGE;
         }
     choose_widths(&form, f, room->strips.bytes, room->ends.bytes, used);
-    return assemble(room, &form, f, used, head, out) ? FL_JPEG_DCT_WRITTEN : FL_JPEG_DCT_NO_MEMORY;
-}
-
-fl_jpeg_dct_outcome fl_jpeg_dct_finish(fl_jpeg_dct_room *room, fl_span head, fl_span tail, bool ones, fl_span *out) {
-    if (head.size > INT32_MAX || tail.size > INT32_MAX) return FL_JPEG_DCT_TOO_LARGE;
-    const size_t used = out->size - FL_JPEG_DCT_PAD, behind = head.size + tail.size;
-    const size_t padding = behind < FL_JPEG_DCT_PAD ? FL_JPEG_DCT_PAD - behind : 0;
-    if (!fl_jpeg_dct_grow(&room->out, used, behind + padding)) return FL_JPEG_DCT_NO_MEMORY;
-    uint8_t *bytes = room->out.bytes;
-    bytes[5] = ones ? FL_JPEG_DCT_ONES : 0;
-    fl_bytes_put_le32(bytes + 8, (uint32_t)head.size);
-    fl_bytes_put_le32(bytes + 12, (uint32_t)tail.size);
-    memcpy(bytes + used, head.bytes, head.size);
-    memcpy(bytes + used + head.size, tail.bytes, tail.size);
-    memset(bytes + used + behind, 0, padding);
-    *out = (fl_span){bytes, used + behind + padding};
-    return FL_JPEG_DCT_WRITTEN;
+    return assemble(room, &form, f, used, out) ? FL_JPEG_DCT_WRITTEN : FL_JPEG_DCT_NO_MEMORY;
 }

@@ -61,31 +61,35 @@ static bool read_frame(fl_jpeg_frame *f, const uint8_t *p, size_t size) {
     return f->width > 0 && f->height > 0 && f->width <= SIDE_MAX && f->height <= SIDE_MAX;
 }
 
-/* The scan's header, when it covers the whole frame: blocks of an MCU with their tables, and the number of MCUs. */
-static bool read_scan(fl_jpeg_frame *f, const uint8_t *p, size_t size) {
-    if (!f->framed || size != 4 + 2 * (size_t)f->count || p[0] != f->count) return false;
+/* Blocks of an MCU of all components, and the number of MCUs. */
+static bool lay_out(fl_jpeg_frame *f) {
     uint32_t across = 1, down = 1;
     for (int i = 0; i < f->count; i++) {
-        const uint8_t id = p[1 + 2 * i], dc = p[2 + 2 * i] >> 4, ac = p[2 + 2 * i] & 15;
-        if (id != f->id[i] || dc > 3 || ac > 3) return false;
-        if (!(f->dcs >> dc & 1) || !(f->acs >> ac & 1) || !(f->quants >> f->quant[i] & 1)) return false;
+        if (!(f->quants >> f->quant[i] & 1)) return false;
         uint32_t blocks = f->count == 1 ? 1 : (uint32_t)f->h[i] * f->v[i];
         if (f->block_count + blocks > FL_JPEG_BLOCKS_MAX) return false;
-        for (uint32_t b = 0; b < blocks; b++) {
-            f->block_component[f->block_count] = (uint8_t)i;
-            f->block_dc[f->block_count] = dc;
-            f->block_ac[f->block_count++] = ac;
-        }
+        for (uint32_t b = 0; b < blocks; b++) f->block_component[f->block_count++] = (uint8_t)i;
         if (f->count > 1 && f->h[i] > across) across = f->h[i];
         if (f->count > 1 && f->v[i] > down) down = f->v[i];
     }
     for (int i = 0; i < f->count && f->count > 1; i++)
         if (across % f->h[i] || down % f->v[i]) return false; /* libjpeg makes whole pixels of a sample, or refuses */
-    const uint8_t *spectral = p + 1 + 2 * f->count;
-    if (spectral[0] != 0 || spectral[1] != 63 || spectral[2] != 0) return false;
     f->mcus_across = (f->width + 8 * across - 1) / (8 * across);
     f->mcus_down = (f->height + 8 * down - 1) / (8 * down);
     return true;
+}
+
+/* The scan's header, when it covers the whole frame. */
+static bool read_scan(fl_jpeg_frame *f, const uint8_t *p, size_t size) {
+    if (!f->framed || size != 4 + 2 * (size_t)f->count || p[0] != f->count || !lay_out(f)) return false;
+    for (uint32_t b = 0; b < f->block_count; b++) {
+        const uint8_t i = f->block_component[b], id = p[1 + 2 * i], dc = p[2 + 2 * i] >> 4, ac = p[2 + 2 * i] & 15;
+        if (id != f->id[i] || dc > 3 || ac > 3 || !(f->dcs >> dc & 1) || !(f->acs >> ac & 1)) return false;
+        f->block_dc[b] = dc;
+        f->block_ac[b] = ac;
+    }
+    const uint8_t *spectral = p + 1 + 2 * f->count;
+    return spectral[0] == 0 && spectral[1] == 63 && spectral[2] == 0;
 }
 
 const uint8_t *fl_jpeg_unstuff(const uint8_t *at, const uint8_t *end, uint8_t *out, size_t *size) {
@@ -139,7 +143,8 @@ bool fl_jpeg_header_usual(const fl_jpeg_frame *f) {
     return true;
 }
 
-bool fl_jpeg_header_read(fl_jpeg_tables *tables, fl_jpeg_frame *f, const uint8_t *bytes, size_t size) {
+/* tables: NULL for a progressive file. */
+static bool read_header(fl_jpeg_tables *tables, fl_jpeg_frame *f, const uint8_t *bytes, size_t size) {
     memset(f, 0, sizeof *f);
     f->adobe = -1;
     if (size < 4 || bytes[0] != 0xFF || bytes[1] != FL_JPEG_SOI) return false;
@@ -152,15 +157,15 @@ bool fl_jpeg_header_read(fl_jpeg_tables *tables, fl_jpeg_frame *f, const uint8_t
         at += 2 + length;
         size_t rest = length - 2;
         bool good;
-        if (marker == FL_JPEG_DHT) good = read_tables(tables, f, p, rest);
+        if (marker == FL_JPEG_DHT) good = !tables || read_tables(tables, f, p, rest);
         else if (marker == FL_JPEG_DQT) good = read_quants(f, p, rest);
-        else if (marker == FL_JPEG_SOF0 || marker == FL_JPEG_SOF1) good = read_frame(f, p, rest);
+        else if (tables ? marker == FL_JPEG_SOF0 || marker == FL_JPEG_SOF1 : marker == FL_JPEG_SOF2) good = read_frame(f, p, rest);
         else if (marker == FL_JPEG_DRI) {
             good = rest == 2;
             if (good) f->interval = (uint32_t)p[0] << 8 | p[1];
         } else if (marker == FL_JPEG_SOS) {
             f->data = at;
-            return read_scan(f, p, rest);
+            return tables ? read_scan(f, p, rest) : f->framed && lay_out(f);
         } else {
             good = ((marker >= FL_JPEG_APP0 && marker <= FL_JPEG_APP15) || marker == FL_JPEG_COM) && read_application(f, marker, p, rest);
         }
@@ -168,3 +173,9 @@ bool fl_jpeg_header_read(fl_jpeg_tables *tables, fl_jpeg_frame *f, const uint8_t
     }
     return false;
 }
+
+bool fl_jpeg_header_read(fl_jpeg_tables *tables, fl_jpeg_frame *f, const uint8_t *bytes, size_t size) {
+    return read_header(tables, f, bytes, size);
+}
+
+bool fl_jpeg_header_progressive(fl_jpeg_frame *f, const uint8_t *bytes, size_t size) { return read_header(NULL, f, bytes, size); }

@@ -30,6 +30,10 @@ typedef struct fl_jpeg_frame {
 /* Reads everything up to the first coded byte. False for a file of another kind, or of which libjpeg-turbo might have anything to say. */
 bool fl_jpeg_header_read(fl_jpeg_tables *tables, fl_jpeg_frame *frame, const uint8_t *bytes, size_t size);
 
+/* The same of a progressive file, up to the first coded byte of its first scan: frame and quantisers, and where blocks of an MCU would be in a scan of
+ * all components. Huffman tables and scan header are not looked at. */
+bool fl_jpeg_header_progressive(fl_jpeg_frame *frame, const uint8_t *bytes, size_t size);
+
 /* True if fl_jpeg_baseline decodes such files, and an index helps: grey or YCbCr, one chroma sample for 1 or 2 pixels each way. */
 bool fl_jpeg_header_usual(const fl_jpeg_frame *frame);
 

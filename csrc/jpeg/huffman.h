@@ -110,16 +110,26 @@ typedef struct fl_jpeg_making {
     uint32_t k; /* zigzag position of the next coefficient, 1 at first */
 } fl_jpeg_making;
 
+/* Order of a block's coefficients; always a constant, so that it costs nothing. */
+typedef enum fl_jpeg_order { FL_JPEG_IN_NATURAL_ORDER, FL_JPEG_IN_ZIGZAG_ORDER } fl_jpeg_order;
+
+/* Place of a zigzag position in a block, 64 for positions beyond its end. */
+FL_INLINE uint32_t fl_jpeg_place(uint32_t position, fl_jpeg_order order) {
+    if (order == FL_JPEG_IN_NATURAL_ORDER) return fl_jpeg_natural[position];
+    return position < FL_JPEG_BLOCK ? position : FL_JPEG_BLOCK;
+}
+
 enum { FL_JPEG_TURNS = 4 /* to a refill: none takes more than FL_JPEG_WINDOW bits */ };
 
 /* Two symbols at most, without a branch for whether there are two: a second value that is none is stored where the first then is. False: one that
  * is to be made alone, or the block ends; nothing was taken then. */
-FL_INLINE bool fl_jpeg_make_two(fl_jpeg_making *m) {
+FL_INLINE bool fl_jpeg_make_two(fl_jpeg_making *m, fl_jpeg_order order) {
     const fl_jpeg_symbols *const both = &m->make[fl_jpeg_window(&m->bits)];
     const uint32_t after = m->k + both->cover;
     if (__builtin_expect(after >= FL_JPEG_BLOCK, 0)) return false;
     const int16_t first = both->first, second = both->second; /* all before the stores, which might alias them */
-    const uint32_t place = fl_jpeg_natural[m->k + both->zeros], last = fl_jpeg_natural[after - 1];
+    uint32_t place = m->k + both->zeros, last = after - 1;
+    if (order == FL_JPEG_IN_NATURAL_ORDER) place = fl_jpeg_natural[place], last = fl_jpeg_natural[last];
     const unsigned bits = both->bits;
     m->block[last] = second;
     m->block[place] = first;
@@ -130,13 +140,13 @@ FL_INLINE bool fl_jpeg_make_two(fl_jpeg_making *m) {
 
 /* Handles the symbols that fl_jpeg_make_two does not. Returns 0 if the block goes on; at its end a zigzag position from which on all
  * coefficients are zero (1 when there is none but DC), and -1 for symbols that fl_jpeg_skip_ac refuses. */
-FL_INLINE int fl_jpeg_make_any(const fl_jpeg_codes *ac, fl_jpeg_making *m) {
+FL_INLINE int fl_jpeg_make_any(const fl_jpeg_codes *ac, fl_jpeg_making *m, fl_jpeg_order order) {
     const fl_jpeg_symbols both = m->make[fl_jpeg_window(&m->bits)];
     int run, value;
     if (both.cover != FL_JPEG_COVER_ONE) {
         const uint32_t after = m->k + both.cover, end = m->k + both.zeros;
-        m->block[fl_jpeg_natural[after - 1]] = both.second;
-        m->block[fl_jpeg_natural[end]] = both.first;
+        m->block[fl_jpeg_place(after - 1, order)] = both.second;
+        m->block[fl_jpeg_place(end, order)] = both.first;
         if (end + 1 < FL_JPEG_BLOCK) { /* else the first symbol fills the block, so that the second is not of it */
             fl_jpeg_take(&m->bits, both.bits);
             m->k = after;
@@ -155,19 +165,19 @@ FL_INLINE int fl_jpeg_make_any(const fl_jpeg_codes *ac, fl_jpeg_making *m) {
     }
     m->k += (unsigned)run;
     if (m->k > FL_JPEG_BLOCK) return -1;
-    m->block[fl_jpeg_natural[m->k - 1]] = (int16_t)value;
+    m->block[fl_jpeg_place(m->k - 1, order)] = (int16_t)value;
     return m->k == FL_JPEG_BLOCK ? FL_JPEG_BLOCK : 0;
 }
 
 /* Makes the other 63 coefficients of a block whose bytes are zero; block[64] may be written too. Returns what fl_jpeg_make_any does, never 0. */
-FL_INLINE int fl_jpeg_make_ac(const fl_jpeg_codes *ac, fl_jpeg_bits *b, int16_t *block) {
+FL_INLINE int fl_jpeg_make_ac(const fl_jpeg_codes *ac, fl_jpeg_bits *b, int16_t *block, fl_jpeg_order order) {
     fl_jpeg_making m = {*b, ac->make, block, 1};
     int count = 0;
     while (!count) {
         fl_jpeg_refill(&m.bits);
         bool more = true;
-        for (int i = 0; i < FL_JPEG_TURNS && more; i++) more = fl_jpeg_make_two(&m);
-        if (!more) count = fl_jpeg_make_any(ac, &m);
+        for (int i = 0; i < FL_JPEG_TURNS && more; i++) more = fl_jpeg_make_two(&m, order);
+        if (!more) count = fl_jpeg_make_any(ac, &m, order);
     }
     *b = m.bits;
     return count;

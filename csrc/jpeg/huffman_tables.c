@@ -95,9 +95,8 @@ static void build_tables(fl_jpeg_codes *codes, bool ac) {
     join_steps(codes->walk, steps);
 }
 
-bool fl_jpeg_codes_build(fl_jpeg_codes *codes, bool ac) {
+bool fl_jpeg_codes_number(fl_jpeg_codes *codes) {
     int32_t code = 0, used = 0;
-    codes->built = false;
     for (int length = 1; length <= 16; length++) {
         int count = codes->lengths[length - 1];
         codes->offset[length] = used - code;
@@ -107,6 +106,12 @@ bool fl_jpeg_codes_build(fl_jpeg_codes *codes, bool ac) {
         if (code >= 1 << length && count) return false;
         code <<= 1;
     }
+    return true;
+}
+
+bool fl_jpeg_codes_build(fl_jpeg_codes *codes, bool ac) {
+    codes->built = false;
+    if (!fl_jpeg_codes_number(codes)) return false;
     for (int i = 0; i < codes->symbol_count; i++) {
         if (!ac && codes->symbols[i] > 15) return false;
         if (ac && (codes->symbols[i] & 15) == 0 && codes->symbols[i] != 0 && codes->symbols[i] != 0xF0) return false;

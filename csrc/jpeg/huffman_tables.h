@@ -59,6 +59,9 @@ typedef struct fl_jpeg_codes {
     fl_jpeg_step walk[1 << FL_JPEG_WALK]; /* AC only */
 } fl_jpeg_codes;
 
+/* Sets `last` and `offset` from lengths and symbol_count. False for lengths that are no prefix code or use the code of all ones. */
+bool fl_jpeg_codes_number(fl_jpeg_codes *codes);
+
 /* From lengths, symbols and symbol_count. False for lengths that are no prefix code or use the code of all ones, and for symbols that libjpeg
  * refuses or that mean nothing. */
 bool fl_jpeg_codes_build(fl_jpeg_codes *codes, bool ac);

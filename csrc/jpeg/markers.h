@@ -13,6 +13,7 @@ typedef enum fl_jpeg_marker {
     FL_JPEG_TEM = 0x01,
     FL_JPEG_SOF0 = 0xC0,
     FL_JPEG_SOF1 = 0xC1,
+    FL_JPEG_SOF2 = 0xC2,
     FL_JPEG_DHT = 0xC4,
     FL_JPEG_JPG = 0xC8,
     FL_JPEG_DAC = 0xCC,

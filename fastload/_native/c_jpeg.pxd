@@ -75,6 +75,7 @@ cdef extern from "jpeg/dct.h" nogil:
     fl_code fl_jpeg_dct_create(fl_jpeg_dct **, fl_error *)
     void fl_jpeg_dct_free(fl_jpeg_dct *)
     fl_code fl_jpeg_dct_encode(fl_jpeg_dct *, const uint8_t *, size_t, uint64_t, const uint8_t **, size_t *, fl_error *)
+    bint fl_jpeg_dct_sound(const fl_jpeg_dct *)
     fl_code fl_jpeg_dct_restore(fl_jpeg_dct *, const uint8_t *, size_t, const uint8_t **, size_t *, fl_error *)
 
 cdef extern from "jpeg/dct_form.h" nogil:

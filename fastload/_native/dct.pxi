@@ -3,6 +3,7 @@
 from fastload._native.c_common cimport fl_code, fl_error, FL_EUNSUPPORTED
 from fastload._native.c_jpeg cimport (
     fl_jpeg_dct, fl_jpeg_dct_create, fl_jpeg_dct_encode, fl_jpeg_dct_free, fl_jpeg_dct_is, fl_jpeg_dct_restore,
+    fl_jpeg_dct_sound,
 )
 
 from libc.stdint cimport uint8_t, uint64_t
@@ -33,11 +34,11 @@ cdef class DctCoder:
         self.handle = NULL
 
     def encode(self, data, max_pixels=MAX_PIXELS):
-        """Converts a JPEG, restores the result and compares it with the file.
+        """Converts a JPEG, reads the result again and compares the coefficients, from which the file's bytes follow.
 
         Returns:
-            (the DCT form, ""), or (None, the reason) for a file that stays a JPEG: another kind than one baseline or extended sequential scan,
-            damaged coded data, more than max_pixels pixels, or one that does not come back byte for byte.
+            (the DCT form, ""), or (None, the reason) for a file that stays a JPEG: another kind than one baseline or extended sequential scan
+            or a complete progressive file, damaged coded data, more than max_pixels pixels, or one that does not come back byte for byte.
         """
         cdef const uint8_t[::1] view = data
         cdef const uint8_t *start = _first(view)
@@ -52,6 +53,11 @@ cdef class DctCoder:
             return None, error_text(&err)
         check(code, &err)
         return PyBytes_FromStringAndSize(<const char *>out, written), ""
+
+    @property
+    def sound(self):
+        """True if the file of the last encode() that returned a form would be proved sound by JpegPreparer.prepare(), which need not walk it."""
+        return bool(fl_jpeg_dct_sound(self.handle))
 
     def restore(self, data):
         """Returns the bytes of the JPEG.

@@ -27,9 +27,9 @@ valid, or libjpeg-turbo decodes them. Bytes that are stored in their place are c
   encoded again, the walk proves the new file, and its size must be that of the pixels. The encoder loses what the
   CMYK          requested quality implies.
   raw           the decoded pixels are stored unchanged.
-  the DCT form  the file is made again from it and is, byte for byte, the source. That proves the source as the entropy walk does: the
-                header was read by the same function, and what is made again has codes that exist, blocks that end, restarts when
-                due and less than a byte of padding. That the end follows at once, the markers tell. So such a file is not walked.
+  the DCT form  its coefficients are those of the source, and the source's coded data follow from them: NOTE [ dct: coded data that
+                follow from their coefficients ] in csrc/jpeg. That proves the source as the entropy walk does, so it is not walked. A
+                progressive file is made again from its form and compared, and libjpeg-turbo says whether it is sound.
 """
 
 from __future__ import annotations
@@ -137,11 +137,15 @@ class Encoder:
 
     def _dct_form(self, jpeg: bytes) -> bytes | None:
         """The DCT form of a JPEG; None for one that stays a JPEG."""
+        form, _ = self._coder().encode(jpeg, self._options.max_pixels)
+        return form if form is not None and len(form) <= DCT_MOST * len(jpeg) else None
+
+    def _coder(self) -> core.DctCoder:
+        """This thread's own DctCoder."""
         coder: core.DctCoder | None = getattr(self._local, "coder", None)
         if coder is None:
             coder = self._local.coder = core.DctCoder()
-        form, _ = coder.encode(jpeg, self._options.max_pixels)
-        return form if form is not None and len(form) <= DCT_MOST * len(jpeg) else None
+        return coder
 
     def _preparer(self) -> core.JpegPreparer:
         """This thread's own JpegPreparer."""
@@ -183,13 +187,15 @@ class Encoder:
         return encoded
 
     def _unchanged_to_dct(self, data: bytes, found: core.Prepared) -> Encoded | None:
-        """The DCT form of a JPEG that is to be stored as it is; None if it is to be changed, or stays a JPEG."""
+        """The DCT form of a JPEG that is to be stored as it is, and is proved sound by that; None for all others."""
         options = self._options
         turns = options.exif == "apply" and found.orientation != 1
         if turns or not found.whole or shrunk_size(found.width, found.height, options.max_side, options.min_side) is not None:
             return None
+        if found.kind == "progressive":  # proved by libjpeg-turbo alone
+            return None
         form = self._dct_form(data)
-        return None if form is None else Encoded("dct", form, found.height, found.width, ("dct",), "jpeg", index=b"")
+        return None if form is None or not self._coder().sound else _in_dct_form(form, found)
 
     def _jpeg_of_8_bits(self, data: bytes, found: core.Prepared) -> Encoded:
         options = self._options
@@ -209,6 +215,9 @@ class Encoder:
         if options.encode in ("jpeg", "raw") or size is not None:
             return self._decoded(data, found, turn, size, warning)
         if options.encode == "keep" or (options.encode == "dct" and turn == 1):
+            form = self._dct_form(data) if options.encode == "dct" and found.kind == "progressive" and not warning else None
+            if form is not None:
+                return _in_dct_form(form, found)
             index = found.entropy_index if options.encode == "keep" else None
             return Encoded("jpeg", data, found.height, found.width, ("kept",), "jpeg", warning, index)
         if found.components == 4:
@@ -318,6 +327,10 @@ class Encoder:
 def _rgb(pixels: Pixels) -> Pixels:
     """Pixels as (height, width, 3), from RGB or grey ones."""
     return np.repeat(pixels[:, :, None], 3, axis=2) if pixels.ndim == 2 else pixels
+
+
+def _in_dct_form(form: bytes, found: core.Prepared) -> Encoded:
+    return Encoded("dct", form, found.height, found.width, ("dct",), "jpeg", index=b"")
 
 
 def _raw(pixels: Pixels, how: tuple[str, ...], name: str, warning: str = "") -> Encoded:

@@ -148,7 +148,7 @@ def test_csrc_compiles_for_aarch64(aarch64: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["test_rng", "test_resize", "test_ring_pool", "test_kernels"])
+@pytest.mark.parametrize("name", ["test_rng", "test_resize", "test_ring_pool", "test_kernels", "test_dct_stored"])
 def test_c_tests_pass_on_aarch64(name: str, aarch64: Path) -> None:
     """The C tests that need neither library, emulated."""
     if shutil.which("qemu-aarch64") is None:
@@ -158,7 +158,7 @@ def test_c_tests_pass_on_aarch64(name: str, aarch64: Path) -> None:
     command += [f"{ROOT}/tests/c/{name}.c", str(aarch64), "-lm", "-o", str(program)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    done = subprocess.run(["qemu-aarch64", str(program)], capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run(["qemu-aarch64", str(program)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -6,6 +6,7 @@
 #include "jpeg/dct.h"
 #include "jpeg/dct_form.h"
 #include "jpeg/dct_reader.h"
+#include "jpeg/entropy.h"
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-function"
 #include "jpeg_maker.h"
@@ -19,6 +20,7 @@ enum { THIN = 1 };
 
 static fl_error err;
 static fl_jpeg_dct *dct;
+static fl_jpeg_entropy *entropy;
 
 /* Each leads to another set; sets that the CPU lacks are another one again. */
 static const char *const CPUS[] = {"plain", "bmi2", "bmi2,avx2", "bmi2,avx2,pdep", "bmi2,avx512,pdep", "neon"};
@@ -33,6 +35,54 @@ static recipe random_recipe(int sampling, int width, int height) {
     r.components = samplings[sampling][0], r.h = samplings[sampling][1], r.v = samplings[sampling][2];
     r.restart = below(3) ? 0 : 1 + (int)below(5);
     return r;
+}
+
+/* Scans of a random script that sends everything. Returns how many. */
+static int random_script(int components, jpeg_scan_info *scans) {
+    int n = 0, dc = (int)below(3), dc_low[3], band[3][4], bands[3], low[3][3];
+    const bool together = below(3) != 0;
+    for (int c = 0; c < components; c++) {
+        dc_low[c] = dc;
+        if (!together || c == 0) scans[n++] = (jpeg_scan_info){together ? components : 1, {c, 1, 2}, 0, 0, 0, dc};
+        bands[c] = 1 + (int)below(3);
+        for (int i = 0; i <= bands[c]; i++) band[c][i] = 1 + 63 * i / bands[c];
+        for (int i = 0; i < bands[c]; i++) {
+            low[c][i] = (int)below(3);
+            scans[n++] = (jpeg_scan_info){1, {c}, band[c][i], band[c][i + 1] - 1, 0, low[c][i]};
+        }
+    }
+    for (int c = 0; c < components; c++) {
+        for (int i = 0; i < bands[c]; i++)
+            for (int a = low[c][i]; a > 0; a--) scans[n++] = (jpeg_scan_info){1, {c}, band[c][i], band[c][i + 1] - 1, a, a - 1};
+        for (int a = dc_low[c]; a > 0 && (!together || c == 0); a--)
+            scans[n++] = (jpeg_scan_info){together ? components : 1, {c, 1, 2}, 0, 0, a, a - 1};
+    }
+    return n;
+}
+
+/* The same coefficients as a progressive file. */
+static file progressive(file f, const recipe *r) {
+    struct jpeg_decompress_struct c;
+    struct jpeg_compress_struct d;
+    struct jpeg_error_mgr errors;
+    jpeg_scan_info scans[64];
+    file out = {NULL, 0};
+    open_file(&c, &errors, f);
+    jvirt_barray_ptr *arrays = jpeg_read_coefficients(&c);
+    d.err = &errors;
+    jpeg_create_compress(&d);
+    jpeg_mem_dest(&d, &out.bytes, &out.size);
+    jpeg_copy_critical_parameters(&c, &d);
+    d.restart_interval = (unsigned)r->restart;
+    d.scan_info = scans;
+    if (below(3)) d.num_scans = random_script(r->components, scans);
+    else jpeg_simple_progression(&d);
+    jpeg_write_coefficients(&d, arrays);
+    jpeg_finish_compress(&d);
+    jpeg_destroy_compress(&d);
+    jpeg_destroy_decompress(&c);
+    free(f.bytes);
+    return out;
 }
 
 /* In a block of its own size: the same with all kernel sets. */
@@ -78,6 +128,76 @@ static void every_kind(void) {
     }
 }
 
+static fl_jpeg_baseline *own;
+
+/* The pixels of a box, or NULL; a copy of its own size. */
+static uint8_t *pixels_of(file f, const fl_box *box, int eighths, size_t *size) {
+    uint32_t width, height;
+    fl_view v;
+    if (!fl_jpeg_baseline_open(own, f.bytes, f.size, &width, &height)) return NULL;
+    if (!fl_jpeg_baseline_decode(own, box, eighths, NULL, 0, &v)) return NULL;
+    *size = v.stride * v.height;
+    uint8_t *copy = malloc(*size);
+    memcpy(copy, v.pixels, *size);
+    return copy;
+}
+
+/* Progressive files come back byte for byte, and their pixels are libjpeg's at every scale. */
+static void scans(void) {
+    for (int i = 0; i < 600 / THIN; i++) {
+        check_seed = noise_state;
+        const int most = i % 10 ? 100 : 500;
+        recipe r = random_recipe(i % 5, 1 + (int)below((uint32_t)most), 1 + (int)below((uint32_t)most));
+        r.smooth = i % 3 != 0;
+        const file f = progressive(make(&r), &r), form = encoded(f);
+        comes_back(form, f);
+        CHECK(!fl_jpeg_dct_sound(dct));
+        for (int eighths = 1; eighths <= 8; eighths *= 2) {
+            int width, height;
+            size_t size = 0;
+            const fl_box box = {0, 0, (uint32_t)r.width, (uint32_t)r.height};
+            unsigned char *truth = decode_all(f, eighths, &width, &height);
+            uint8_t *made = pixels_of(form, &box, eighths, &size);
+            CHECK(made && size == (size_t)width * (size_t)height * 3 && memcmp(made, truth, size) == 0);
+            free(truth), free(made);
+        }
+        free(f.bytes), free(form.bytes);
+    }
+}
+
+/* Progressive files that lack a scan, or of which some bits were flipped, stay JPEGs or come back. */
+static void broken_scans(void) {
+    long kept = 0, came_back = 0;
+    for (int i = 0; i < 600 / THIN; i++) {
+        check_seed = noise_state;
+        const recipe r = random_recipe(i % 5, 1 + (int)below(60), 1 + (int)below(60));
+        file f = progressive(make(&r), &r);
+        if (i % 2) {
+            for (unsigned long at = f.size - 3; at > 0; at--) /* the last scan */
+                if (f.bytes[at] == 0xFF && f.bytes[at + 1] == 0xDA) {
+                    f.bytes[at + 1] = 0xD9, f.size = at + 2;
+                    break;
+                }
+        } else {
+            f.bytes[f.size / 2 + below((uint32_t)f.size / 2)] ^= (unsigned char)(1 << below(8));
+        }
+        const uint8_t *out;
+        size_t size;
+        if (fl_jpeg_dct_encode(dct, f.bytes, f.size, UINT64_MAX, &out, &size, &err)) {
+            kept++;
+        } else {
+            const file form = {malloc(size), size};
+            memcpy(form.bytes, out, size);
+            comes_back(form, f);
+            free(form.bytes);
+            CHECK(i % 2 == 0);
+            came_back++;
+        }
+        free(f.bytes);
+    }
+    CHECK(kept > 300 / THIN && came_back > 20 / THIN);
+}
+
 /* Bytes behind the end marker, none at all, an end that is padded with zeros. */
 static void tails(void) {
     for (int i = 0; i < 200 / THIN; i++) {
@@ -97,18 +217,50 @@ static void tails(void) {
     }
 }
 
+/* Files whose bits were flipped, of which many decode: they stay JPEGs, or come back byte for byte. Padding that is not all ones or all zeros,
+ * blocks that another encoder would end otherwise and rubbish behind the last block are among them. */
+static void flipped(void) {
+    long kept = 0, came_back = 0;
+    for (int i = 0; i < 3000 / THIN; i++) {
+        check_seed = noise_state;
+        const recipe r = random_recipe(i % 5, 1 + (int)below(40), 1 + (int)below(40));
+        file f = make(&r);
+        fl_jpeg_frame frame;
+        fl_jpeg_tables *tables = calloc(1, sizeof *tables);
+        CHECK(fl_jpeg_header_read(tables, &frame, f.bytes, f.size));
+        free(tables);
+        const uint32_t coded = (uint32_t)(f.size - 2 - frame.data);
+        const uint32_t at = (uint32_t)frame.data + (i % 2 ? below(coded) : coded - 1); /* each second time in the last byte */
+        f.bytes[at] ^= (unsigned char)(1 << below(i % 2 ? 8 : 4));
+        const uint8_t *out;
+        size_t size;
+        if (fl_jpeg_dct_encode(dct, f.bytes, f.size, UINT64_MAX, &out, &size, &err)) {
+            kept++;
+        } else {
+            const file form = {malloc(size), size};
+            memcpy(form.bytes, out, size);
+            CHECK(fl_jpeg_entropy_sound(entropy, f.bytes, f.size) == fl_jpeg_dct_sound(dct));
+            comes_back(form, f);
+            free(form.bytes);
+            came_back++;
+        }
+        free(f.bytes);
+    }
+    CHECK(kept > 100 / THIN && came_back > 100 / THIN);
+}
+
 /* A block of each magnitude and order against the portable kernel: libjpeg's coefficients, read by every kernel set. */
 static void coefficients(void) {
     for (int i = 0; i < 60 / THIN; i++) {
         check_seed = noise_state;
         recipe r = random_recipe(i % 5, 8 + (int)below(150), 8 + (int)below(150));
         r.quality = i % 2 ? 100 : r.quality;
-        const file f = make(&r), form_bytes = encoded(f);
+        const file f = i % 3 ? make(&r) : progressive(make(&r), &r), form_bytes = encoded(f);
         fl_jpeg_tables *tables = calloc(1, sizeof *tables);
         fl_jpeg_frame frame;
         fl_jpeg_dct_form form;
         CHECK(fl_jpeg_dct_open(&form, form_bytes.bytes, form_bytes.size));
-        CHECK(fl_jpeg_header_read(tables, &frame, form.head.bytes, form.head.size) && fl_jpeg_dct_lay_out(&form, &frame));
+        CHECK(fl_jpeg_dct_frame(&form, tables, &frame) && fl_jpeg_dct_lay_out(&form, &frame));
         struct jpeg_decompress_struct c;
         struct jpeg_error_mgr errors;
         open_file(&c, &errors, f);
@@ -177,7 +329,7 @@ static void damage(void) {
         check_seed = noise_state;
         recipe r = random_recipe(i % 5, 1 + (int)below(120), 1 + (int)below(120));
         if (i % 3 == 0) r.quality = 100;
-        const file f = make(&r), form = encoded(f);
+        const file f = i % 4 ? make(&r) : progressive(make(&r), &r), form = encoded(f);
         for (int j = 0; j < 60; j++) { /* cut: the length field does not hold, except where it is the cut that is changed */
             const file cut = copy_of(form, below((uint32_t)form.size));
             agree(cut);
@@ -198,8 +350,6 @@ static void damage(void) {
     }
 }
 
-static fl_jpeg_baseline *own;
-
 static fl_box random_box(uint32_t width, uint32_t height, int i) {
     fl_box b = {below(width), below(height), 0, 0};
     if (i % 3 == 0) b.x = b.x / 8 * 8, b.y = b.y / 8 * 8;
@@ -207,18 +357,6 @@ static fl_box random_box(uint32_t width, uint32_t height, int i) {
     if (i % 4 == 0) b.width = width - b.x;
     if (i % 5 == 0) b.height = height - b.y;
     return i ? b : (fl_box){0, 0, width, height};
-}
-
-/* The pixels of a box, or NULL; a copy of its own size. */
-static uint8_t *pixels_of(file f, const fl_box *box, int eighths, size_t *size) {
-    uint32_t width, height;
-    fl_view v;
-    if (!fl_jpeg_baseline_open(own, f.bytes, f.size, &width, &height)) return NULL;
-    if (!fl_jpeg_baseline_decode(own, box, eighths, NULL, 0, &v)) return NULL;
-    *size = v.stride * v.height;
-    uint8_t *copy = malloc(*size);
-    memcpy(copy, v.pixels, *size);
-    return copy;
 }
 
 /* A box of the form is the box of the JPEG, which test_baseline.c holds against libjpeg. */
@@ -286,11 +424,11 @@ static void damaged_regions(void) {
 static void refused(void) {
     const uint8_t *out;
     size_t size;
-    recipe r = {.width = 40, .height = 30, .quality = 70, .components = 3, .h = 2, .v = 2, .progressive = true};
+    recipe r = {.width = 40, .height = 30, .quality = 70, .components = 3, .h = 2, .v = 2, .arithmetic = true};
     file f = make(&r);
     CHECK(fl_jpeg_dct_encode(dct, f.bytes, f.size, UINT64_MAX, &out, &size, &err) == FL_EUNSUPPORTED && err.text[0]);
     free(f.bytes);
-    r.progressive = false;
+    r.arithmetic = false;
     f = make(&r);
     CHECK(fl_jpeg_dct_encode(dct, f.bytes, f.size, 40 * 30 - 1, &out, &size, &err) == FL_EUNSUPPORTED);
     CHECK(fl_jpeg_dct_encode(dct, f.bytes, f.size / 2, UINT64_MAX, &out, &size, &err) == FL_EUNSUPPORTED);
@@ -300,15 +438,20 @@ static void refused(void) {
 }
 
 int main(void) {
-    CHECK(fl_jpeg_dct_create(&dct, &err) == FL_OK && fl_jpeg_baseline_create(&own, &err) == FL_OK);
+    CHECK(fl_jpeg_dct_create(&dct, &err) == FL_OK && fl_jpeg_entropy_create(&entropy, &err) == FL_OK &&
+          fl_jpeg_baseline_create(&own, &err) == FL_OK);
     every_kind();
     tails();
+    flipped();
+    scans();
+    broken_scans();
     coefficients();
     damage();
     regions();
     damaged_regions();
     refused();
     fl_jpeg_baseline_free(own);
+    fl_jpeg_entropy_free(entropy);
     fl_jpeg_dct_free(dct);
     return 0;
 }

@@ -119,7 +119,7 @@ def test_a_file_in_the_dct_form_is_sound(files: list[Path], shared: Path) -> Non
                 whole = preparer.prepare(each, entropy=False).whole
             except SampleError:
                 continue
-            if whole and coder.encode(each)[0] is not None:
+            if whole and coder.encode(each)[0] is not None and coder.sound:
                 assert preparer.prepare(each).sound, path
                 proved += 1
     assert proved > 30
