@@ -77,7 +77,7 @@ def _of_plan(execution: ExecutionPlan, dataset: NativeDataset, costs: Costs, the
     else:
         native = "native thread" if settings.num_workers else "native, calling thread"
     yield Row("read", native, seconds=costs.read)
-    yield Row("decode", native, seconds=costs.decode)
+    yield Row("decode", native, _of_codes(dataset), costs.decode)
     write: float | str | None = costs.write
     names = [f"{stage.position} {stage.name}" for stage in plan.stages]
     if not any(stage.where == "native" and name not in there for stage, name in zip(plan.stages, names, strict=True)):
@@ -101,6 +101,15 @@ def _of_plan(execution: ExecutionPlan, dataset: NativeDataset, costs: Costs, the
             yield Row(name, "nothing to do", stage.why)
     if plan.python:
         yield Row("collate", worker, seconds=costs.collate)
+
+
+def _of_codes(dataset: NativeDataset) -> str:
+    """The remark on JPEGs with Huffman codes in a packed dataset, which have a form without them."""
+    if not isinstance(dataset, PackedDataset):
+        return ""
+    summary = dataset.opened.reader.manifest.summary
+    coded = sum(summary[name] for name in ("kept", "stripped", "transcoded", "rotated", "reencoded") if isinstance(summary.get(name), int))
+    return "Huffman codes; `fastload convert` with --encode dct stores JPEGs without" if coded > len(dataset) / 2 else ""
 
 
 def _of_points(plan: Plan, stage: Stage, dataset: NativeDataset) -> str:

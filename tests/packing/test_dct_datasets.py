@@ -170,3 +170,11 @@ def test_the_writer_checks_the_form(tmp_path: Path) -> None:
             writer.append({"image": b"\xff\xd8no form"}, image_kind="dct", height=4, width=4)
         writer.append({"image": np.zeros((4, 4, 3), np.uint8)}, image_kind="raw", height=4, width=4)
         writer.finish(None, {}, max_pixels=1 << 28)
+
+
+def test_explain_names_the_form(pair: tuple[Path, Path, Path]) -> None:
+    """Of JPEGs with Huffman codes explain() says that there is a form without; of the form nothing."""
+    _, keep, dct = pair
+    for dataset, said in ((keep, True), (dct, False)):
+        with FastLoader(PackedDataset(dataset, [T.CenterCrop(32)]), 4) as loader:
+            assert ("--encode dct" in str(loader.explain())) is said
