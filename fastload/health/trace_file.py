@@ -1,0 +1,255 @@
+"""Files of traces: JSON trace events, as Chrome's format has them, in the time base of torch.profiler's files.
+
+NOTE [ trace file: times ]
+Times are microseconds since `baseTimeNanoseconds`, a moment that is given in nanoseconds since 1970. torch.profiler takes for it the last
+multiple of a quarter of a year (PERIOD_S), so that events of both have one base; where the bases differ, merge_traces() shifts them.
+Source: ChromeTraceBaseTime in Kineto (libkineto/src/output_json.cpp); "Trace Event Format" of the Catapult project.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, NamedTuple, cast
+
+import numpy as np
+
+from fastload._native import core
+from fastload.errors import ArgumentError
+
+PERIOD_S = 7_889_238
+_LANES_FROM = 10_000_000
+"""Number of the first row that is no thread's: above all numbers of processes and threads."""
+_CLOCK_READS = 16
+
+
+class Event(NamedTuple):
+    """One stage. `lane`: name of the row in which it is drawn; None: its thread's."""
+
+    stage: str
+    start_ns: int
+    duration_ns: int
+    thread: int
+    lane: str | None
+    args: dict[str, Any] | None
+
+
+@dataclass
+class Process:
+    """Events of one process."""
+
+    name: str
+    events: list[Event] = field(default_factory=list)
+    native: list[bytes] = field(default_factory=list)
+    threads: dict[int, str] = field(default_factory=dict)
+
+
+class Recording:
+    """Events that one trace has recorded, by process. Any thread may add."""
+
+    def __init__(self, limit: int) -> None:
+        self.started_ns = core.clock_ns()
+        self.dropped = 0
+        self.processes: dict[int, Process] = {}
+        self._room = limit
+        self._day_ns = _time_of_day()
+
+    def keep(self, events: Sequence[Event], pid: int, threads: Mapping[int, str], name: str = "") -> None:
+        """Keeps events of Python code, and the names of their threads, as far as there is room."""
+        process = self._of(pid, name)
+        process.threads.update(threads)
+        process.events += events[: self._taken(len(events))]
+
+    def keep_native(self, pid: int, arrays: Iterable[bytes], dropped: int) -> None:
+        """Keeps arrays of core.TRACE_EVENT, as bytes, as far as there is room. `dropped`: number of events that are missing already."""
+        self.dropped += dropped
+        size = core.TRACE_EVENT.itemsize
+        for each in arrays:
+            kept = each[: self._taken(len(each) // size) * size]
+            if kept:
+                self._of(pid, "").native.append(kept)
+
+    def _of(self, pid: int, name: str) -> Process:
+        found = self.processes.get(pid)
+        if found is None:
+            found = self.processes.setdefault(pid, Process(name))
+        found.name = found.name or name
+        return found
+
+    def _taken(self, asked: int) -> int:
+        """Takes room for as many of some events as there is room for."""
+        taken = min(asked, self._room)
+        self._room -= taken
+        self.dropped += asked - taken
+        return taken
+
+    def take(self) -> tuple[list[Event], list[bytes], dict[int, str], int]:
+        """Takes out what this process has recorded: (events, native ones, names of threads, dropped)."""
+        mine, self.processes = self._of(os.getpid(), ""), {}
+        self._room += len(mine.events) + sum(map(len, mine.native)) // core.TRACE_EVENT.itemsize
+        dropped, self.dropped = self.dropped, 0
+        return mine.events, mine.native, mine.threads, dropped
+
+    def base_ns(self) -> int:
+        """The base of the file's times. See NOTE [ trace file: times ]."""
+        period = PERIOD_S * 10**9
+        return (self.started_ns + self._day_ns) // period * period
+
+    def offset_ns(self) -> int:
+        """Nanoseconds from the monotonic clock to times since base_ns()."""
+        return self._day_ns - self.base_ns()
+
+
+def _time_of_day() -> int:
+    """Nanoseconds from the monotonic clock to the time of the day, by the pair of readings that lay nearest to each other."""
+    best = None
+    for _ in range(_CLOCK_READS):
+        before, day, after = core.clock_ns(), time.time_ns(), core.clock_ns()
+        if best is None or after - before < best[0]:
+            best = after - before, day - (before + after) // 2
+    assert best is not None
+    return best[1]
+
+
+def write(path: Path, recording: Recording) -> None:
+    """Writes a recording, compressed where the name ends with ".gz"; it replaces a file when it is whole. Raises OSError."""
+    made = path.with_name(f"{path.name}.{os.getpid()}.part")
+    facts = {
+        "schemaVersion": 1,
+        "displayTimeUnit": "ms",
+        "baseTimeNanoseconds": recording.base_ns(),
+        "otherData": {"producer": "fastload", "dropped": recording.dropped},
+    }
+    try:
+        with _opened(made, "wt", path.name) as file:
+            file.write(json.dumps(facts)[:-1] + ', "traceEvents": [\n')
+            for number, line in enumerate(_lines(recording)):
+                file.write(f",\n{line}" if number else line)
+            file.write("\n]}\n")
+        os.replace(made, path)
+    except BaseException:
+        with suppress(OSError):
+            made.unlink()
+        raise
+
+
+def _opened(path: Path, mode: str, name: str) -> IO[Any]:
+    if name.endswith(".gz"):
+        return cast(IO[Any], gzip.open(path, mode, encoding="utf-8"))
+    return open(path, mode, encoding="utf-8")
+
+
+def _lines(recording: Recording) -> Iterator[str]:
+    for pid, process in list(recording.processes.items()):
+        yield from _process_lines(pid, process, recording.offset_ns(), recording.started_ns)
+
+
+def _process_lines(pid: int, process: Process, offset_ns: int, since_ns: int) -> Iterator[str]:
+    """The events of a process, as JSON. Native ones that began before `since_ns` are of an earlier trace."""
+    threads = dict(process.threads)
+    yield _named("process_name", pid, 0, process.name or _kernels_name(pid, pid) or "python")
+    for each in [each for each in process.events if each.lane is None]:
+        yield _line(pid, each.thread, each, offset_ns)
+    for body in process.native:
+        found = np.frombuffer(body, core.TRACE_EVENT)
+        for start, duration, index, source, epoch, thread, stage, failed in found[found["start_ns"] >= since_ns].tolist():
+            args = {"index": index, "epoch": epoch} | ({"source": source} if source else {}) | ({"failed": True} if failed else {})
+            if thread not in threads:
+                threads[thread] = _kernels_name(pid, thread) or "fastload thread"
+            yield _line(pid, thread, Event(core.TRACE_STAGES[stage], start, duration, thread, None, args), offset_ns)
+    for row, (name, events) in enumerate(_rows(process.events), _LANES_FROM):
+        yield _named("thread_name", pid, row, name)
+        for each in events:
+            yield _line(pid, row, each, offset_ns)
+    for thread, name in threads.items():
+        yield _named("thread_name", pid, thread, name)
+
+
+def _rows(events: Sequence[Event]) -> Iterator[tuple[str, list[Event]]]:
+    """Events with a lane, in rows in which none overlaps another; a lane has as many rows as it needs, with a number from the second on."""
+    lanes: dict[str, list[list[Event]]] = {}
+    for each in sorted((each for each in events if each.lane is not None), key=lambda event: event.start_ns):
+        assert each.lane is not None
+        rows = lanes.setdefault(each.lane, [])
+        free = next((row for row in rows if row[-1].start_ns + row[-1].duration_ns <= each.start_ns), None)
+        if free is None:
+            rows.append([each])
+        else:
+            free.append(each)
+    for name, rows in lanes.items():
+        yield from ((f"{name} ({number})" if number > 1 else name, row) for number, row in enumerate(rows, 1))
+
+
+def _line(pid: int, row: int, event: Event, offset_ns: int) -> str:
+    at = event.start_ns + offset_ns
+    args = f', "args": {json.dumps(event.args, default=str)}' if event.args else ""
+    return (
+        f'{{"ph": "X", "cat": "fastload", "name": "{event.stage}", "pid": {pid}, "tid": {row}, "ts": {_us(at)}, '
+        f'"dur": {_us(event.duration_ns)}{args}}}'
+    )
+
+
+def _us(ns: int) -> str:
+    """Microseconds with all digits: a float would round a time of the day."""
+    return f"{ns // 1000}.{ns % 1000:03d}"
+
+
+def _named(kind: str, pid: int, row: int, name: str) -> str:
+    return json.dumps({"ph": "M", "name": kind, "pid": pid, "tid": row, "ts": 0, "args": {"name": name}})
+
+
+def _kernels_name(pid: int, thread: int) -> str:
+    """The kernel's name of a thread, which torch.profiler takes for a process's; "" if the thread has ended."""
+    try:
+        return Path(f"/proc/{pid}/task/{thread}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def merge_traces(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) -> None:
+    """Merges trace files, such as a loader's and torch.profiler's, into one.
+
+    Args:
+        paths: the files, at least one; compressed where a name ends with ".gz". What is said beside the events is the first file's.
+        out: the file to write, likewise.
+
+    Raises:
+        ArgumentError: a file holds no trace events.
+        OSError: a file cannot be read or written.
+    """
+    if not paths:
+        raise ArgumentError("no trace to merge: give the files")
+    traces = [_read(Path(path)) for path in paths]
+    whole, base = traces[0], int(traces[0].get("baseTimeNanoseconds", 0))
+    names = {_key(each) for each in whole["traceEvents"]}
+    for other in traces[1:]:
+        shift = (int(other.get("baseTimeNanoseconds", 0)) - base) / 1000
+        for each in other["traceEvents"]:
+            if each.get("ph") != "M":
+                whole["traceEvents"].append({**each, "ts": each["ts"] + shift} if shift and "ts" in each else each)
+            elif _key(each) not in names:
+                whole["traceEvents"].append(each)
+    with _opened(Path(out), "wt", Path(out).name) as file:
+        json.dump(whole, file)
+
+
+def _key(event: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The row that an event of metadata names, and how."""
+    return event.get("ph"), event.get("name"), event.get("pid"), event.get("tid")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with _opened(path, "rt", path.name) as file:
+            found = json.load(file)
+    except (ValueError, EOFError) as error:
+        raise ArgumentError(f"{path} is no trace: {error}") from error
+    if not isinstance(found, dict) or not isinstance(found.get("traceEvents"), list):
+        raise ArgumentError(f"{path} is no trace: it has no list traceEvents")
+    return found
