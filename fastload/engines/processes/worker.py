@@ -410,10 +410,8 @@ class Worker:
             self._seconds[1] += time.perf_counter() - begun
 
     def _report(self) -> messages.WorkerReport:
-        seconds, traced = self._seconds, self._tracing.take()
-        return messages.WorkerReport(*seconds, *self._slowest, self._pickler.by_value, counts.take(), traced)
-            self._seconds[0], self._seconds[1], *self._slowest, self._pickler.by_value, counts.take(), self._tracing.take()
-        )
+        (python, collate), traced = self._seconds, self._tracing.take()
+        return messages.WorkerReport(python, collate, *self._slowest, self._pickler.by_value, counts.take(), traced)
 
     def _send(self, message: Any, fds: tuple[int, ...] = ()) -> None:
         try:
