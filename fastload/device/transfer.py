@@ -188,7 +188,7 @@ class Transfer:
 
     def _traced(self, stage: str, there: bool = True) -> AbstractContextManager[Any]:
         """Context manager: a stage that is there, told to the trace that is taken. For CUDA that is the time in which it is queued."""
-        return nullcontext() if tracing.active is None or not there else tracing.stage(tracing.active, stage)
+        return nullcontext() if tracing.active is None or not there else tracing.Span(tracing.active, stage)
 
     def _to_device(self, made: list[Any]) -> Any:
         batch = made.pop()

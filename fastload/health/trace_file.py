@@ -15,8 +15,9 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, cast
 
 import numpy as np
 
@@ -29,15 +30,9 @@ _LANES_FROM = 10_000_000
 _CLOCK_READS = 16
 
 
-class Event(NamedTuple):
-    """One stage. `lane`: name of the row in which it is drawn; None: its thread's."""
-
-    stage: str
-    start_ns: int
-    duration_ns: int
-    thread: int
-    lane: str | None
-    args: dict[str, Any] | None
+Event = tuple[str, int, int, int, str | None, dict[str, Any] | None]
+"""One stage: (name, start, duration in nanoseconds, number of its thread, lane, arguments). `lane`: the row in which it is drawn, by name;
+None: its thread's. A plain tuple: worker processes pickle one for each sample."""
 
 
 @dataclass
@@ -51,18 +46,31 @@ class Process:
 
 
 class Recording:
-    """Events that one trace has recorded, by process. Any thread may add."""
+    """Events that one trace has recorded, by process. Any thread may add; of the limit, which is not locked, they may pass a few events."""
 
     def __init__(self, limit: int) -> None:
         self.started_ns = core.clock_ns()
         self.dropped = 0
-        self.processes: dict[int, Process] = {}
+        self._own = Process("")
+        self.processes: dict[int, Process] = {os.getpid(): self._own}
         self._room = limit
         self._day_ns = _time_of_day()
 
-    def keep(self, events: Sequence[Event], pid: int, threads: Mapping[int, str], name: str = "") -> None:
-        """Keeps events of Python code, and the names of their threads, as far as there is room."""
-        process = self._of(pid, name)
+    def keep(self, event: Event) -> None:
+        """Keeps an event of Python code in this process, if there is room."""
+        if self._room > 0:
+            self._room -= 1
+            self._own.events.append(event)
+        else:
+            self.dropped += 1
+
+    def name(self, threads: Mapping[int, str]) -> None:
+        """Notes names of this process's threads, by number."""
+        self._own.threads.update(threads)
+
+    def keep_all(self, pid: int, name: str, events: Sequence[Event], threads: Mapping[int, str]) -> None:
+        """Keeps events of Python code in a worker process, as far as there is room."""
+        process = self.processes.setdefault(pid, Process(name))
         process.threads.update(threads)
         process.events += events[: self._taken(len(events))]
 
@@ -73,25 +81,19 @@ class Recording:
         for each in arrays:
             kept = each[: self._taken(len(each) // size) * size]
             if kept:
-                self._of(pid, "").native.append(kept)
-
-    def _of(self, pid: int, name: str) -> Process:
-        found = self.processes.get(pid)
-        if found is None:
-            found = self.processes.setdefault(pid, Process(name))
-        found.name = found.name or name
-        return found
+                self.processes[pid].native.append(kept)
 
     def _taken(self, asked: int) -> int:
         """Takes room for as many of some events as there is room for."""
-        taken = min(asked, self._room)
+        taken = max(0, min(asked, self._room))
         self._room -= taken
         self.dropped += asked - taken
         return taken
 
     def take(self) -> tuple[list[Event], list[bytes], dict[int, str], int]:
         """Takes out what this process has recorded: (events, native ones, names of threads, dropped)."""
-        mine, self.processes = self._of(os.getpid(), ""), {}
+        mine, self._own = self._own, Process("")
+        self.processes = {os.getpid(): self._own}
         self._room += len(mine.events) + sum(map(len, mine.native)) // core.TRACE_EVENT.itemsize
         dropped, self.dropped = self.dropped, 0
         return mine.events, mine.native, mine.threads, dropped
@@ -154,19 +156,22 @@ def _process_lines(pid: int, process: Process, offset_ns: int, since_ns: int) ->
     """The events of a process, as JSON. Native ones that began before `since_ns` are of an earlier trace."""
     threads = dict(process.threads)
     yield _named("process_name", pid, 0, process.name or _kernels_name(pid, pid) or "python")
-    for each in [each for each in process.events if each.lane is None]:
-        yield _line(pid, each.thread, each, offset_ns)
-    for body in process.native:
+    events = list(process.events)
+    for name, start, duration, thread, lane, args in events:
+        if lane is None:
+            yield _line(pid, thread, name, start + offset_ns, duration, json.dumps(args) if args else "{}")
+    for body in list(process.native):
         found = np.frombuffer(body, core.TRACE_EVENT)
         for start, duration, index, source, epoch, thread, stage, failed in found[found["start_ns"] >= since_ns].tolist():
-            args = {"index": index, "epoch": epoch} | ({"source": source} if source else {}) | ({"failed": True} if failed else {})
             if thread not in threads:
                 threads[thread] = _kernels_name(pid, thread) or "fastload thread"
-            yield _line(pid, thread, Event(core.TRACE_STAGES[stage], start, duration, thread, None, args), offset_ns)
-    for row, (name, events) in enumerate(_rows(process.events), _LANES_FROM):
-        yield _named("thread_name", pid, row, name)
-        for each in events:
-            yield _line(pid, row, each, offset_ns)
+            more = (f', "source": {source}' if source else "") + (', "failed": true' if failed else "")
+            args_text = f'{{"index": {index}, "epoch": {epoch}{more}}}'
+            yield _line(pid, thread, core.TRACE_STAGES[stage], start + offset_ns, duration, args_text)
+    for row, (lane_name, of_row) in enumerate(_rows(events), _LANES_FROM):
+        threads[row] = lane_name
+        for name, start, duration, _, _, args in of_row:
+            yield _line(pid, row, name, start + offset_ns, duration, json.dumps(args) if args else "{}")
     for thread, name in threads.items():
         yield _named("thread_name", pid, thread, name)
 
@@ -174,10 +179,9 @@ def _process_lines(pid: int, process: Process, offset_ns: int, since_ns: int) ->
 def _rows(events: Sequence[Event]) -> Iterator[tuple[str, list[Event]]]:
     """Events with a lane, in rows in which none overlaps another; a lane has as many rows as it needs, with a number from the second on."""
     lanes: dict[str, list[list[Event]]] = {}
-    for each in sorted((each for each in events if each.lane is not None), key=lambda event: event.start_ns):
-        assert each.lane is not None
-        rows = lanes.setdefault(each.lane, [])
-        free = next((row for row in rows if row[-1].start_ns + row[-1].duration_ns <= each.start_ns), None)
+    for each in sorted((each for each in events if each[4] is not None), key=itemgetter(1)):
+        rows = lanes.setdefault(cast(str, each[4]), [])
+        free = next((row for row in rows if row[-1][1] + row[-1][2] <= each[1]), None)
         if free is None:
             rows.append([each])
         else:
@@ -186,12 +190,11 @@ def _rows(events: Sequence[Event]) -> Iterator[tuple[str, list[Event]]]:
         yield from ((f"{name} ({number})" if number > 1 else name, row) for number, row in enumerate(rows, 1))
 
 
-def _line(pid: int, row: int, event: Event, offset_ns: int) -> str:
-    at = event.start_ns + offset_ns
-    args = f', "args": {json.dumps(event.args, default=str)}' if event.args else ""
+def _line(pid: int, row: int, name: str, at_ns: int, duration_ns: int, args: str) -> str:
+    """An event as JSON. Names are the code's own."""
     return (
-        f'{{"ph": "X", "cat": "fastload", "name": "{event.stage}", "pid": {pid}, "tid": {row}, "ts": {_us(at)}, '
-        f'"dur": {_us(event.duration_ns)}{args}}}'
+        f'{{"ph": "X", "cat": "fastload", "name": "{name}", "pid": {pid}, "tid": {row}, "ts": {_us(at_ns)}, "dur": {_us(duration_ns)}, '
+        f'"args": {args}}}'
     )
 
 

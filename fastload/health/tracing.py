@@ -15,8 +15,7 @@ import operator
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -77,7 +76,9 @@ class Tracer:
         thread = threading.get_native_id()
         if thread not in self._threads:
             self._threads[thread] = threading.current_thread().name
-        self._keep([Event(stage, began_ns, ended_ns - began_ns, thread, lane, args)])
+        event = stage, began_ns, ended_ns - began_ns, thread, lane, args
+        for each in self.recordings:
+            each.keep(event)
 
     def waited(self, loop: object, before_ns: int, asked_ns: int, got_ns: int, failed: BaseException | None) -> None:
         """Records a wait of a loop and its step before; core calls it after each."""
@@ -91,7 +92,9 @@ class Tracer:
         self.drain()
 
     def drain(self) -> None:
-        """Takes the events that native workers have written so far."""
+        """Takes the events that native workers have written so far, and names the threads."""
+        for each in self.recordings:
+            each.name(self._threads)
         for body, dropped in core.traced_events():
             for each in self.recordings:
                 each.keep_native(os.getpid(), [body] if body else [], dropped)
@@ -99,22 +102,23 @@ class Tracer:
     def take_in(self, pid: int, name: str, taken: Taken) -> None:
         """Records the events of a worker process."""
         for each in self.recordings:
-            each.keep(taken.events, pid, taken.threads, name)
+            each.keep_all(pid, name, taken.events, taken.threads)
             each.keep_native(pid, taken.native, taken.dropped)
 
-    def _keep(self, events: list[Event]) -> None:
-        for each in self.recordings:
-            each.keep(events, os.getpid(), self._threads)
 
+class Span:
+    """Context manager that records its block as a stage, also where it ends by an exception."""
 
-@contextmanager
-def stage(tracer: Tracer, name: str, args: dict[str, Any] | None = None, lane: str | None = None) -> Iterator[None]:
-    """Records the block as a stage, also where it ends by an exception."""
-    began = core.clock_ns()
-    try:
-        yield
-    finally:
-        tracer.add(name, began, args, lane)
+    __slots__ = ("_args", "_began", "_lane", "_name", "_tracer")
+
+    def __init__(self, tracer: Tracer, name: str, args: dict[str, Any] | None = None, lane: str | None = None) -> None:
+        self._tracer, self._name, self._args, self._lane = tracer, name, args, lane
+
+    def __enter__(self) -> None:
+        self._began = core.clock_ns()
+
+    def __exit__(self, *_: object) -> None:
+        self._tracer.add(self._name, self._began, self._args, self._lane)
 
 
 def shown(index: Any) -> int | str:

@@ -606,7 +606,7 @@ class Fetcher:
         if tracing.active is None:
             return await self._checked(span)
         file, size = self._shards[span.shard].entry.file, span.stop - span.start
-        with tracing.stage(tracing.active, "fetch", {"file": file, "bytes": size, "units": span.last - span.first + 1}, "fetches"):
+        with tracing.Span(tracing.active, "fetch", {"file": file, "bytes": size, "units": span.last - span.first + 1}, "fetches"):
             return await self._checked(span)
 
     async def _checked(self, span: Span) -> tuple[Buffer, list[int]]:

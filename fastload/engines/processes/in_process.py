@@ -45,7 +45,7 @@ class _Traced:
         self._dataset, self._tracer = dataset, tracer
 
     def __getitem__(self, index: Any) -> Any:
-        with tracing.stage(self._tracer, "python", {"index": tracing.shown(index)}):
+        with tracing.Span(self._tracer, "python", {"index": tracing.shown(index)}):
             return self._dataset[index]
 
     def __len__(self) -> int:
@@ -59,7 +59,7 @@ class _Traced:
 
 def _traced_call(function: Callable[[Any], Any], name: str, tracer: tracing.Tracer) -> Callable[[Any], Any]:
     def call(argument: Any) -> Any:
-        with tracing.stage(tracer, name):
+        with tracing.Span(tracer, name):
             return function(argument)
 
     return call
@@ -156,7 +156,7 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
     def _told(self, make: Callable[[Any], Any], tracer: tracing.Tracer, index: Any) -> Any:
         """Makes a batch whose stages are told to a trace that is taken; of an iterable dataset it is one stage."""
         if self._iterable:
-            with tracing.stage(tracer, "python"):
+            with tracing.Span(tracer, "python"):
                 return make(index)
         fetcher = self._dataset_fetcher
         plain = fetcher.dataset, fetcher.collate_fn

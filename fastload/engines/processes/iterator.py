@@ -288,7 +288,7 @@ class WorkerIterator(LoaderIterator):
     def _assembled(self, task: Task, made: Callable[[], Any]) -> TransferredBatch:
         if tracing.active is None:
             return self._moved(task, made)
-        with tracing.stage(tracing.active, "assemble", {"batch": task.at}):
+        with tracing.Span(tracing.active, "assemble", {"batch": task.at}):
             return self._moved(task, made)
 
     def _moved(self, task: Task, made: Callable[[], Any]) -> TransferredBatch:

@@ -297,7 +297,7 @@ class Worker:
         """Context manager: a stage, of the sample `index` if it is one's, told to the trace that is taken."""
         if tracing.active is None:
             return _NO_STAGE
-        return tracing.stage(tracing.active, name, None if index is None else {"index": tracing.shown(index)})
+        return tracing.Span(tracing.active, name, None if index is None else {"index": tracing.shown(index)})
 
     def _collate(self, samples: Any, index: Any = None) -> Any:
         begun = time.perf_counter()
