@@ -55,7 +55,7 @@ cdef class Engine:
         for i in range(threads + 1):
             check(fl_worker_create(&self.workers[i], &err), &err)
             self.worker_count = i + 1
-            self.traces._add(self.workers[i])
+            self.traces._join(self.workers[i])
         if threads:
             check(fl_pool_create(b"fastload", threads, capacity, <void **>self.workers, &self.pool, &err), &err)
         check(fl_pool_create(b"fl-ahead", 1, capacity, NULL, &self.ahead, &err), &err)

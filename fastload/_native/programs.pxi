@@ -222,7 +222,7 @@ cdef class Decoder:
         check(fl_worker_create(&self.worker, &err), &err)
         _add(&_live_decoders, 1)
         self.traces = _Traces.__new__(_Traces, 1)
-        self.traces._add(self.worker)
+        self.traces._join(self.worker)
 
     def __dealloc__(self):
         if self.worker is not NULL:

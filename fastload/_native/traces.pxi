@@ -45,7 +45,7 @@ cdef class _Traces:
         free(self.rings)
         free(self.workers)
 
-    cdef int _add(self, fl_worker *worker) except -1:
+    cdef int _join(self, fl_worker *worker) except -1:
         self.workers[self.count] = worker
         self.count += 1
         if _tracing:

@@ -60,7 +60,7 @@ class Taken(NamedTuple):
 
 
 class Tracer:
-    """What is recorded now, in this process. Any thread may call it."""
+    """Recorder of the stages of this process, for all traces that are taken. Any thread may call it."""
 
     def __init__(self) -> None:
         self.recordings: list[Recording] = []
