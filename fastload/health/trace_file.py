@@ -69,19 +69,20 @@ class Recording:
         self._own.threads.update(threads)
 
     def keep_all(self, pid: int, name: str, events: Sequence[Event], threads: Mapping[int, str]) -> None:
-        """Keeps events of Python code in a worker process, as far as there is room."""
+        """Keeps events of Python code in a worker process, as far as there is room. What began before this recording is left out."""
         process = self.processes.setdefault(pid, Process(name))
         process.threads.update(threads)
-        process.events += events[: self._taken(len(events))]
+        mine = [each for each in events if each[1] >= self.started_ns]
+        process.events += mine[: self._taken(len(mine))]
 
     def keep_native(self, pid: int, arrays: Iterable[bytes], dropped: int) -> None:
-        """Keeps arrays of core.TRACE_EVENT, as bytes, as far as there is room. `dropped`: number of events that are missing already."""
+        """Keeps arrays of core.TRACE_EVENT, as bytes, as keep_all() does. `dropped`: number of events that are missing already."""
         self.dropped += dropped
-        size = core.TRACE_EVENT.itemsize
         for each in arrays:
-            kept = each[: self._taken(len(each) // size) * size]
-            if kept:
-                self.processes[pid].native.append(kept)
+            found = np.frombuffer(each, core.TRACE_EVENT)
+            mine = found[found["start_ns"] >= self.started_ns]
+            if len(mine):
+                self.processes[pid].native.append(mine[: self._taken(len(mine))].tobytes())
 
     def _taken(self, asked: int) -> int:
         """Takes room for as many of some events as there is room for."""
@@ -149,11 +150,11 @@ def _opened(path: Path, mode: str, name: str) -> IO[Any]:
 
 def _lines(recording: Recording) -> Iterator[str]:
     for pid, process in list(recording.processes.items()):
-        yield from _process_lines(pid, process, recording.offset_ns(), recording.started_ns)
+        yield from _process_lines(pid, process, recording.offset_ns())
 
 
-def _process_lines(pid: int, process: Process, offset_ns: int, since_ns: int) -> Iterator[str]:
-    """The events of a process, as JSON. Native ones that began before `since_ns` are of an earlier trace."""
+def _process_lines(pid: int, process: Process, offset_ns: int) -> Iterator[str]:
+    """The events of a process, as JSON."""
     threads = dict(process.threads)
     yield _named("process_name", pid, 0, process.name or _kernels_name(pid, pid) or "python")
     events = list(process.events)
@@ -161,8 +162,7 @@ def _process_lines(pid: int, process: Process, offset_ns: int, since_ns: int) ->
         if lane is None:
             yield _line(pid, thread, name, start + offset_ns, duration, json.dumps(args) if args else "{}")
     for body in list(process.native):
-        found = np.frombuffer(body, core.TRACE_EVENT)
-        for start, duration, index, source, epoch, thread, stage, failed in found[found["start_ns"] >= since_ns].tolist():
+        for start, duration, index, source, epoch, thread, stage, failed in np.frombuffer(body, core.TRACE_EVENT).tolist():
             if thread not in threads:
                 threads[thread] = _kernels_name(pid, thread) or "fastload thread"
             more = (f', "source": {source}' if source else "") + (', "failed": true' if failed else "")

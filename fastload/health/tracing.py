@@ -2,9 +2,10 @@
 
 NOTE [ tracing: who records ]
 `active` is None unless a trace is taken: a place that has something to record asks that, and does nothing else. Native workers write their
-stages into rings (csrc/engine/trace.h), drained after each wait of a loop. A worker process has a Tracer of its own, and its events
-go with its batches. All times are those of the monotonic clock, which all processes of a host share; they become times of the day, as in
-torch.profiler's files, when the file is written. One Tracer serves all traces that are taken at a time: each has a Recording of its own.
+stages into rings (csrc/engine/trace.h), drained after each wait of a loop. A worker process has a Tracer of its own: with its next task it
+learns that a trace has begun or ended, and its events go with its batches. All times are those of the monotonic clock, which all processes of
+a host share; they become times of the day, as in torch.profiler's files, when the file is written. One Tracer serves all traces that are
+taken at a time: each has a Recording of its own.
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ import logging
 import operator
 import os
 import threading
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from typing_extensions import Self
 
@@ -34,13 +34,6 @@ LIMIT = 1_000_000
 RING = 1 << 14
 """Events of each native worker between two waits of a loop: 0.6 MB, and 4,000 photographs."""
 _log = logging.getLogger("fastload")
-
-
-class Listener(Protocol):
-    """An object that is told when tracing begins and ends."""
-
-    def trace(self, on: bool) -> None:
-        """Begins or ends the events of processes that this one has started."""
 
 
 class Taken(NamedTuple):
@@ -132,12 +125,6 @@ def shown(index: Any) -> int | str:
 active: Tracer | None = None
 """The Tracer of this process; None: no trace is taken."""
 _lock = threading.RLock()
-_listeners: weakref.WeakValueDictionary[int, Listener] = weakref.WeakValueDictionary()
-
-
-def listen(listener: Listener) -> None:
-    """Has an object told of each begin and end of tracing, for as long as it lives."""
-    _listeners[id(listener)] = listener
 
 
 def begin(recording: Recording) -> None:
@@ -150,8 +137,6 @@ def begin(recording: Recording) -> None:
             core.trace_workers(RING, tracer.waited)
         tracer.recordings = [*tracer.recordings, recording]
         active = tracer
-    if first:
-        _tell(True)
 
 
 def end(recording: Recording) -> None:
@@ -167,14 +152,6 @@ def end(recording: Recording) -> None:
             return
         active = None
         core.trace_workers(0)
-    _tell(False)
-
-
-def _tell(on: bool) -> None:
-    for each in _listeners.valuerefs():
-        listener = each()
-        if listener is not None:
-            listener.trace(on)
 
 
 class WorkerTracing:
@@ -253,7 +230,8 @@ class Trace:
         except OSError as error:
             raise ArgumentError(f"the trace cannot be written to {self.path}: {error.strerror}") from error
         if recording.dropped:
-            _log.warning("the trace %s lacks %d events: it keeps %d, see limit=", self.path, recording.dropped, self._limit)
+            why = f"more came than limit={self._limit}, or than the {RING} that a worker keeps between two waits of the loop"
+            _log.warning("the trace %s lacks %d events: %s", self.path, recording.dropped, why)
 
     @property
     def dropped(self) -> int:
@@ -316,7 +294,6 @@ def _after_fork() -> None:
     if active is not None:
         active = None
         core.trace_workers(0)
-    _listeners.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)

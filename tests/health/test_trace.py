@@ -205,13 +205,12 @@ def test_no_more_than_the_limit_is_kept(packed: Path, tmp_path: Path, caplog: py
     """The first events stay, the others are counted, in the file, in `dropped` and in a warning."""
     path = tmp_path / "run.json"
     with FastLoader(str(packed), batch_size=10, transform=CROP, num_workers=2) as loader:
-        whole = len(taken(loader, path))
         trace = loader.trace(path, limit=30)
         with caplog.at_level(logging.WARNING, "fastload"), trace:
             for _ in loader:
                 pass
     assert len(events(path)) == 30
-    assert trace.dropped > whole // 2
+    assert trace.dropped > 50
     assert read_trace(path)["otherData"] == {"producer": "fastload", "dropped": trace.dropped}
     assert f"lacks {trace.dropped} events" in caplog.text
 
@@ -224,9 +223,9 @@ def test_a_full_ring_is_counted(packed: Path, tmp_path: Path, monkeypatch: pytes
         with trace:
             for _ in loader:
                 pass
-        found = [each for name in NATIVE for each in named(events(tmp_path / "run.json"), name)]
-    assert trace.dropped > 0
-    assert (len(found) + trace.dropped) % 4 == 0
+    found = [each for name in NATIVE for each in named(events(tmp_path / "run.json"), name, epoch=0)]
+    assert len(found) < 200
+    assert len(found) + trace.dropped >= 200
 
 
 def test_rings_go_with_their_owners(packed: Path, tmp_path: Path, no_leaks: None) -> None:

@@ -234,12 +234,7 @@ class TaskScheduler:
         self._made_slots = itertools.count(1)
         me = weakref.ref(self)
         self.pool = Pool(context, job.workers, TICKETS * schedule.depth, job, lambda number: _indices_at(me(), number))
-        tracing.listen(self)
-
-    def trace(self, on: bool) -> None:
-        """Begins or ends the events of the workers, for a trace."""
-        if self.pool.workers:
-            self._send_all(messages.TraceStages(on))
+        self._traced = job.traced
 
     def begin(self, shared_seed: int | None, sample_seed: tuple[int, int] | None, draws: Draws | None, policy: Policy) -> None:
         """Begins another epoch of the same workers."""
@@ -271,6 +266,9 @@ class TaskScheduler:
     def dispatch(self, task: Task) -> None:
         """Sends a task to the worker or workers that make it, with a free slot if there is one."""
         self.tasks[task.number] = task
+        if self._traced != (tracing.active is not None):
+            self._traced = not self._traced
+            self._send_all(messages.TraceStages(self._traced))
         if self.slots.dropped:
             self._send_all(messages.DropSlots(self.slots.dropped))
             self.slots.dropped = []
