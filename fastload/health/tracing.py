@@ -1,11 +1,11 @@
 """Trace: a recording of a loop's stages, as trace events of Chrome and Perfetto, of all loaders of a process and their worker processes.
 
 NOTE [ tracing: who records ]
-`active` is None unless a trace is taken: a place that has something to record asks that, and does nothing else. Native workers write their
-stages into rings (csrc/engine/trace.h), drained after each wait of a loop. A worker process has a Tracer of its own: with its next task it
-learns that a trace has begun or ended, and its events go with its batches. All times are those of the monotonic clock, which all processes of
-a host share; they become times of the day, as in torch.profiler's files, when the file is written. One Tracer serves all traces that are
-taken at a time: each has a Recording of its own.
+`active` is None unless a trace is taken: a place that has something to record asks that, and does nothing else.
+Native workers write their stages into rings (csrc/engine/trace.h), drained after each wait of a loop. A worker process has a Tracer of its
+own: with its next task it learns that a trace has begun or ended, and its events go with its batches. All times are those of the monotonic
+clock, which all processes of a host share; they become times of the day, as in torch.profiler's files, when the file is written. One Tracer
+serves all traces that are taken at a time: each has a Recording of its own.
 """
 
 from __future__ import annotations
