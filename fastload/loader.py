@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import DataLoader
 from typing_extensions import Self, TypeVar
 
+from fastload._native import core
 from fastload.batch.collate import Form, collate_fn_of
 from fastload.common.rng import checked_epoch, checked_seed
 from fastload.common.system import share_of_cpus
@@ -23,7 +24,7 @@ from fastload.engines.settings import Arguments, EngineChoice, OnError, Settings
 from fastload.engines.state import LoaderState, shown
 from fastload.errors import ArgumentError
 from fastload.explain.report import advised_settings, brief, explain, stats
-from fastload.health import HealthMonitor
+from fastload.health import HealthMonitor, Trace, tracing
 from fastload.sampling.arguments import order_of, show_sharded
 from fastload.sampling.sharding import Shard, checked_shard
 
@@ -222,6 +223,8 @@ class FastLoader(DataLoader[_T]):
     @uncompiled
     def __iter__(self) -> LoaderIterator:
         state, began = self._fastload, time.perf_counter()
+        tracer = tracing.active
+        began_ns = 0 if tracer is None else core.clock_ns()
         plan = state.read(self)
         state.fresh = plan, began
         try:
@@ -237,6 +240,8 @@ class FastLoader(DataLoader[_T]):
             return cast(LoaderIterator, self._iterator)
         finally:
             state.fresh = None
+            if tracer is not None:
+                tracer.add("iter", began_ns)
 
     @uncompiled
     def _get_iterator(self) -> LoaderIterator:
@@ -309,6 +314,21 @@ class FastLoader(DataLoader[_T]):
         (the slowest samples, as (index, seconds)).
         """
         return stats(self._fastload)
+
+    def trace(self, path: str | os.PathLike[str], *, limit: int = tracing.LIMIT) -> Trace:
+        """A trace of the loop, for `with loader.trace("run.json"):` or its start() and stop(). It is written also where the loop fails.
+
+        It is a file of JSON trace events, which ui.perfetto.dev shows: waits and steps of the loop, and the stages of samples and batches
+        in all threads and worker processes. Its times are those of torch.profiler; `fastload.health.merge_traces` makes one file of both.
+
+        Args:
+            path: the file, which is replaced; compressed where its name ends with ".gz".
+            limit: most events that are kept.
+
+        Raises:
+            ArgumentError: the file's folder does not exist, or `limit` is no positive number.
+        """
+        return Trace(path, limit)
 
     def explain(self, *, measure: bool = False) -> Text:
         """Text on the running engine and its reason, and a table of a sample's stages: where each runs, and why nowhere faster.

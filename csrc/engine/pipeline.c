@@ -20,6 +20,8 @@ struct fl_worker {
     fl_jpeg_entropy *entropy; /* made for the first image file; packed data need none */
     fl_buffer file; /* the image file, or the attached image, last read */
     uint64_t stamp; /* of the files outside of the store that the row under way was read from; 0: of none */
+    _Atomic(fl_trace *) trace; /* NULL: it is not traced. See NOTE [ trace: one writer, one reader ] */
+    fl_trace_event row;        /* what the events of the row under way have in common, if it is traced */
     fl_counters counters;
 };
 
@@ -48,6 +50,28 @@ void fl_worker_free(fl_worker *worker) {
 }
 
 const fl_counters *fl_worker_counters(const fl_worker *worker) { return &worker->counters; }
+
+void fl_worker_trace(fl_worker *worker, fl_trace *trace) { atomic_store_explicit(&worker->trace, trace, memory_order_release); }
+
+static bool is_traced(fl_worker *worker) { return atomic_load_explicit(&worker->trace, memory_order_relaxed) != NULL; }
+
+/* The clock, for a time that nothing but a trace needs; 0: the worker is not traced. */
+static int64_t traced_ns(fl_worker *worker) { return is_traced(worker) ? fl_clock_ns() : 0; }
+
+/* Notes a stage of the row under way; start 0: there is none. */
+static void note(fl_worker *worker, fl_trace_stage stage, int64_t start, int64_t duration, fl_code code) {
+    fl_trace *trace = atomic_load_explicit(&worker->trace, memory_order_acquire);
+    if (!trace || !start || duration < 0 || !worker->row.thread) return;
+    worker->row.start_ns = start, worker->row.duration_ns = duration;
+    worker->row.stage = (uint16_t)stage, worker->row.failed = code != FL_OK;
+    fl_trace_put(trace, &worker->row);
+}
+
+/* Begins the events of a row of the source that worker->row names; there are none without a trace. */
+static void begin_events(fl_worker *worker, fl_key key) {
+    worker->row.thread = is_traced(worker) ? fl_trace_thread() : 0;
+    worker->row.index = key.index, worker->row.epoch = key.epoch;
+}
 
 static void add(_Atomic uint64_t *counter, uint64_t value) { atomic_fetch_add_explicit(counter, value, memory_order_relaxed); }
 
@@ -148,6 +172,7 @@ static fl_code find_file(fl_worker *worker, const fl_source *source, uint64_t in
     const int64_t start = fl_clock_ns();
     code = prove_file(worker, source, index, stamp, found, err);
     found->proving_ns = fl_clock_ns() - start;
+    note(worker, FL_TRACE_CHECK, start, found->proving_ns, code);
     return code;
 }
 
@@ -168,6 +193,8 @@ static fl_code make_image(fl_worker *worker, const fl_source *source, uint32_t f
     add(&worker->counters.warnings, took.warnings);
     add(&worker->counters.decode_ns, took.decode_ns);
     add(&worker->counters.resize_ns, took.resize_ns);
+    note(worker, FL_TRACE_DECODE, took.decode_at, (int64_t)took.decode_ns, took.resize_at ? FL_OK : code);
+    note(worker, FL_TRACE_RESIZE, took.resize_at, (int64_t)took.resize_ns, code);
     return code;
 }
 
@@ -212,7 +239,9 @@ static fl_code make_further(fl_worker *worker, const fl_source *source, uint32_t
     const int64_t start = fl_clock_ns();
     fl_code code = find_image(worker, source, &source->parts[first], key.index, record, &found, err);
     if (!code) code = open_image(worker, source, &found, &raw, &width, &height, err);
-    add(&worker->counters.read_ns, (uint64_t)(fl_clock_ns() - start));
+    const int64_t took = fl_clock_ns() - start;
+    add(&worker->counters.read_ns, (uint64_t)took);
+    note(worker, FL_TRACE_READ, start, took, code);
     if (!code) code = boxes_for(worker, source, &source->parts[first], canvas, width, height, &boxes, err);
     if (!code) code = make_image(worker, source, first, key, raw.pixels ? &raw : NULL, width, height, boxes, targets, row, err);
     const char *name = source->parts[first].name;
@@ -241,14 +270,19 @@ static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, 
     if (!code && source->store) code = find_image(worker, source, source->parts, key.index, record, &found, err);
     if (code) return code;
     code = open_image(worker, source, &found, &raw, &width, &height, err);
-    add(&worker->counters.read_ns, (uint64_t)(fl_clock_ns() - start - found.proving_ns));
+    const int64_t took = fl_clock_ns() - start;
+    note(worker, FL_TRACE_READ, start, took, code);
+    add(&worker->counters.read_ns, (uint64_t)(took - found.proving_ns));
     add(&worker->counters.decode_ns, (uint64_t)found.proving_ns);
     if (!code && source->item_count) code = open_items(worker, source, key.index, record, err);
     if (code) return code;
     fl_boxes *boxes = source->item_count ? fl_fields_boxes(worker->fields) : NULL;
     code = make_image(worker, source, 0, key, raw.pixels ? &raw : NULL, width, height, boxes, targets, row, err);
-    if (!code && source->item_count)
+    if (!code && source->item_count) {
+        const int64_t filling = traced_ns(worker);
         code = fl_fields_write(worker->fields, fl_renderer_geometry(worker->renderer), width, height, rooms, row, err);
+        note(worker, FL_TRACE_FILL, filling, traced_ns(worker) - filling, code);
+    }
     for (uint32_t at = group_of(source, 0); at < source->count && !code; at += group_of(source, at))
         code = make_further(worker, source, at, key, record, (fl_box){0, 0, width, height}, targets, row, err);
     return code;
@@ -257,7 +291,10 @@ static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, 
 fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given, const fl_target *targets,
                         const fl_room *rooms, uint32_t row, fl_error *err) {
     worker->stamp = 0;
+    begin_events(worker, key);
+    const int64_t start = traced_ns(worker);
     fl_code code = make_row(worker, source, key, given, targets, rooms, row, err);
+    note(worker, FL_TRACE_SAMPLE, start, traced_ns(worker) - start, code);
     add(&worker->counters.samples, 1);
     if (code) add(&worker->counters.failed, 1);
     return code;
@@ -272,6 +309,8 @@ static void clear(const fl_batch *batch, uint32_t row) {
 fl_code fl_batch_pixels(fl_batch *batch, uint32_t row, const fl_view *image, fl_worker *worker) {
     const fl_row at = batch->row[row];
     const fl_key key = {batch->seed, batch->epoch, at.index};
+    worker->row.source = at.source;
+    begin_events(worker, key);
     const fl_code code = make_image(worker, batch->sources[at.source], 0, key, image, image->width, image->height, NULL, batch->target, row,
                                     &batch->errors[row]);
     batch->errors[row].code = code;
@@ -286,6 +325,7 @@ void fl_batch_run(void *opaque, uint32_t row, void *context) {
     fl_key key = {batch->seed, batch->epoch, at.index};
     fl_code code = batch->errors[row].code;
     if (!code) {
+        worker->row.source = at.source;
         code = fl_pipeline_row(worker, batch->sources[at.source], key, at.given, batch->target, batch->room, row, &batch->errors[row]);
         batch->row[row].stamp = worker->stamp;
     }

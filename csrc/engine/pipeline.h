@@ -18,6 +18,7 @@
 #include "engine/pool.h"
 #include "engine/render.h"
 #include "engine/ring.h"
+#include "engine/trace.h"
 #include "common/rng.h"
 #include "common/status.h"
 #include "store/files.h"
@@ -45,6 +46,10 @@ typedef struct fl_worker fl_worker;
 fl_code fl_worker_create(fl_worker **out, fl_error *err);
 void fl_worker_free(fl_worker *worker); /* NULL is allowed */
 const fl_counters *fl_worker_counters(const fl_worker *worker);
+
+/* Has a worker write its stages into a ring from its next event on; NULL: no more. Any thread. A row under way may still write into the ring
+ * before, which the caller keeps until the worker's thread is joined. */
+void fl_worker_trace(fl_worker *worker, fl_trace *trace);
 
 /* Makes sample key.index of source into row `row` of the targets, one for each of its parts, whose width and height must be what
  * fl_geometry_size gives for it, and bounded where that is no more than a bound. `rooms`: of its items. `given`: its record, where that does not lie in the store's file; bytes NULL: it does. */

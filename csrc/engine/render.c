@@ -245,6 +245,7 @@ static fl_code decode(fl_renderer *renderer, uint32_t count, decoded *out, fl_re
     const int64_t start = fl_clock_ns();
     const fl_code code =
         renderer->planes.channels ? decode_planes(renderer, count, out, err) : decode_jpeg(renderer, count, out, report, err);
+    report->decode_at = start;
     report->decode_ns = (uint64_t)(fl_clock_ns() - start);
     return code;
 }
@@ -364,6 +365,7 @@ fl_code fl_render(fl_renderer *renderer, const fl_part *parts, uint32_t count, f
     if (raw) levels[0].view = *raw;
     else code = decode(renderer, count, &levels[0], report, err);
     int64_t start = fl_clock_ns();
+    if (!code) report->resize_at = start;
     for (uint32_t i = 0; i < count && !code; i++)
         if (renderer->parts[i].source.width || renderer->parts[i].canvas.width) code = resample(renderer, &renderer->parts[i], levels, err);
     report->resize_ns = (uint64_t)(fl_clock_ns() - start);

@@ -33,6 +33,7 @@ typedef struct fl_part {
 
 /* Time and warnings of the last call. */
 typedef struct fl_rendered {
+    int64_t decode_at, resize_at; /* when they began, by fl_clock_ns; 0: not at all */
     uint64_t decode_ns, resize_ns;
     uint32_t warnings;
     bool fell_back; /* libjpeg-turbo decoded it */

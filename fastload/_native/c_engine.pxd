@@ -209,6 +209,17 @@ cdef extern from "engine/rooms.h" nogil:
     void fl_rooms_compact(const fl_item *, const fl_room *, uint32_t)
     void fl_rooms_narrow(const fl_item *, fl_room *, uint32_t, const fl_target *)
 
+cdef extern from "engine/trace.h" nogil:
+    ctypedef struct fl_trace_event:
+        int64_t start_ns
+    ctypedef struct fl_trace:
+        pass
+    fl_code fl_trace_create(uint32_t, fl_trace **, fl_error *)
+    void fl_trace_free(fl_trace *)
+    size_t fl_trace_waiting(fl_trace *)
+    size_t fl_trace_drain(fl_trace *, fl_trace_event *, size_t)
+    uint64_t fl_trace_dropped(fl_trace *)
+
 cdef extern from "engine/pipeline.h" nogil:
     ctypedef struct fl_source:
         fl_store *store
@@ -242,6 +253,7 @@ cdef extern from "engine/pipeline.h" nogil:
     fl_code fl_worker_create(fl_worker **, fl_error *)
     void fl_worker_free(fl_worker *)
     const fl_counters *fl_worker_counters(const fl_worker *)
+    void fl_worker_trace(fl_worker *, fl_trace *)
     fl_code fl_pipeline_row(
         fl_worker *, const fl_source *, fl_key, fl_span, const fl_target *, const fl_room *, uint32_t, fl_error *
     )

@@ -492,6 +492,15 @@ class SharedSlot:
 class SharedLease:
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
+# ---- traces.pxi
+
+TRACE_EVENT: np.dtype[np.void]
+TRACE_STAGES: tuple[str, ...]
+
+def clock_ns() -> int: ...
+def trace_workers(capacity: int, on_wait: Callable[[object, int, int, int, BaseException | None], None] | None = None) -> None: ...
+def traced_events() -> list[tuple[bytes, int]]: ...
+
 # ---- steps.pxi
 
 class StepRing:

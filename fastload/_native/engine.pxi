@@ -35,6 +35,7 @@ cdef class Engine:
     cdef readonly int pid
     cdef readonly bint closed
     cdef bint counted
+    cdef _Traces traces
 
     def __cinit__(self, list sources, int threads, int capacity, Ring ring):
         cdef fl_error err
@@ -50,9 +51,11 @@ cdef class Engine:
             self.pointers[i] = &source.source
         _add(&_live_engines, 1)
         self.counted = True
+        self.traces = _Traces.__new__(_Traces, threads + 1)
         for i in range(threads + 1):
             check(fl_worker_create(&self.workers[i], &err), &err)
             self.worker_count = i + 1
+            self.traces._join(self.workers[i])
         if threads:
             check(fl_pool_create(b"fastload", threads, capacity, <void **>self.workers, &self.pool, &err), &err)
         check(fl_pool_create(b"fl-ahead", 1, capacity, NULL, &self.ahead, &err), &err)
@@ -61,6 +64,8 @@ cdef class Engine:
         with nogil:
             fl_pool_free(self.pool)
             fl_pool_free(self.ahead)
+        if self.traces is not None:
+            self.traces._end()
         if self.pid == _getpid():  # in a child they may be half-way through the parent's work
             for i in range(self.worker_count):
                 fl_worker_free(self.workers[i])

@@ -212,6 +212,7 @@ cdef class Decoder:
     cdef readonly int pid
     cdef dict _sources
     cdef object _lock
+    cdef _Traces traces
 
     def __cinit__(self):
         cdef fl_error err
@@ -220,9 +221,13 @@ cdef class Decoder:
         self._lock = _threading.Lock()
         check(fl_worker_create(&self.worker, &err), &err)
         _add(&_live_decoders, 1)
+        self.traces = _Traces.__new__(_Traces, 1)
+        self.traces._join(self.worker)
 
     def __dealloc__(self):
         if self.worker is not NULL:
+            if self.traces is not None:
+                self.traces._end()
             if self.pid == _getpid():
                 fl_worker_free(self.worker)
             _add(&_live_decoders, -1)

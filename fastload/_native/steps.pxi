@@ -114,6 +114,7 @@ cdef class StepTimer:
     cdef bint plain, pending, first
     cdef double waited_s, wait_s, got
     cdef int64_t samples
+    cdef int64_t traced_ns  # when the batch before came, if a trace was taken then
     cdef PyThread_type_lock lock
     cdef unsigned long holder
     cdef uint64_t forks
@@ -136,7 +137,7 @@ cdef class StepTimer:
         of its first part does, where there is one. `on_first(batch)` is called once, with the first batch.
         """
         self.ring, self.count, self.plain, self.on_first = ring, count, plain, on_first
-        self.waited_s, self.first, self.pending = waited_s, True, False
+        self.waited_s, self.first, self.pending, self.traced_ns = waited_s, True, False, 0
 
     def __iter__(self):
         return self
@@ -179,7 +180,7 @@ cdef class StepTimer:
             self.pending = False
             self.ring.put(self.wait_s, asked - self.got, self.samples, self.first)
             self.first = False
-        batch = self._made()
+        batch = self._traced() if _tracing else self._made()
         self.got = _seconds()
         self.wait_s = self.got - asked
         self.wait_s += self.waited_s
@@ -191,6 +192,21 @@ cdef class StepTimer:
         if self.samples < 0:
             raise _errors.ArgumentError(f"count(batch) gave {self.samples}: a batch has no fewer than 0 samples")
         self.pending = True
+        return batch
+
+    cdef _traced(self):
+        """_made(), told to the trace that is taken."""
+        cdef int64_t asked = fl_clock_ns(), before = self.traced_ns
+        tell, self.traced_ns = _on_wait, 0
+        try:
+            batch = self._made()
+        except BaseException as failed:
+            if tell is not None:
+                tell(self.ring, before, asked, fl_clock_ns(), failed)
+            raise
+        self.traced_ns = fl_clock_ns()
+        if tell is not None:
+            tell(self.ring, before, asked, self.traced_ns, None)
         return batch
 
     cdef _made(self):

@@ -249,7 +249,7 @@ def compare(
     ours = measured[0]
     rows = {row.name: row for row in measured}
     settings = dataclasses.asdict(base)
-    for hidden in ("kind", "source", "mode", "seed", "epochs"):
+    for hidden in ("kind", "source", "mode", "seed", "epochs", "trace"):
         del settings[hidden]
     return {
         "fastload_bench": SCHEMA,
@@ -260,6 +260,17 @@ def compare(
         "loaders": [row.to_json() for row in measured],
         "ratios": {name: ratio(ours, row) for name, row in rows.items() if name != "fastload" and row.turns},
     }
+
+
+def write_trace(base: TurnSpec, path: Path) -> None:
+    """Writes a trace of a warm epoch of a FastLoader, in a turn of its own: what is measured is measured without one.
+
+    Raises:
+        BenchError: the turn failed.
+    """
+    result = take_turn(dataclasses.replace(base, mode="trace", trace=str(path.absolute())))
+    if not result["ok"]:
+        raise BenchError(f"no trace was written to {path}: {result['reason']}")
 
 
 def check_writable(option: str, path: Path) -> None:

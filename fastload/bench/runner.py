@@ -198,7 +198,19 @@ def run_once(spec: TurnSpec) -> Json:
     }
 
 
-RUNS = {"rate": run_rate, "latency": run_latency, "growth": run_growth, "once": run_once}
+def run_trace(spec: TurnSpec) -> Json:
+    """A trace of the second epoch, written to the spec's file; returns the epoch's images."""
+    from fastload.bench.loaders import build
+
+    loader: Any = build(spec)
+    consumer = Consumer(loader, spec)
+    consumer.epoch()
+    with loader.trace(spec.trace):
+        batches = consumer.epoch()
+    return {"images": batches * spec.batch_size}
+
+
+RUNS = {"rate": run_rate, "latency": run_latency, "growth": run_growth, "once": run_once, "trace": run_trace}
 
 
 def main(arguments: list[str]) -> int:

@@ -9,7 +9,7 @@ from typing import Literal
 from fastload.errors import ArgumentError
 
 Kind = Literal["fastload", "pillow", "packed", "handwritten"]
-Mode = Literal["rate", "latency", "growth", "once"]
+Mode = Literal["rate", "latency", "growth", "once", "trace"]
 
 TITLES: dict[str, str] = {
     "fastload": "fastload",
@@ -46,7 +46,8 @@ class TurnSpec:
         source: the packed dataset, the JSON list of files (pillow), or the LMDB (handwritten).
         mode: ``rate`` (everything the table shows), ``latency`` (first batches of fresh and of persistent loaders),
             ``growth``
-            (memory after each of many epochs), ``once`` (one epoch after a line on stdin, for cold caches).
+            (memory after each of many epochs), ``once`` (one epoch after a line on stdin, for cold caches), ``trace`` (a trace
+            of the second epoch, of a FastLoader).
         images: samples the source holds; ``limit`` of them, evenly spaced, are used (0: all).
         seconds: a rate is measured over whole epochs for at least this long, two epochs at least.
         epochs: epochs of growth, repeats of latency.
@@ -54,6 +55,7 @@ class TurnSpec:
         persistent: torch's persistent_workers.
         rehearsal: for ``once``: another packed dataset of one batch or more; a batch of it is delivered before the epoch,
             so that the program's own code (torch's, numpy's, this package's), evicted too, is not what is measured.
+        trace: for ``trace``: the file to write.
     """
 
     kind: Kind
@@ -70,6 +72,7 @@ class TurnSpec:
     persistent: bool = True
     seed: int = 0
     rehearsal: str = ""
+    trace: str = ""
 
     def __post_init__(self) -> None:
         if self.kind not in TITLES:

@@ -24,6 +24,9 @@ def bench(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Write a plot, as PNG or what else the name ends in (matplotlib).")
     ] = None,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", metavar="FILE", help="Write a trace of fastload's loop, for ui.perfetto.dev, as JSON.")
+    ] = None,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Samples of a batch.")] = 64,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Threads, or torch's worker processes.")] = 2,
     size: Annotated[int, typer.Option("--size", min=1, help="Side of the crop, pixels.")] = 224,
@@ -42,9 +45,10 @@ def bench(
     from fastload.bench.spec import TurnSpec
 
     folder = Path(expanded(dataset))
-    against, json_file, plot = (None if path is None else Path(expanded(path)) for path in (against, json_file, plot))
-    if json_file is not None:
-        harness.check_writable("--json", json_file)
+    against, json_file, plot, trace = (None if path is None else Path(expanded(path)) for path in (against, json_file, plot, trace))
+    for option, path in (("--json", json_file), ("--trace", trace)):
+        if path is not None:
+            harness.check_writable(option, path)
     if plot is not None:
         plotting.check(plot)
     base = TurnSpec(
@@ -65,6 +69,10 @@ def bench(
     if plot is not None:
         plotting.draw(document, plot)
         say(f"plot: {plot}")
+    if trace is not None:
+        with _note("one more epoch, for the trace"):
+            harness.write_trace(base, trace)
+        say(f"trace: {trace}")
 
 
 def _note(text: str) -> contextlib.AbstractContextManager[object]:

@@ -28,6 +28,7 @@ from torch.utils.data._utils.pin_memory import pin_memory as pin_batch
 from fastload.batch.containers import tensors_of, to_device
 from fastload.device import pinning as pin
 from fastload.device.stages import BatchFields, BatchKey, StageCall
+from fastload.health import tracing
 
 PENDING_MOST = 64
 """Batches whose events are kept. Older events are dropped: the device lags by more than this many batches."""
@@ -175,14 +176,19 @@ class Transfer:
         named = key()
         with self._side():
             start = self._clock.now()
-            batch = self._to_device(made)
+            with self._traced("copy", not self._transfer_plan.on_cpu or self._transfer_plan.pin):
+                batch = self._to_device(made)
             copied = self._clock.now()
-            with torch.no_grad():
+            with torch.no_grad(), self._traced("augment", bool(self._early)):
                 for stage in self._early:
                     batch = stage(batch, named, self._transfer_plan.fields)
             end = self._clock.now() if self._early else copied
             self._clock.count(start, copied, end)
             return TransferredBatch(batch, named, self._late, end if self._cuda else None)
+
+    def _traced(self, stage: str, there: bool = True) -> AbstractContextManager[Any]:
+        """Context manager: a stage that is there, told to the trace that is taken. For CUDA that is the time in which it is queued."""
+        return nullcontext() if tracing.active is None or not there else tracing.Span(tracing.active, stage)
 
     def _to_device(self, made: list[Any]) -> Any:
         batch = made.pop()
@@ -195,7 +201,7 @@ class Transfer:
         """The batch, for the loop's thread: whatever that thread queues from now on runs after the work on the batch."""
         batch = moved.batch
         if moved.left:
-            with self._side(), torch.no_grad():
+            with self._side(), torch.no_grad(), self._traced("augment"):
                 start = self._clock.now()
                 for stage in moved.left:
                     batch = stage(batch, moved.key, self._transfer_plan.fields)

@@ -28,6 +28,7 @@ from fastload.engines.resume.epoch import Progress, begin
 from fastload.engines.settings import Settings
 from fastload.engines.threads.epochs import NativeIterator, ThreadEpochs
 from fastload.errors import ClosedError, Computed
+from fastload.health import tracing
 
 if TYPE_CHECKING:
     from fastload.health import HealthMonitor
@@ -59,6 +60,7 @@ class LoaderState:
         self._start()
 
     def _start(self) -> None:
+        tracing.trace_process()
         self.timer = StageTimer()
         self.planner = Planner(self.timer)
         self.epochs = ThreadEpochs(self.progress, self.counters.losses)
@@ -170,6 +172,7 @@ class LoaderState:
         for iterator in list(self.workers):
             iterator.close()
         self.epochs.close()
+        tracing.save_process()
 
 
 def shown(get: Callable[[LoaderState], _T], doc: str) -> Any:

@@ -37,6 +37,7 @@ from itertools import islice
 from typing_extensions import Buffer
 
 from fastload.errors import RemoteError
+from fastload.health import tracing
 from fastload.remote.dataset_cache import CachedFile, CachedShard, DatasetCache
 from fastload.remote.failures import BytesCheck
 from fastload.remote.objects import Objects, remote_error
@@ -566,7 +567,7 @@ class Fetcher:
                 self.cache.give_back(self._shards[span.shard], span.start, span.stop)
             else:
                 try:
-                    data, good = await self._checked(span)
+                    data, good = await self._traced(span)
                 except BaseException:
                     if span.kept:
                         self.cache.give_back(self._shards[span.shard], span.start, span.stop)
@@ -599,6 +600,14 @@ class Fetcher:
             self._arrived(unit, None if there else taken)
             if span.heals is not None:
                 span.heals.arrived(unit, taken)
+
+    async def _traced(self, span: Span) -> tuple[Buffer, list[int]]:
+        """_checked(), told to the trace that is taken."""
+        if tracing.active is None:
+            return await self._checked(span)
+        file, size = self._shards[span.shard].entry.file, span.stop - span.start
+        with tracing.Span(tracing.active, "fetch", {"file": file, "bytes": size, "units": span.last - span.first + 1}, "fetches"):
+            return await self._checked(span)
 
     async def _checked(self, span: Span) -> tuple[Buffer, list[int]]:
         """The bytes of a span, and those of its units whose checksums hold. Wrong bytes that stay the same are the object's."""

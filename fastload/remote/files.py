@@ -26,6 +26,7 @@ from fastload.common.limits import parse_timeout
 from fastload.common.system import available_memory
 from fastload.common.urls import normalized, shown
 from fastload.errors import ArgumentError, ClosedError, DatasetError, RemoteMissingError, SampleError
+from fastload.health import tracing
 from fastload.remote.dataset_cache import CachedShard, CachedSidecar
 from fastload.remote.failures import BytesCheck
 from fastload.remote.manifest import check_places, read_manifest
@@ -344,6 +345,16 @@ class RemoteFiles(DatasetFiles):
             found += [(number, unit) for unit in lacking.tolist()]
         return found
 
+    def looked_up(self, indices: npt.NDArray[np.int64]) -> list[Unit]:
+        """`missing` of samples that are wanted now, told to the trace that is taken. Raises as `missing` does."""
+        tracer = tracing.active
+        if tracer is None:
+            return self.missing(indices)
+        began = core.clock_ns()
+        found = self.missing(indices)
+        tracer.add("cache", began, {"samples": len(indices), "hits": len(indices) - len(found)})
+        return found
+
     def request(
         self,
         indices: npt.NDArray[np.int64],
@@ -364,7 +375,7 @@ class RemoteFiles(DatasetFiles):
             share: the samples' share of a pass; None: they belong to no pass.
         """
         if lacking is None:
-            lacking = self._with_places(self.missing, indices)
+            lacking = self._with_places(self.looked_up, indices)
         if not lacking:
             self.note(share)
             return None

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 from PIL import Image
+from trace_helpers import events, named
 from typer.testing import CliRunner
 
 from fastload.bench import harness, plot, report
@@ -134,3 +135,19 @@ def test_bench_prints_the_table_and_writes_json_and_png(photo_folder: Path, pack
     with Image.open(image) as picture:
         assert picture.format == "PNG"
         assert picture.width > 600
+
+
+def test_bench_writes_a_trace(packed: Path, tmp_path: Path) -> None:
+    """One more epoch of fastload, after what is measured, with all its steps."""
+    app = typer.Typer()
+    app.command()(bench)
+    out, arguments = tmp_path / "run.json", ["--batch-size", "8", "--workers", "1", "--size", "64", "--rounds", "1", "--seconds", "0"]
+    result = CliRunner().invoke(app, [str(packed), "--trace", str(out), *arguments], env={"COLUMNS": "80"})
+    assert result.exit_code == 0, result.output
+    assert f"trace: {out}" in result.output.replace("\n", "")
+    found = events(out)
+    assert len(named(found, "step")) == 5
+    assert named(found, "decode", epoch=1)  # some were decoded ahead, before the trace began
+    refused = CliRunner().invoke(app, [str(packed), "--trace", str(tmp_path / "gone" / "run.json"), *arguments])
+    assert refused.exit_code != 0
+    assert "--trace" in str(refused.exception)

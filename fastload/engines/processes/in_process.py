@@ -19,6 +19,7 @@ from fastload.engines.plan import ExecutionPlan
 from fastload.engines.processes.scheduler import LoaderCounters
 from fastload.engines.resume.datasets import dataset_state_of, fetched, fetcher_at
 from fastload.engines.resume.epoch import Progress, attach
+from fastload.health import tracing
 from fastload.lazy import counts, opening
 from fastload.sampling.known import is_stateful
 
@@ -35,6 +36,33 @@ class _Seeded:
 
     def __len__(self) -> int:
         return len(self._dataset)
+
+
+class _Traced:
+    """A map-style dataset whose samples are told to a trace that is taken."""
+
+    def __init__(self, dataset: Any, tracer: tracing.Tracer) -> None:
+        self._dataset, self._tracer = dataset, tracer
+
+    def __getitem__(self, index: Any) -> Any:
+        with tracing.Span(self._tracer, "python", {"index": tracing.shown(index)}):
+            return self._dataset[index]
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    @property
+    def __getitems__(self) -> Callable[[Any], Any] | None:
+        several = getattr(self._dataset, "__getitems__", None)
+        return _traced_call(several, "python", self._tracer) if several else None
+
+
+def _traced_call(function: Callable[[Any], Any], name: str, tracer: tracing.Tracer) -> Callable[[Any], Any]:
+    def call(argument: Any) -> Any:
+        with tracing.Span(tracer, name):
+            return function(argument)
+
+    return call
 
 
 class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
@@ -116,12 +144,27 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
         self._lost = Lost()
         self._advised.indices = None if self._iterable else index
         make = self._fetched if self._policy.raises else self._make
+        if tracing.active is not None:
+            make = partial(self._told, make, tracing.active)
         if self._lazy is not None:
             make = partial(self._lazily, make)
         if not self._by_sample:
             return make(index)
         with kept_state():
             return make(index)
+
+    def _told(self, make: Callable[[Any], Any], tracer: tracing.Tracer, index: Any) -> Any:
+        """Makes a batch whose stages are told to a trace that is taken; of an iterable dataset it is one stage."""
+        if self._iterable:
+            with tracing.Span(tracer, "python"):
+                return make(index)
+        fetcher = self._dataset_fetcher
+        plain = fetcher.dataset, fetcher.collate_fn
+        fetcher.dataset, fetcher.collate_fn = _Traced(fetcher.dataset, tracer), _traced_call(fetcher.collate_fn, "collate", tracer)
+        try:
+            return make(index)
+        finally:
+            fetcher.dataset, fetcher.collate_fn = plain
 
     def _lazily(self, make: Callable[[Any], Any], index: Any) -> Any:
         """Makes a batch of which the images that Pillow opens are lazy, and leaves Pillow as it was."""
@@ -143,15 +186,16 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
         Raises:
             _NothingLeft: every sample of the batch failed.
         """
-        get = partial(operator.getitem, self._dataset)
+        dataset = self._dataset_fetcher.dataset
+        get = partial(operator.getitem, dataset)
         if self._auto_collation:
-            samples = self._policy.make_all(self._dataset, get, getattr(self._dataset, "__getitems__", None), index, self._lost)
+            samples = self._policy.make_all(dataset, get, getattr(dataset, "__getitems__", None), index, self._lost)
         else:
-            samples = self._policy.make(self._dataset, get, index, 0, self._lost)
+            samples = self._policy.make(dataset, get, index, 0, self._lost)
         if samples is NOTHING:
             raise _NothingLeft
         self._advised.indices = self._lost.among(index, self._auto_collation)
-        return self._collate_fn(samples)
+        return self._dataset_fetcher.collate_fn(samples)
 
 
 class _NothingLeft(Exception):

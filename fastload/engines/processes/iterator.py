@@ -28,6 +28,7 @@ from fastload.engines.processes.scheduler import LoaderCounters, Schedule, Task,
 from fastload.engines.resume.epoch import Progress, attach
 from fastload.engines.thread_limits import thread_libraries
 from fastload.errors import ClosedError, LoaderTimeout
+from fastload.health import tracing
 from fastload.sampling.known import is_stateful
 
 
@@ -131,6 +132,7 @@ class WorkerIterator(LoaderIterator):
             set_draws=None if self._draws is None else set_mixture if plan.data is None else set_draws,
             policy=self._policy,
             lazy=settings.lazy_images,
+            traced=tracing.active is not None,
         )
 
     def _sample_seed(self, seed: int | None) -> tuple[int, int] | None:
@@ -274,7 +276,7 @@ class WorkerIterator(LoaderIterator):
         assert made is not None
         self._inconsistent = False
         try:
-            self._transferred.append((task, None if task.empty else self._moved(task, made)))
+            self._transferred.append((task, None if task.empty else self._assembled(task, made)))
         except BaseException as error:
             if not isinstance(error, Exception):
                 raise
@@ -282,6 +284,12 @@ class WorkerIterator(LoaderIterator):
         finally:
             self._scheduler.forget(task)
         self._inconsistent = True
+
+    def _assembled(self, task: Task, made: Callable[[], Any]) -> TransferredBatch:
+        if tracing.active is None:
+            return self._moved(task, made)
+        with tracing.Span(tracing.active, "assemble", {"batch": task.at}):
+            return self._moved(task, made)
 
     def _moved(self, task: Task, made: Callable[[], Any]) -> TransferredBatch:
         if self._transfer is None:

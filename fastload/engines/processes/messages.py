@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fastload.batch.bad_samples import Lost
     from fastload.dataset.view import Draws
     from fastload.engines.processes.row_collate import SampleLayout
+    from fastload.health.tracing import Taken
     from fastload.lazy.counts import LazyCounts
     from fastload.lazy.opening import Exactness
 
@@ -40,6 +41,7 @@ class Job:
         set_draws: for packed data and mixtures, the seed and epoch from which a new epoch's samples and random transforms follow.
         policy: treatment of samples that fail in the first epoch.
         lazy: exactness of the images that Pillow opens as lazy ones; None: it is left alone.
+        traced: True if workers record their stages from the start, for a trace.
     """
 
     dataset: Any
@@ -60,6 +62,7 @@ class Job:
     set_draws: Callable[[Any, Any], None] | None = None
     policy: Policy = RAISE
     lazy: Exactness | None = None
+    traced: bool = False
 
 
 class WorkerReport(NamedTuple):
@@ -71,6 +74,7 @@ class WorkerReport(NamedTuple):
         slowest_seconds, slowest_index: time and index of the slowest sample.
         by_value: tensors that did not fit the slot and went by pickle.
         images: counts of lazy images since the last report; None: there were none.
+        traced: events since the last report; None: no trace is taken.
     """
 
     python_seconds: float
@@ -79,6 +83,7 @@ class WorkerReport(NamedTuple):
     slowest_index: Any
     by_value: int
     images: LazyCounts | None = None
+    traced: Taken | None = None
 
 
 # ---- to a worker
@@ -104,6 +109,12 @@ class UseLayout(NamedTuple):
     """The layout of a batch's rows. From now on the workers share the rows of each batch."""
 
     layout: SampleLayout
+
+
+class TraceStages(NamedTuple):
+    """Begins or ends the worker's events for a trace."""
+
+    on: bool
 
 
 class BeginEpoch(NamedTuple):
@@ -173,6 +184,7 @@ class BatchFailed(NamedTuple):
     worker: int
     batch: int
     error: ExceptionWrapper
+    traced: Taken | None = None
 
 
 class SamplesLost(NamedTuple):

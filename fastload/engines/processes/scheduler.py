@@ -24,6 +24,7 @@ from fastload.engines.processes.messages import Job
 from fastload.engines.processes.pool import Pool
 from fastload.engines.processes.serialization import opened, unpack
 from fastload.engines.resume.datasets import DatasetState
+from fastload.health import tracing
 from fastload.lazy.counts import LazyCounts
 
 
@@ -150,7 +151,7 @@ class WorkerCounts:
 
     def add(self, body: int, needed: int, report: messages.WorkerReport) -> None:
         """Adds a worker's report of one batch, or of its part of one: `body` bytes of pickle, `needed` bytes of its slot."""
-        python, collate, slowest, key, by_value, images = report
+        python, collate, slowest, key, by_value, images, _ = report
         if images is not None:
             self.images.add(images)
         self.python_seconds += python
@@ -233,6 +234,7 @@ class TaskScheduler:
         self._made_slots = itertools.count(1)
         me = weakref.ref(self)
         self.pool = Pool(context, job.workers, TICKETS * schedule.depth, job, lambda number: _indices_at(me(), number))
+        self._traced = job.traced
 
     def begin(self, shared_seed: int | None, sample_seed: tuple[int, int] | None, draws: Draws | None, policy: Policy) -> None:
         """Begins another epoch of the same workers."""
@@ -264,6 +266,9 @@ class TaskScheduler:
     def dispatch(self, task: Task) -> None:
         """Sends a task to the worker or workers that make it, with a free slot if there is one."""
         self.tasks[task.number] = task
+        if self._traced != (tracing.active is not None):
+            self._traced = not self._traced
+            self._send_all(messages.TraceStages(self._traced))
         if self.slots.dropped:
             self._send_all(messages.DropSlots(self.slots.dropped))
             self.slots.dropped = []
@@ -336,7 +341,7 @@ class TaskScheduler:
 
     def _batch_done(self, message: messages.BatchDone, task: Task | None, fd: int | None = None) -> None:
         slot, needed, body = message.slot, message.needed, message.body
-        self._counts.add(body if isinstance(body, int) else len(body), needed, message.report)
+        self._count(message, body if isinstance(body, int) else len(body), needed)
         self.sizes.append(needed)
         given = None if task is None else task.slot
         if fd is not None and slot is not None:
@@ -355,6 +360,14 @@ class TaskScheduler:
         task.slot = given
         task.made = functools.partial(_unpacked, None if given is None else given.memory, needed, body)
 
+    def _count(self, message: messages.BatchDone | messages.BatchEmpty | messages.RowsDone, body: int = 0, needed: int = 0) -> None:
+        self._counts.add(body, needed, message.report)
+        self._record(message.worker, message.report.traced)
+
+    def _record(self, worker: int, traced: tracing.Taken | None) -> None:
+        if traced is not None and tracing.active is not None:
+            tracing.active.take_in(self.pool.workers[worker].pid, f"fastload worker {worker}", traced)
+
     def _dataset_stands(self, message: messages.DatasetStands, task: Task | None) -> None:
         if task is not None:
             task.replica = message.state
@@ -364,11 +377,12 @@ class TaskScheduler:
             task.lost = message.lost
 
     def _batch_empty(self, message: messages.BatchEmpty, task: Task | None) -> None:
-        self._counts.add(0, 0, message.report)
+        self._count(message)
         if task is not None:
             task.empty, task.made = True, _nothing
 
     def _batch_failed(self, message: messages.BatchFailed, task: Task | None) -> None:
+        self._record(message.worker, message.traced)
         if task is not None:
             task.made = message.error.reraise
 
@@ -390,7 +404,7 @@ class TaskScheduler:
             self._send_all(messages.UseLayout(message.layout))
 
     def _rows_done(self, message: messages.RowsDone, task: Task | None) -> None:
-        self._counts.add(0, 0, message.report)
+        self._count(message)
         if task is None or task.ticket != message.ticket or self._layout is None:
             return
         task.left -= message.rows

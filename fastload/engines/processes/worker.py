@@ -13,6 +13,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from traceback import walk_tb
 from typing import Any
 
@@ -36,6 +37,7 @@ from fastload.engines.processes.serialization import INLINE_MOST, Arena, BatchPi
 from fastload.engines.resume.datasets import DatasetState, dataset_state_of, fetched, fetcher_at, load_at_start, state_after
 from fastload.engines.thread_limits import hold_threads
 from fastload.errors import RemoteError, SampleError
+from fastload.health import tracing
 from fastload.lazy import counts, opening
 
 # NOTE [ heap: memory kept between batches ]
@@ -107,6 +109,8 @@ class Worker:
         self._failed: ExceptionWrapper | None = None  # failure at the begin of the epoch, or of the worker: no batch can be made
         self._started = False  # worker_init_fn has returned, and there is a fetcher
         self._advice = ""  # on the exception that is being raised
+        self._tracing = tracing.WorkerTracing()
+        self._tracing.trace(job.traced)
         self._begin()
 
     def _begin(self) -> None:
@@ -179,6 +183,9 @@ class Worker:
     def _use_layout(self, message: messages.UseLayout) -> None:
         self._layout = message.layout
 
+    def _trace_stages(self, message: messages.TraceStages) -> None:
+        self._tracing.trace(message.on)
+
     def _begin_epoch(self, message: messages.BeginEpoch) -> None:
         """Begins another epoch of a persistent worker: the dataset is iterated again, and the random state goes on."""
         self._ended, self._batches = False, 0
@@ -233,7 +240,7 @@ class Worker:
         except Exception:
             failed = self._wrapped()
             self._tell_replica(batch, failed=True)
-            self._send(messages.BatchFailed(self._number, batch, failed))
+            self._send(messages.BatchFailed(self._number, batch, failed, self._tracing.take()))
         finally:
             self._arena = Arena(None)
 
@@ -258,13 +265,15 @@ class Worker:
             made = NOTHING if samples is NOTHING else self._collate(samples, index)
         else:
             rewind, self._rewind = self._rewind, False
-            made = fetched(self._fetcher, index, self._make_fetcher if rewind else None)
+            with self._stage("python"):
+                made = fetched(self._fetcher, index, self._make_fetcher if rewind else None)
         self._seconds[0] = time.perf_counter() - begun - self._seconds[1]
         return made
 
     def _samples(self, indices: Any) -> Any:
         several = getattr(self._dataset, "__getitems__", None) if self._sample_seed is None else None
-        samples = self._policy.make_all(self._dataset, self._sample, several or None, indices, self._lost)
+        with self._stage("python") if several else _NO_STAGE:
+            samples = self._policy.make_all(self._dataset, self._sample, several or None, indices, self._lost)
         if not self._described and samples and samples is not NOTHING:
             self._described = True
             layout = rows.describe(samples[0])
@@ -276,18 +285,26 @@ class Worker:
         if self._sample_seed is not None:
             seed_sample(*self._sample_seed, index)
         begun = time.perf_counter()
-        sample = self._dataset[index]
+        with self._stage("python", index):
+            sample = self._dataset[index]
         took = time.perf_counter() - begun
         self._seconds[0] += took
         if took > self._slowest[0]:
             self._slowest = (took, index)
         return sample
 
+    def _stage(self, name: str, index: Any = None) -> AbstractContextManager[None]:
+        """Context manager: a stage, of the sample `index` if it is one's, told to the trace that is taken."""
+        if tracing.active is None:
+            return _NO_STAGE
+        return tracing.Span(tracing.active, name, None if index is None else {"index": tracing.shown(index)})
+
     def _collate(self, samples: Any, index: Any = None) -> Any:
         begun = time.perf_counter()
         self._in_place = self._job.collate_fn is default_collate
         try:
-            return self._job.collate_fn(samples)
+            with self._stage("collate"):
+                return self._job.collate_fn(samples)
         except RuntimeError as error:
             if self._in_place:
                 indices = None if index is None else self._lost.among(index, True)
@@ -312,6 +329,8 @@ class Worker:
     def _deliver(self, batch: int, made: Any, slot: int | None, hint: int) -> None:
         """Packs a batch into its slot, or into a new one if that is too small, and sends it to the parent."""
         begun = time.perf_counter()
+        tracer = tracing.active
+        began_ns = 0 if tracer is None else core.clock_ns()
         fds: tuple[int, ...] = ()
         envelope = self._pack(made)
         while self._arena.overflowed:  # again, if the second packing takes more: views of one tensor, longer offsets
@@ -328,6 +347,8 @@ class Worker:
             body = len(envelope)
             memoryview(self._arena.slot)[needed - body : needed] = envelope
         self._seconds[1] += time.perf_counter() - begun
+        if tracer is not None:
+            tracer.add("write", began_ns, {"bytes": needed})
         self._send(messages.BatchDone(self._number, batch, slot, needed, body, self._report()), fds)
         if fds and slot is not None:
             self._slots[slot].release_fd()
@@ -381,14 +402,16 @@ class Worker:
         begun = time.perf_counter()
         values = rows.flatten(sample, writer.layout)
         try:
-            return None if values is None else writer.write(row, values)
+            with self._stage("write"):
+                return None if values is None else writer.write(row, values)
         except OverflowError:
             return None
         finally:
             self._seconds[1] += time.perf_counter() - begun
 
     def _report(self) -> messages.WorkerReport:
-        return messages.WorkerReport(self._seconds[0], self._seconds[1], *self._slowest, self._pickler.by_value, counts.take())
+        (python, collate), traced = self._seconds, self._tracing.take()
+        return messages.WorkerReport(python, collate, *self._slowest, self._pickler.by_value, counts.take(), traced)
 
     def _send(self, message: Any, fds: tuple[int, ...] = ()) -> None:
         try:
@@ -409,10 +432,12 @@ class Worker:
         return WrappedError(error, where) if isinstance(error, (SampleError, RemoteError)) else AdvisedError(error, advice, where)
 
 
+_NO_STAGE = nullcontext()
 _HANDLERS: dict[type, Callable[[Worker, Any], None]] = {
     messages.DropSlots: Worker._drop_slots,
     messages.UseLayout: Worker._use_layout,
     messages.BeginEpoch: Worker._begin_epoch,
+    messages.TraceStages: Worker._trace_stages,
     messages.MakeBatch: Worker._make_batch,
     messages.OfferBatch: Worker._claim_batch,
     messages.OfferRows: Worker._make_rows,

@@ -26,6 +26,7 @@ from fastload.engines.threads.engine import ThreadEngine
 from fastload.engines.threads.image_sizes import EQUAL, LIST, layout_for, require_one_size
 from fastload.engines.threads.native_batch import Alone, NativeValues, SlotImages, native_values
 from fastload.errors import ArgumentError, ClosedError, FastloadError, ResourceError, SampleError
+from fastload.health import tracing
 
 Failure = tuple[int, int, int, int, str]
 """(row, index, source, code, reason) of a row whose image could not be made."""
@@ -87,6 +88,16 @@ class BatchAssembler:
             SampleError: a row failed, and on_error is "raise", or no substitute could be made.
             Exception: whatever the collate function and the batch transforms raise.
         """
+        tracer = tracing.active
+        if tracer is None:
+            return self._finish(number, batch)
+        began, rows = core.clock_ns(), batch.rows
+        try:
+            return self._finish(number, batch)
+        finally:
+            tracer.add("assemble", began, {"batch": number, "samples": rows})
+
+    def _finish(self, number: int, batch: core.Batch) -> AssembledBatch:
         if batch.early:
             with _redoing:
                 batch.renew()

@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from fastload._native import core
 from fastload.errors import ClosedError, DatasetError, RemoteError
+from fastload.health import tracing
 from fastload.remote.files import RemoteFiles, begin_pass
 from fastload.remote.requests import PassShare, Request, Unit
 from fastload.store.sidecar import PLACES
@@ -71,7 +72,7 @@ class Asks(NamedTuple):
 
 def asks_of(part: BatchPart, bucket_pass: BucketPass | None) -> Asks:
     """Units that a part asks for, whose tables were fetched. Raises DatasetError: one is damaged."""
-    return Asks(part.files.missing(part.indices), None if bucket_pass is None else bucket_pass.share(part))
+    return Asks(part.files.looked_up(part.indices), None if bucket_pass is None else bucket_pass.share(part))
 
 
 class WaitingBatches:
@@ -123,6 +124,8 @@ class BatchFetch:
         self._healed = False
         self._lock = threading.Lock()  # guards the numbers
         self._ended = threading.Event()
+        self._tracer = tracing.active
+        self._began_ns = 0 if self._tracer is None else core.clock_ns()
         batch.hold()
         for part in parts:
             self._request_tables(part, part.tables)
@@ -223,6 +226,8 @@ class BatchFetch:
                 for row in range(batch.rows):  # none of them need be made
                     batch.fail(row, str(self.error))
             batch.release()
+            if self._tracer is not None:
+                self._tracer.add("held", self._began_ns, {"samples": batch.rows}, "batches held for fetches")
         self._ended.set()
 
     def wait(self, timeout: float) -> bool:

@@ -39,6 +39,7 @@ from fastload.engines.threads.bucket import BucketPass
 from fastload.engines.threads.device_prefetch import DevicePrefetcher
 from fastload.engines.threads.engine import ThreadEngine
 from fastload.errors import LoaderTimeout
+from fastload.health import tracing
 from fastload.sampling.known import Coverage, coverage
 
 
@@ -232,12 +233,16 @@ class NativeIterator(LoaderIterator):
         waiting = sum(b.rows if isinstance(b, core.Batch) else 1 for b in self._announced)
         while waiting < samples and (drawn := self._index_queue.take()) is not None:
             number, picked = drawn
+            tracer = tracing.active
+            began = 0 if tracer is None else core.clock_ns()
             positions = picked if self._batched else [picked]
             batch: core.Batch | Exception
             try:
                 batch = self._engine.announce(positions, self._seed, self.epoch, self._bucket_pass, self._view, self._assembler.layout)
             except Exception as error:  # a Subset's indices may raise any
                 batch = error
+            if tracer is not None:
+                tracer.add("announce", began, {"batch": number, "samples": len(positions)})
             self._announced.append(batch)
             self._numbers.append(number)
             waiting += len(positions) or 1
