@@ -6,11 +6,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from fastload.bench.measure import median
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -81,7 +80,7 @@ def side_by_side(ours: DataLoader[Any], theirs: DataLoader[Any], epochs: int = 3
     for turn in range(epochs):
         for which in (0, 1) if turn % 2 else (1, 0):
             later[which].append(_seconds(loaders[which]))
-    middle = [median(each) or 0.0 for each in later]
+    middle = [median(each) for each in later]
     fastload, torchs = (len(loader.dataset) / seconds for loader, seconds in zip(loaders, middle, strict=True))  # type: ignore[arg-type]
     rates = f"FastLoader {fastload:,.0f} images/s, torch's DataLoader {torchs:,.0f} (first epoch: {first[1] / first[0]:.1f} times)"
     return f"{rates}\n{verdict(fastload / torchs)}"
