@@ -16,7 +16,6 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import torch
 from PIL import Image
 from rich.console import Console
@@ -24,20 +23,20 @@ from torch import nn
 
 from fastload import FastLoader, PackedDataset
 from fastload import transforms as T
+from fastload.bench.quickstart import write_photographs
 from fastload.bench.report import sentence
 
-CROPS = 48  # of each photograph
 EPOCHS = 2
 OUT = Path("demo")
 console = Console(highlight=False)
 
 
-def photographs() -> dict[str, Callable[[], np.ndarray]]:
-    """What loads each photograph, by the name of its class."""
+def photographs() -> dict[str, Callable[[], Image.Image]]:
+    """Functions that load a photograph each, by the name of its class."""
     from skimage import data
     from sklearn.datasets import load_sample_image
 
-    return {
+    loads = {
         "astronaut": data.astronaut,
         "cat": data.chelsea,
         "coffee": data.coffee,
@@ -48,28 +47,14 @@ def photographs() -> dict[str, Callable[[], np.ndarray]]:
         "rocket": data.rocket,
         "temple": lambda: load_sample_image("china.jpg"),
     }
+    return {name: lambda load=load: Image.fromarray(load()) for name, load in loads.items()}
 
 
-def write_photographs(root: Path) -> None:
+def write_source(root: Path) -> None:
     """Writes root/CLASS/NUMBER.jpg, the same files each time."""
-    rng = np.random.default_rng(0)
-    files = size = 0
-    loads = photographs()
-    for name, load in loads.items():
-        photograph = Image.fromarray(load())
-        (root / name).mkdir(parents=True)
-        for number in range(CROPS):
-            side = int(rng.integers(440, 561))
-            width, height = (side, side * 3 // 4) if rng.random() < 0.75 else (side * 3 // 4, side)
-            fit = min(photograph.width / width, photograph.height / height) * rng.uniform(0.7, 1.0)
-            x = rng.uniform(0, photograph.width - width * fit)
-            y = rng.uniform(0, photograph.height - height * fit)
-            sample = photograph.resize((width, height), Image.Resampling.LANCZOS, box=(x, y, x + width * fit, y + height * fit))
-            path = root / name / f"{number:03d}.jpg"
-            sample.save(path, quality=int(rng.integers(90, 97)), subsampling=0 if rng.random() < 0.1 else 2)
-            files += 1
-            size += path.stat().st_size
-    console.print(f"{files} JPEGs in {len(loads)} classes, {size / 1e6:.1f} MB: {root}")
+    files = write_photographs(root, photographs())
+    classes = len({path.parent for path in files})
+    console.print(f"{len(files)} JPEGs in {classes} classes, {sum(path.stat().st_size for path in files) / 1e6:.1f} MB: {root}")
 
 
 def fastload(*arguments: object) -> None:
@@ -121,7 +106,7 @@ def main() -> None:
     shutil.rmtree(OUT, ignore_errors=True)
 
     console.rule("1. Photographs")
-    write_photographs(source)
+    write_source(source)
 
     console.rule("2. Pack them, once")
     fastload("pack", source, packed)

@@ -13,7 +13,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from demo import OUT, console, fastload, train, write_photographs
+from demo import OUT, console, fastload, train, write_source
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 
@@ -54,7 +54,7 @@ def main() -> None:
     console.rule("1. Photographs")
     source = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "photos"
     if len(sys.argv) < 2:
-        write_photographs(source)
+        write_source(source)
 
     console.rule("2. A bucket: SeaweedFS, on this machine")
     with SeaweedFS((HERE / "server").absolute()) as server:

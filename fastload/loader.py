@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
 import torch
 from torch.utils.data import DataLoader
@@ -17,6 +17,7 @@ from fastload.common.rng import checked_epoch, checked_seed
 from fastload.common.system import share_of_cpus
 from fastload.common.text import Text
 from fastload.dataset.packed import PackedDataset
+from fastload.engines.batch_types import Batches, DefaultBatches
 from fastload.engines.iterator import LoaderIterator, uncompiled
 from fastload.engines.plan import ExecutionPlan
 from fastload.engines.resume.state_dict import load, state_of
@@ -28,10 +29,17 @@ from fastload.health import HealthMonitor, Trace, tracing
 from fastload.sampling.arguments import order_of, show_sharded
 from fastload.sampling.sharding import Shard, checked_shard
 
+if TYPE_CHECKING:
+    from fastload.engines.batch_types import DefaultArguments, Unread, Value
+
+    _Key = TypeVar("_Key")
+    _Value = TypeVar("_Value", bound=Value)
+
 _T = TypeVar("_T", covariant=True, default=Any)
+_Batches = TypeVar("_Batches", bound=Batches, covariant=True, default=Batches)
 
 
-class FastLoader(DataLoader[_T]):
+class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
     """A `torch.utils.data.DataLoader` whose batches of packed data are made by native threads.
 
     1. Packed data is a PackedDataset, or Subset and ConcatDataset of them, whose transform is fully native, or a path. It is read,
@@ -48,6 +56,8 @@ class FastLoader(DataLoader[_T]):
        iterates gets an engine of its own.
     5. Arguments are read once, when the loader is made. They are attributes as well, for frameworks that make another loader of them.
        What a subclass sets under such a name, or under `epoch`, `health` and the like, is the subclass's and changes nothing here.
+    6. A type checker infers batches: over a Dataset[tuple[Tensor, int]] they are list[Tensor]. They are Any where more than the
+       Dataset's type decides: on packed data, and with collate_fn, collate, batch_transform, or batch_size=None.
 
     Args:
         dataset: a path of a packed dataset, or any Dataset.
@@ -145,8 +155,17 @@ class FastLoader(DataLoader[_T]):
     lazy: Literal["exact", "fast", False] | None
     _fastload: LoaderState
 
+    if TYPE_CHECKING:
+
+        @overload
+        @takes(DefaultArguments[_T])
+        def __init__(self: FastLoader[_T, DefaultBatches], given: DefaultArguments[_T]) -> None: ...
+        @overload
+        @takes(Arguments[_T])
+        def __init__(self: FastLoader[_T, Batches], given: Arguments[_T]) -> None: ...
+
     @takes(Arguments[_T])
-    def __init__(self, given: Arguments[_T]) -> None:
+    def __init__(self: FastLoader[_T, Any], given: Arguments[_T]) -> None:
         dataset: Any = given.dataset
         if isinstance(dataset, str | os.PathLike):
             dataset = PackedDataset(dataset, transform=given.transform)
@@ -220,8 +239,18 @@ class FastLoader(DataLoader[_T]):
         self._fastload.watch(_monitor_of(self))
         self._fastload.read(self)
 
+    @overload
+    def __iter__(self: FastLoader[Unread, DefaultBatches]) -> LoaderIterator[Any]: ...
+    @overload
+    def __iter__(self: FastLoader[Value, DefaultBatches]) -> LoaderIterator[torch.Tensor]: ...
+    @overload
+    def __iter__(self: FastLoader[tuple[Value, ...], DefaultBatches]) -> LoaderIterator[list[torch.Tensor]]: ...
+    @overload
+    def __iter__(self: FastLoader[dict[_Key, _Value], DefaultBatches]) -> LoaderIterator[dict[_Key, torch.Tensor]]: ...
+    @overload
+    def __iter__(self) -> LoaderIterator[Any]: ...
     @uncompiled
-    def __iter__(self) -> LoaderIterator:
+    def __iter__(self) -> LoaderIterator[Any]:
         state, began = self._fastload, time.perf_counter()
         tracer = tracing.active
         began_ns = 0 if tracer is None else core.clock_ns()
@@ -237,7 +266,7 @@ class FastLoader(DataLoader[_T]):
                 state.keep()
             else:
                 self._iterator._reset(self)
-            return cast(LoaderIterator, self._iterator)
+            return cast("LoaderIterator[Any]", self._iterator)
         finally:
             state.fresh = None
             if tracer is not None:

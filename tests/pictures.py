@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-from PIL import Image
-
-
-def photo(seed: int, height: int, width: int) -> Image.Image:
-    """A picture with the smoothness and detail of a photograph, the same for the same seed."""
-    rng = np.random.default_rng(seed)
-    coarse = Image.fromarray(rng.integers(0, 256, (6, 8, 3), dtype=np.uint8)).resize((width, height), Image.Resampling.BICUBIC)
-    fine = rng.normal(0, 12, (height, width, 1))
-    return Image.fromarray(np.clip(np.asarray(coarse) + fine, 0, 255).astype(np.uint8))
+from fastload.bench.quickstart import photo as photo
 
 
 def write_folder(root: Path, count: int, classes: int = 3, size: Callable[[int], tuple[int, int]] | None = None) -> Path:

@@ -34,6 +34,13 @@ def test_commands_of_the_readme_run(tmp_path: Path) -> None:
         assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
 
 
+def test_quickstart_is_ten_lines_on_both_first_pages() -> None:
+    """README's program that brings its own data is the documentation's, in ten lines of code."""
+    (program,) = (text for _, text in blocks() if "fastload.bench.quickstart" in text)
+    assert sum(bool(line.strip()) for line in program.splitlines()) == 10
+    assert program in (README.parent / "docs" / "index.md").read_text()
+
+
 @pytest.mark.parametrize("target", ["demo", "demo-remote", "test", "wheel"])
 def test_targets_of_the_readme_exist(target: str) -> None:
     """The make targets that README names are in the Makefile."""

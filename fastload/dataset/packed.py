@@ -10,7 +10,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, SupportsIndex, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -346,6 +346,10 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
     def __len__(self) -> int:
         return int(self.opened.reader.count)
 
+    @overload
+    def __getitem__(self, index: slice) -> Subset[Any]: ...
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> Any: ...
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return Subset(self, range(*index.indices(len(self))))

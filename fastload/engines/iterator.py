@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 import torch
 from torch._C._autograd import _profiler_enabled
 from torch.autograd import profiler
 from torch.utils.data import _DatasetKind
 from torch.utils.data.dataloader import _BaseDataLoaderIter
+from typing_extensions import TypeVar
 
 from fastload._native import core
 from fastload.engines.plan import ExecutionPlan
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_Batch = TypeVar("_Batch", covariant=True, default=Any)
 
 
 def uncompiled(function: _Function) -> _Function:
@@ -32,7 +34,7 @@ def uncompiled(function: _Function) -> _Function:
     return function
 
 
-class LoaderIterator(core.StepTimer, _BaseDataLoaderIter):
+class LoaderIterator(core.StepTimer, _BaseDataLoaderIter, Generic[_Batch]):
     """torch's iterator class, whose steps the loader's health monitor counts, and which threads may share.
 
     1. isinstance with `_BaseDataLoaderIter` holds; it takes attributes and weak references; it cannot be copied or pickled, with torch's
@@ -46,6 +48,10 @@ class LoaderIterator(core.StepTimer, _BaseDataLoaderIter):
 
     at_end: Callable[[], Callable[[], None] | None] | None = None
     """A weak reference to what is called when a pass has ended."""
+
+    if TYPE_CHECKING:
+
+        def __next__(self) -> _Batch: ...
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         begin = None if self.begin_again is None else self.begin_again()

@@ -1,4 +1,4 @@
-"""A user's training script passes type checkers without an annotation."""
+"""A user's training script passes type checkers without an annotation, and batches have the types that mypy infers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import inferred_batches
 import pytest
 
 import fastload
@@ -46,19 +47,21 @@ def linted() -> str:
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What mypy says of the script, once as default.py in its default mode and once as strict.py in its strict one: one run over torch."""
+    """What mypy says, in one run over torch: of the script, as default.py in its default mode and as strict.py in its strict one, and of
+    inferred_batches.py."""
     pytest.importorskip("mypy")
     folder = tmp_path_factory.mktemp("typing")
-    for name in ("default.py", "strict.py"):
-        shutil.copy(SCRIPT, folder / name)
+    names = {"default.py": SCRIPT, "strict.py": SCRIPT, "inferred_batches.py": Path(inferred_batches.__file__)}
+    for name, source in names.items():
+        shutil.copy(source, folder / name)
     (folder / "pyproject.toml").write_text(linted() + RELAXED)
     if (kept := ROOT / ".mypy_cache").is_dir():
         shutil.copytree(kept, folder / "cache")
-    command = [sys.executable, "-m", "mypy", "--config-file", "pyproject.toml", "--cache-dir", "cache", "default.py", "strict.py"]
+    command = [sys.executable, "-m", "mypy", "--config-file", "pyproject.toml", "--cache-dir", "cache", *names]
     # A checkout is found as an installed package is: what is checked is the script. mypy refuses a PYTHONPATH that has installed ones.
     environment = dict(os.environ) if ROOT.name == "site-packages" else {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert re.search(r"2 (source )?files", done.stdout), done.stdout + done.stderr
+    assert re.search(r"3 (source )?files", done.stdout), done.stdout + done.stderr
     return done.stdout
 
 
@@ -67,6 +70,17 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_mypy(mode: str, told: str) -> None:
     """mypy accepts it, in the default mode and in the strict one."""
     assert f"{mode}.py:" not in told, told
+
+
+@pytest.mark.slow
+def test_inferred_types(told: str) -> None:
+    """mypy infers what inferred_batches.py states."""
+    assert "inferred_batches.py:" not in told, told
+
+
+def test_batches_have_the_inferred_types() -> None:
+    """A batch is in fact of the type that a checker infers."""
+    inferred_batches.check()
 
 
 @pytest.mark.slow
