@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import torch
 from packing_helpers import all_kinds, encoded, picture, tree
+from stored_equal import assert_equal_datasets
 
 import fastload
 from fastload import FastLoader, PackedDataset
 from fastload import transforms as T
 from fastload._native import core
 from fastload.errors import PackError, SampleError
-from fastload.packing import pack, unpack, verify
+from fastload.packing import export, pack, unpack, verify
 from fastload.store import DatasetReader, DatasetWriter, Field, Schema
 
 TRANSFORMS: list[list[Any]] = [
@@ -55,6 +56,9 @@ def test_files_come_back(pair: tuple[Path, Path, Path], tmp_path: Path) -> None:
     unpack(dct, tmp_path / "files")
     again = [path.read_bytes() for path in sorted((tmp_path / "files").rglob("*.jpg"))]
     assert again == [path.read_bytes() for path in jpegs]
+    export(dct, tmp_path / "out.tar")
+    pack(tmp_path / "out.tar", tmp_path / "from_tar", encode="dct")
+    assert_equal_datasets(dct, tmp_path / "from_tar")
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=range(len(TRANSFORMS)))
