@@ -7,7 +7,9 @@ NOTE [ tune: what counts as a difference ]
    rounds than that level needs there is no margin, and nothing is claimed.
 3. A value is clearly slower than another if the whole margin of the other's ratio to it lies above 1.02. Less is not worth a larger
    setting.
-4. The choice is the first value, in order of cost, that is clearly slower than no other. So ties go to the cheaper one.
+4. A default that is clearly slower than no other value stays, unless a cheaper value ties with it. One that is clearly slower than another
+   makes room for the value that is faster by the greatest ratio, unless a cheaper value that is clearly slower than none ties with that.
+5. A tie is shown, too: the whole margin lies below 1.05. What the noise hides is no tie, and is no reason for a change.
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ ERROR = 0.05
 """Greatest probability that one of the margins of a setting does not have the true ratio."""
 WORTH = 1.02
 """Ratio of two rates up to which a difference is not worth a larger setting."""
+
+CLOSE = 1.05
+"""Ratio up to which the cheaper of two values is as good."""
 
 Rates = Mapping[str, Sequence[float]]
 """Samples a second of each value, round by round, values in order of cost. One that left early has fewer rounds."""
@@ -44,6 +49,11 @@ class Margin:
         """True if the first is faster by more than the noise, and than what is worth it."""
         return self.low is not None and self.low > WORTH
 
+    @property
+    def is_tie(self) -> bool:
+        """True if the first is shown to be faster by little, or not at all."""
+        return self.high is not None and self.high < CLOSE
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -53,20 +63,19 @@ class Choice:
         value: the value that is chosen.
         to_others: the chosen value's ratio to each other value.
         slower: values that are clearly slower than another, each with the value of the greatest ratio to it.
-        is_known: True if all values had rounds enough for a margin, so that a difference would have shown.
     """
 
     value: str
     to_others: Mapping[str, Margin]
     slower: Mapping[str, str]
-    is_known: bool
 
 
-def choose(rates: Rates) -> Choice:
+def choose(rates: Rates, default: str) -> Choice:
     """Chooses one of several values. See NOTE [ tune: what counts as a difference ].
 
     Args:
         rates: rates of at least one value, all above 0.
+        default: the value that is in force without a choice.
     """
     level = pair_level(len(rates))
     slower: dict[str, str] = {}
@@ -75,11 +84,11 @@ def choose(rates: Rates) -> Choice:
         clear = {other: each.ratio or 0.0 for other, each in margins.items() if each.is_clear}
         if clear:
             slower[name] = max(clear, key=clear.__getitem__)
-    left = [name for name in rates if name not in slower]
-    # Medians of ratios may run in a circle; then the greatest median is as good as any.
-    value = left[0] if left else max(rates, key=lambda name: statistics.median(rates[name]))
+    best = slower.get(default, default)
+    ties = (name for name in rates if name not in slower and margin(rates[best], rates[name], level).is_tie)
+    value = min(best, next(ties, best), key=list(rates).index)
     to_others = {name: margin(rates[value], rates[name], level) for name in rates if name != value}
-    return Choice(value, to_others, slower, all(each.low is not None for each in to_others.values()))
+    return Choice(value, to_others, slower)
 
 
 def pair_level(values: int) -> float:

@@ -17,7 +17,7 @@ from fastload.tune.trials import Arguments, Budget, Json, Setting, Stream, Trial
 
 Note = Callable[[str], AbstractContextManager[object]]
 """Shows what is done now."""
-PREFETCH = Setting("prefetch_factor", (2, 4, 8), 2)
+PREFETCH = Setting("prefetch_factor", (2, 4, 8), 2, needs="num_workers")
 """Fewer than the default of 2 are not tried: a loop that is not as even as this one would wait."""
 LAYOUT = Setting("memory_format", ("contiguous", "channels_last"), "contiguous")
 

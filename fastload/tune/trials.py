@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastload.bench import measure
+from fastload.errors import FastloadError
 from fastload.tune.choose import Choice, Margin, Rates, choose, least_rounds
 from fastload.tune.rounds import interleaved
 
 SCHEMA = 1
 Json = dict[str, Any]
+_REST_S = 2.0
+"""Most seconds for which a loader is waited for after its turn."""
 Arguments = Mapping[str, Any]
 """Arguments of FastLoader, as JSON has them."""
 
@@ -26,11 +29,13 @@ class Setting:
         name: the argument of FastLoader, or what else is set.
         values: the values in order of cost.
         default: the value without a choice; one of them.
+        needs: an argument without which, or at 0, this one has no effect; "": none.
     """
 
     name: str
     values: tuple[Any, ...]
     default: Any
+    needs: str = ""
 
 
 class Stream:
@@ -49,7 +54,10 @@ class Stream:
         self._closing = contextlib.ExitStack()
 
     def turn(self, seconds: float) -> float:
-        """Samples a second of at least one batch and so many seconds."""
+        """Samples a second of at least one batch and so many seconds.
+
+        Afterwards it waits about as long as the loader takes for the batches that it makes ahead, so that it rests in others' turns.
+        """
         if self._batches is None:
             self._batches = self._epochs(self._make())
         for _ in range(self._ahead):
@@ -59,7 +67,9 @@ class Stream:
             next(self._batches)
             time.sleep(self._step_s)
             count += 1
-        return count * self._rows / (time.perf_counter() - began)
+        took = time.perf_counter() - began
+        time.sleep(min(self._ahead * took / count, _REST_S))
+        return count * self._rows / took
 
     def _epochs(self, loader: Any) -> Iterator[Any]:
         self._closing.callback(loader.close)
@@ -120,6 +130,10 @@ class Trial:
         return "no clear difference"
 
 
+class TuneError(FastloadError, RuntimeError):
+    """Nothing could be tried."""
+
+
 class Budget:
     """The time of all trials, in shares: what one does not use is for those after it."""
 
@@ -145,7 +159,7 @@ def tried(setting: Setting, streams: Mapping[str, Stream], seconds: float) -> Tr
         for stream in streams.values():
             closing.enter_context(stream)
         rates = interleaved({name: stream.turn for name, stream in streams.items()}, seconds)
-    return Trial(setting, rates, choose(rates))
+    return Trial(setting, rates, choose(rates, str(setting.default)))
 
 
 def shares_of(settings: Sequence[Setting]) -> int:
@@ -157,18 +171,18 @@ def tune_arguments(settings: Sequence[Setting], open_stream: Open, budget: Budge
     """Tries one argument after another, each with the choices before it; at the end all choices together against the defaults.
 
     Args:
-        settings: the arguments. One with a single value is not tried.
+        settings: the arguments. One with a single value, or without effect, is not tried.
         open_stream: makes a loader's stream.
         budget: the time, of which `shares_of(settings)` are taken.
 
     Returns:
-        tuple: the trials, and the arguments that are advised: the choices, or the defaults if those are clearly faster.
+        tuple: the trials, and the arguments that are advised: the choices, or the defaults if those may be faster.
     """
     defaults = {setting.name: setting.default for setting in settings}
-    arguments, trials = dict(defaults), []
+    arguments, trials = dict(defaults), list[Trial]()
     for setting in settings:
         seconds = budget.take(len(setting.values))
-        if len(setting.values) > 1:
+        if len(setting.values) > 1 and (not setting.needs or arguments[setting.needs]):
             streams = {str(value): open_stream(arguments | {setting.name: value}) for value in setting.values}
             trials.append(tried(setting, streams, seconds))
             arguments[setting.name] = trials[-1].value
