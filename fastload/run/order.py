@@ -24,6 +24,9 @@ from fastload.tune.trials import TuneError
 VARIABLE = "FASTLOAD_TUNE"
 """Variable of the environment that holds an order, as JSON."""
 
+_STDERR = 2
+"""Descriptor of this process's stderr."""
+
 
 @dataclass(frozen=True, slots=True)
 class TuneOrder:
@@ -59,7 +62,7 @@ class TuneOrder:
             order = TuneOrder(self.seconds, self.step_ms, str(file))
             environment = {**os.environ, VARIABLE: json.dumps(asdict(order))}
             command = [sys.executable, "-m", "fastload.run", "--quiet", *program]
-            done = subprocess.run(command, env=environment, stdout=sys.stderr.fileno(), check=False)
+            done = subprocess.run(command, env=environment, stdout=_STDERR, check=False)
             if not file.exists():
                 raise TuneError(
                     f"{program[0]} ended with status {done.returncode} before it iterated a loader: what it says itself is above; "

@@ -47,8 +47,8 @@ def test_the_default_changes_only_for_what_the_noise_does_not_hide(given_: tuple
 
 @given(measured())
 def test_each_claim_is_beyond_the_noise(given_: tuple[dict[str, list[float]], str]) -> None:
-    """Every "clearly slower" passes the sign test at the level of all pairs; a choice that is slower than another is clearly faster than the
-    default; and the same measurements give the same choice."""
+    """Every "clearly slower" passes the sign test at the level of all pairs; a choice that is slower than another is clearly faster
+    than the default; and the same measurements give the same choice."""
     rates, default = given_
     choice = choose(rates, default)
     for name, faster in choice.slower.items():
