@@ -17,8 +17,7 @@ def lines(document: Json) -> Iterator[str]:
     for trial in document["trials"]:
         yield trial["setting"]
         for row in trial["values"]:
-            verdict = "" if trial["setting"] == COMPARED and row["verdict"] == "chosen" else row["verdict"]
-            yield f"  {row['value']!s:<14}{row['samples_per_s']:>10,.0f}  {_share(row):<24}{verdict}".rstrip()
+            yield f"  {row['value']!s:<14}{row['samples_per_s']:>10,.0f}  {_share(row):<24}{row['verdict']}".rstrip()
     for name, reason in document["skipped"].items():
         yield printable(f"not tried: {name}: {reason}")
     yield f"Margins hold together at 95 % for each setting; less than {WORTH - 1:.0%} counts as no difference."
@@ -28,11 +27,13 @@ def lines(document: Json) -> Iterator[str]:
         yield warning
     yield ""
     advice = document["advice"]
-    if not advice["arguments"]:
-        yield "Nothing was clearly better than the loader's defaults:"
+    if any(trial["setting"] == COMPARED and trial["chosen"] == "defaults" for trial in document["trials"]):
+        yield "The choices together were not shown to be as good as the defaults, which stay:"
+    elif not advice["arguments"]:
+        yield "Nothing was shown to be better than the defaults:"
     yield printable(advice["line"])
     if advice["convert"] is not None:
-        yield "The form that is faster to decode, with the same images:"
+        yield "The form of the stored JPEGs that is faster, with the same pixels:"
         yield printable(shlex.join(advice["convert"]))
 
 
