@@ -88,7 +88,7 @@ def _settings(plan: ExecutionPlan, loader: FastLoader[Any], workers: int | None)
 
 
 def _opener(plan: ExecutionPlan, loader: FastLoader[Any], order: TuneOrder) -> Callable[[Arguments], Stream]:
-    """What makes the stream of a loader of the program's arguments, but for those that are tried, over batches that are drawn here."""
+    """Maker of streams: loaders of the program's arguments, but for those that are tried, over batches that are drawn here."""
     rows = plan.settings.rows or 1
     batches = drawn_batches(len(plan.settings.dataset), rows, _BATCHES) or [list(range(len(plan.settings.dataset)))]
     same = {name: getattr(loader, name) for name in SAME} | {"dataset": plan.settings.dataset, "batch_sampler": batches}

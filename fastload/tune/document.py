@@ -32,7 +32,7 @@ class Tuned:
 
         Args:
             work: the loop that was tried.
-            call: what the line of code calls, with the arguments that stand first, such as 'FastLoader("train.fl"'.
+            call: beginning of the line of code, with the arguments that stand first, such as 'FastLoader("train.fl"'.
             dataset: the packed dataset, as commands name it; None: there is none.
         """
         changed = self._changed()
