@@ -72,4 +72,4 @@ def _of_dataset(dataset: str, seconds: float, step_ms: float, *, quiet: bool, **
     trials, arguments, skipped = tune_dataset(loop, seconds, (lambda _: contextlib.nullcontext()) if quiet else note)
     tuned = Tuned(trials, arguments, skipped, others.share())
     work = {"dataset": folder.name, "step_ms": step_ms, "seconds": seconds, **spec}
-    return tuned.to_json(work, f"FastLoader({json.dumps(dataset)}, batch_size={spec['batch_size']}", dataset)
+    return tuned.to_json(work, f"FastLoader({json.dumps(dataset, ensure_ascii=False)}, batch_size={spec['batch_size']}", dataset)
