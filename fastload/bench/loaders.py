@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from fastload.bench.spec import TurnSpec
+
+if TYPE_CHECKING:
+    from fastload import FastLoader
 
 Batch = Any  # (uint8 NCHW tensor, int64 labels)
 
@@ -45,19 +48,7 @@ def build(spec: TurnSpec) -> Iterable[Batch]:
         ImportError: a library that this kind needs is not installed.
     """
     if spec.kind == "fastload":
-        from fastload import FastLoader
-
-        dataset = _packed(spec)
-        indices = spec.indices()
-        loader: Iterable[Batch] = FastLoader(
-            dataset if indices is None else Subset(dataset, indices),
-            batch_size=spec.batch_size,
-            shuffle=True,
-            drop_last=True,
-            seed=spec.seed,
-            num_workers=spec.workers,
-        )
-        return loader
+        return build_fastload(spec)
     if spec.kind == "packed":
         return _torch_loader(_packed(spec), spec)
 
@@ -67,6 +58,23 @@ def build(spec: TurnSpec) -> Iterable[Batch]:
         files = [(str(path), int(label)) for path, label in json.loads(Path(spec.source).read_text(encoding="utf-8"))]
         return _torch_loader(rivals.PillowFolder(files, spec.size), spec)
     return _torch_loader(rivals.HandWritten(spec.source, spec.images, spec.size), spec, rivals.channels_first)
+
+
+def build_fastload(spec: TurnSpec, **more: Any) -> FastLoader[Any]:
+    """The FastLoader that spec names; `more` are arguments of it beside those of the spec."""
+    from fastload import FastLoader
+
+    dataset = _packed(spec)
+    indices = spec.indices()
+    return FastLoader(
+        dataset if indices is None else Subset(dataset, indices),
+        batch_size=spec.batch_size,
+        shuffle=True,
+        drop_last=True,
+        seed=spec.seed,
+        num_workers=spec.workers,
+        **more,
+    )
 
 
 def check_batch(batch: Batch, spec: TurnSpec) -> None:

@@ -136,6 +136,21 @@ def machine_busy_seconds() -> float | None:
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
+class OthersTime:
+    """Clock of the CPU time that other processes take from now on."""
+
+    def __init__(self) -> None:
+        self._began, self._busy, self._own = time.perf_counter(), machine_busy_seconds(), tree_cpu_seconds()
+
+    def share(self) -> float | None:
+        """Their share of the machine's CPU time, 0 to 1; None: unknown."""
+        busy = machine_busy_seconds()
+        if busy is None or self._busy is None:
+            return None
+        others = busy - self._busy - (tree_cpu_seconds() - self._own)
+        return max(0.0, others) / (time.perf_counter() - self._began) / (os.cpu_count() or 1)
+
+
 def tree_read_bytes() -> int | None:
     """Bytes that this process and its live descendants made the kernel fetch from storage; None where unknown."""
     total = 0

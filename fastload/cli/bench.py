@@ -61,7 +61,7 @@ def bench(
         size=size,
         seconds=seconds,
     )
-    document = harness.compare(folder, against, base, rounds, _note)
+    document = harness.compare(folder, against, base, rounds, note)
     report.show(document, Console())
     if json_file is not None:
         harness.write_json(document, json_file)
@@ -70,12 +70,12 @@ def bench(
         plotting.draw(document, plot)
         say(f"plot: {plot}")
     if trace is not None:
-        with _note("one more epoch, for the trace"):
+        with note("one more epoch, for the trace"):
             harness.write_trace(base, trace)
         say(f"trace: {trace}")
 
 
-def _note(text: str) -> contextlib.AbstractContextManager[object]:
+def note(text: str) -> contextlib.AbstractContextManager[object]:
     """Shows what is measured now: on a terminal while it is, in a log on a line of its own."""
     from rich.console import Console
 

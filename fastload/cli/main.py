@@ -21,6 +21,7 @@ from fastload.cli.pack import pack
 from fastload.cli.run import run
 from fastload.cli.stopped import stoppable
 from fastload.cli.tools import export, index, info, unpack, verify
+from fastload.cli.tune import tune
 from fastload.cli.usage import USAGE_ERROR, usage_message
 from fastload.cli.versions import append, columns, concat, drop, prune
 from fastload.errors import FastloadError
@@ -28,7 +29,7 @@ from fastload.errors import FastloadError
 _ABOUT = "Runs training programs with FastLoader; packs image datasets, and checks, shows and measures them."
 
 GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Train": (run, bench, doctor),
+    "Train": (run, bench, doctor, tune),
     "Make a dataset": (pack, attach, convert, concat),
     "Look into a dataset": (info, verify),
     "Change a dataset": (append, columns, drop, prune, index, rebase),

@@ -22,6 +22,7 @@ _LEFT = {
     "info": "this shows it",
     "bench": "nothing was written; this begins anew",
     "doctor": "it changes nothing; this begins anew",
+    "tune": "it changes nothing; this begins anew",
     "index": f"the dataset is whole, and {_GOES_ON}",
     "push": _GOES_ON,
     "pull": _GOES_ON,

@@ -35,6 +35,7 @@ _EXAMPLES = {
     "export": "train.fl train.tar",
     "bench": "train.fl",
     "doctor": "train.fl",
+    "tune": "train.fl",
 }
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false"}
 

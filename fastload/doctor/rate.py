@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastload._native import core
-from fastload.bench.measure import machine_busy_seconds, tree_cpu_seconds
+from fastload.bench.measure import OthersTime
 from fastload.common.limits import default_max_pixels
 from fastload.doctor.finding import Finding, judged
 from fastload.doctor.job import PREFETCH, Job
@@ -88,21 +87,6 @@ def measure_rate(reader: DatasetReader, image: Field, indices: Sequence[int], jo
     middle = float(np.median(rates))
     fallbacks = (after["fallbacks"] - before["fallbacks"]) / made
     return Rate(middle, (max(rates) - min(rates)) / 2 / middle, len(failed), len(set(indices)), fallbacks, others)
-
-
-class OthersTime:
-    """Clock of the CPU time that other processes take from now on."""
-
-    def __init__(self) -> None:
-        self._began, self._busy, self._own = time.perf_counter(), machine_busy_seconds(), tree_cpu_seconds()
-
-    def share(self) -> float | None:
-        """Their share of the machine's CPU time, 0 to 1; None: unknown."""
-        busy = machine_busy_seconds()
-        if busy is None or self._busy is None:
-            return None
-        others = busy - self._busy - (tree_cpu_seconds() - self._own)
-        return max(0.0, others) / (time.perf_counter() - self._began) / (os.cpu_count() or 1)
 
 
 Sizes = list[tuple[int, int]]

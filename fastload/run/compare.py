@@ -23,7 +23,7 @@ from fastload.batch.bad_samples import kept_state
 from fastload.engines.plan import ExecutionPlan
 from fastload.loader import FastLoader
 
-_SAME = (
+SAME = (
     *("collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context", "prefetch_factor", "pin_memory_device"),
     "in_order",
 )
@@ -48,7 +48,7 @@ def compared(loader: FastLoader[Any], most: int, workers: int | None) -> str:
             plan = loader._fastload.read(loader)
             if why := _why_not(plan):
                 return f"{name} is not compared: {why}"
-            batches = _batches(len(plan.settings.dataset), plan.settings.rows or 1, most)
+            batches = drawn_batches(len(plan.settings.dataset), plan.settings.rows or 1, most)
             if not batches:
                 return f"{name} is not compared: it has too few samples for two batches"
             return f"{name}, {_timed(loader, plan, workers, batches)}"
@@ -57,6 +57,13 @@ def compared(loader: FastLoader[Any], most: int, workers: int | None) -> str:
 
 
 def _why_not(plan: ExecutionPlan) -> str:
+    if plan.engine == "caller":
+        return no_batches(plan) or "both make samples in the calling process, where the dataset may notice"
+    return no_batches(plan)
+
+
+def no_batches(plan: ExecutionPlan) -> str:
+    """The reason why batches of a loader cannot be drawn by their indices; "" if they can."""
     settings = plan.settings
     if settings.iterable:
         return "its IterableDataset would be used up"
@@ -64,12 +71,10 @@ def _why_not(plan: ExecutionPlan) -> str:
         return "it makes no batches"
     if settings.rows is None:
         return "its batch sampler does not tell how large its batches are"
-    if plan.engine == "caller":
-        return "both make samples in the calling process, where the dataset may notice"
     return ""
 
 
-def _batches(count: int, rows: int, most: int) -> list[list[int]]:
+def drawn_batches(count: int, rows: int, most: int) -> list[list[int]]:
     """Indices of an even number of batches, at most 2 * most: random ones, none twice."""
     each = min(most, count // (2 * rows))
     drawn = random.Random(0).sample(range(count), 2 * each * rows)
@@ -77,7 +82,7 @@ def _batches(count: int, rows: int, most: int) -> list[list[int]]:
 
 
 def _timed(loader: FastLoader[Any], plan: ExecutionPlan, workers: int | None, batches: list[list[int]]) -> str:
-    given = {name: getattr(loader, name) for name in _SAME} | {"dataset": plan.settings.dataset, "generator": _copied(loader.generator)}
+    given = {name: getattr(loader, name) for name in SAME} | {"dataset": plan.settings.dataset, "generator": copied(loader.generator)}
     if not workers:
         given |= {"prefetch_factor": None, "multiprocessing_context": None}
     half = len(batches) // 2
@@ -100,5 +105,6 @@ def _seconds(make: Callable[[], Any]) -> float:
     return took
 
 
-def _copied(generator: torch.Generator | None) -> torch.Generator | None:
+def copied(generator: torch.Generator | None) -> torch.Generator | None:
+    """A generator that draws the same numbers, and leaves the other's state alone."""
     return None if generator is None else generator.clone_state()

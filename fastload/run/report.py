@@ -89,6 +89,11 @@ class RunReport:
         if not known.users:
             self._fold(id(known))
 
+    def given_workers(self, loader: TorchLoader[Any]) -> int | None:
+        """num_workers as the program gave it to a loader; None if it did not, or torch's DataLoader runs it."""
+        known: _Loader | None = loader.__dict__.get(NOTED)
+        return None if known is None else known.given_workers
+
     def to_compare(self, loader: FastLoader[Any]) -> tuple[int, int | None]:
         """(batches that a loader is compared by now, its num_workers as given): 0 batches if one of the same kind of data was compared."""
         known: _Loader = loader.__dict__[NOTED]

@@ -16,6 +16,7 @@ from fastload.engines.settings import SHOWN, Arguments
 from fastload.errors import ArgumentError, FastloadError
 from fastload.loader import FastLoader
 from fastload.run.compare import compared
+from fastload.run.order import TuneOrder
 from fastload.run.report import NOTED, report
 
 _T = TypeVar("_T", covariant=True, default=Any)
@@ -65,6 +66,8 @@ class DataLoader(FastLoader[_T], metaclass=_NameOfTorchs):
 
     @uncompiled
     def __iter__(self) -> Any:
+        if (order := TuneOrder.in_force()) is not None:
+            self._tune(order)
         if not _is_fast(self):
             return TorchLoader.__iter__(self)
         self._compare()
@@ -79,6 +82,12 @@ class DataLoader(FastLoader[_T], metaclass=_NameOfTorchs):
     @uncompiled
     def _get_iterator(self) -> Any:
         return super()._get_iterator() if _is_fast(self) else TorchLoader._get_iterator(self)
+
+    def _tune(self, order: TuneOrder) -> None:
+        """Tries settings of this loader, and ends the process. See NOTE [ tune: how a program's loader is tried ]."""
+        from fastload.run.tuning import tune_and_end
+
+        tune_and_end(order, self, _is_fast(self), report.given_workers(self))
 
     def _compare(self) -> None:
         """Says how fast both loaders are, before the first epoch of a run that compares them."""
