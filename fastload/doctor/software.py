@@ -62,7 +62,7 @@ RANGES = (
     Range("pillow", "10"),
     Range("obstore", "0.12", "1"),
     Range("fsspec", "2024.6"),
-    Range("duckdb", "1.3", "2.0.1"),
+    Range("duckdb", "1.3", "3"),
     Range("pyarrow", "16"),
     Range("ray", "2.40"),
 )

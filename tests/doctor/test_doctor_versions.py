@@ -57,7 +57,7 @@ def test_versions_are_compared_by_their_numbers() -> None:
     [
         ("PyTurboJPEG", "2.0", "PyTurboJPEG 2.0 is too new"),
         ("numpy", "1.24.4", "numpy 1.24.4 is too old"),
-        ("duckdb", "2.0.1", "duckdb 2.0.1 is too new"),
+        ("duckdb", "3.0.0", "duckdb 3.0.0 is too new"),
         ("lmdb", None, "lmdb is missing"),
     ],
 )
