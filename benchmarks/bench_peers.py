@@ -39,7 +39,7 @@ from fastload.bench.report import number
 
 PROGRAMS = common.HERE / "peers"
 HOMES = common.WORK / "peers"
-LIMIT_S = 300.0
+LIMIT_S = 120.0
 COUNTS = (1, 2)
 PICTURES = 16
 SIZE = 224
@@ -69,11 +69,6 @@ class Peer:
     antialias: str = "yes"
     form: str = ""
     output: str = "uint8"
-
-    @property
-    def own_environment(self) -> bool:
-        """Whether it runs outside this process's environment."""
-        return self.program != "fastload"
 
 
 PILLOWS = "Pillow's pixels in worker processes"
@@ -161,11 +156,12 @@ class Contest:
         pixels: PSNR by name.
     """
 
-    def __init__(self, peers: Sequence[Peer], tree: Path, pictures: Path, seconds: float) -> None:
+    def __init__(self, peers: Sequence[Peer], tree: Path, pictures: Path, seconds: float, *, memory: bool) -> None:
         self.peers = peers
         self.tree = tree
         self.pictures = pictures
         self.seconds = seconds
+        self.memory = memory
         self.pythons: dict[str, Path] = {}
         self.reasons: dict[str, str] = {}
         self.pixels: dict[str, float] = {}
@@ -173,6 +169,8 @@ class Contest:
     def prepare(self) -> None:
         """Makes environments, datasets and the pictures to compare."""
         HOMES.mkdir(parents=True, exist_ok=True)
+        for tree in (self.tree, self.pictures):
+            (common.WORK / f"peers-{tree.name}.json").write_text(json.dumps([(str(path), label) for path, label in list_folder(tree)]))
         for peer in self.peers:
             with common.note(f"preparing {peer.title}"):
                 reason = self._install(peer) or self._make(peer, self.tree) or self._make(peer, self.pictures) or self._look(peer)
@@ -182,8 +180,7 @@ class Contest:
 
     def _install(self, peer: Peer) -> str | None:
         try:
-            own = peer.own_environment
-            self.pythons[peer.name] = environments.python_of(peer.program, HOMES) if own else Path(sys.executable)
+            self.pythons[peer.name] = environments.python_of(peer.program, HOMES)
         except environments.CannotInstall as error:
             return f"cannot be installed: {error}"
         return None
@@ -193,7 +190,8 @@ class Contest:
         return common.WORK / f"peers-{tree.name}-{peer.program}{f'-{peer.form}' if peer.form else ''}{suffix}"
 
     def _task(self, peer: Peer, tree: Path) -> common.Json:
-        return {"tree": str(tree), "data": str(self._data(peer, tree)), "size": SIZE}
+        listing = common.WORK / f"peers-{tree.name}.json"
+        return {"tree": str(tree), "listing": str(listing), "data": str(self._data(peer, tree)), "size": SIZE}
 
     def _make(self, peer: Peer, tree: Path) -> str | None:
         data = self._data(peer, tree)
@@ -221,8 +219,11 @@ class Contest:
         """One turn of a peer."""
         if peer.name in self.reasons:
             return {"ok": False, "reason": self.reasons[peer.name]}
-        more = {"workers": workers, "seconds": self.seconds, "seed": seed}
-        return child(self.pythons[peer.name], peer, task="rate", **self._task(peer, self.tree), **more)
+        more = {"workers": workers, "seconds": self.seconds, "seed": seed, "memory": self.memory}
+        found = child(self.pythons[peer.name], peer, task="rate", **self._task(peer, self.tree), **more)
+        said = f"{found['images_per_s']:,.0f} images/s" if found["ok"] else found["reason"]
+        common.console.print(f"round {seed + 1}, {peer.title}, {workers}: {said}", markup=False, highlight=False)
+        return found
 
     def measure(self, rounds: int) -> list[Measured]:
         """All turns; rows are named NAME/WORKERS."""
@@ -294,16 +295,17 @@ def main() -> int:
     options = common.parser(__doc__, rounds=3, seconds=3.0)
     options.add_argument("--times", type=int, default=4, help="copies of the corpus in an epoch (default %(default)s)")
     options.add_argument("--only", help="names of rows, separated by commas (default: all)")
+    options.add_argument("--memory", action="store_true", help="read memory, too, which takes an epoch more a turn")
     options.add_argument("--note", help="kept with the result: what disturbed it, say")
     arguments = options.parse_args()
     source = common.corpus(arguments.corpus, "in500")
     wanted = arguments.only.split(",") if arguments.only else [peer.name for peer in PEERS]
     peers = [peer for peer in PEERS if peer.name in wanted]
-    contest = Contest(peers, common.copies(source, arguments.times), square_pictures(source), arguments.seconds)
+    contest = Contest(peers, common.copies(source, arguments.times), square_pictures(source), arguments.seconds, memory=arguments.memory)
     contest.prepare()
     rows = rows_of(contest, contest.measure(arguments.rounds))
     common.console.print(shown(rows))
-    pins = {peer.program: (environments.PINS / f"{peer.program}.txt").read_text().split() for peer in peers if peer.own_environment}
+    pins = {peer.program: (environments.PINS / f"{peer.program}.txt").read_text().split() for peer in peers}
     return common.finish("peers", arguments, [], note=arguments.note, peers=rows, pins=pins)
 
 

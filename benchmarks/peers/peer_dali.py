@@ -27,12 +27,12 @@ def load(task: turn.Task) -> Any:
     built = pipeline(task, (0.08, 1.0), (3 / 4, 4 / 3), 0.5, shuffle=True, **options)
     built.build()
 
-    def epoch(_: int) -> Iterator[Any]:
-        for _ in range(len(task.files) // task.batch):
+    def batches() -> Iterator[Any]:
+        while True:
             images, labels = built.run()
             yield np.asarray(images.as_tensor()), np.asarray(labels.as_tensor())
 
-    return turn.Epochs(epoch)
+    return turn.Stream(batches(), task.batches)
 
 
 def crops(task: turn.Task) -> Iterator[Any]:

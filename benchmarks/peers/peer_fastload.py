@@ -25,6 +25,7 @@ def loader_of(task: turn.Task, crop: tuple[Any, Any], *, mirrored: bool, **optio
     """FastLoader with a crop of (scale, ratio)."""
     scale, ratio = crop
     if task.form == "place":
+        import importable_torchvision  # noqa: F401  (before torchvision)
         from torchvision.datasets import ImageFolder
         from torchvision.transforms import v2
 

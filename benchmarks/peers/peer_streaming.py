@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import importable_torchvision  # noqa: F401  (before torchvision)
 import streaming
 import turn
 from pixels import augmented, resized

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import importable_torchvision  # noqa: F401  (before torchvision)
 import turn
 from torch_loader import torch_loader
 from torchvision.datasets import ImageFolder

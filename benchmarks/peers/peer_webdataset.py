@@ -25,7 +25,7 @@ def make(task: turn.Task) -> None:
 
 
 def load(task: turn.Task) -> Any:
-    """Batches made in the workers; an epoch is as many as the images fill, since each worker would drop a rest of its own."""
+    """Batches made in the workers, of shards drawn without end; an epoch is as many as the images fill."""
 
     def sample(found: tuple[bytes, bytes]) -> tuple[Any, int]:
         return augmented(found[0], task.size), int(found[1])
@@ -34,7 +34,7 @@ def load(task: turn.Task) -> Any:
     dataset = webdataset.WebDataset(tars, resampled=True, shardshuffle=False, seed=task.seed).shuffle(BUFFER).to_tuple("jpg", "cls")
     batches = dataset.map(sample).batched(task.batch, partial=False)
     loader = webdataset.WebLoader(batches, batch_size=None, num_workers=task.workers, persistent_workers=True)
-    return loader.with_epoch(len(task.files) // task.batch)
+    return turn.Stream(iter(loader), task.batches)
 
 
 def crops(task: turn.Task) -> Iterator[Any]:

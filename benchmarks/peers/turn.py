@@ -9,6 +9,7 @@ images, resized by the peer's own code, as an .npy file. Of fastload only what i
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import shutil
@@ -19,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from fastload.bench.listing import list_folder
 from fastload.bench.runner import Consumer, rate_of
 
 Json = dict[str, Any]
@@ -32,6 +32,7 @@ class Task:
     Attributes:
         task: ``make``, ``rate`` or ``crops``.
         tree: the CLASS/IMAGE tree of the photographs.
+        listing: a JSON file with the path and class number of every image of it, in ImageFolder's order.
         data: file or folder of the peer's own dataset, made of that tree; it need not have one.
         form: one of the peer's ways to read, where it has several.
         workers: threads or processes that decode.
@@ -39,11 +40,13 @@ class Task:
         size: pixels of a crop's side.
         seconds: least time that is measured.
         seed: of shuffles and draws.
-        out: the .npy file of ``crops``, uint8 N x size x size x 3 in the order of ``files``.
+        memory: whether memory is read, in an epoch of its own.
+        out: the .npy file of ``crops``, uint8 N x size x size x 3 in the order of the listing.
     """
 
     task: str
     tree: str
+    listing: str
     data: str
     form: str = ""
     workers: int = 2
@@ -51,12 +54,29 @@ class Task:
     size: int = 224
     seconds: float = 3.0
     seed: int = 0
+    memory: bool = False
     out: str = ""
 
     @property
+    def batches(self) -> int:
+        """Whole batches of an epoch."""
+        return len(self.files) // self.batch
+
+    @property
     def files(self) -> list[tuple[str, int]]:
-        """Path and class number of every image of the tree, in ImageFolder's order."""
-        return [(str(path), label) for path, label in list_folder(Path(self.tree))]
+        """What the listing says."""
+        return [(path, label) for path, label in json.loads(Path(self.listing).read_text(encoding="utf-8"))]
+
+
+class Stream:
+    """A loader whose batches never end, cut into epochs of so many batches; what it reads ahead serves the next epoch."""
+
+    def __init__(self, batches: Iterator[Any], each: int) -> None:
+        self._batches = batches
+        self._each = each
+
+    def __iter__(self) -> Iterator[Any]:
+        return itertools.islice(self._batches, self._each)
 
 
 class Epochs:
@@ -127,6 +147,7 @@ def run(load: Callable[[Task], Iterable[Any]], crops: Callable[[Task], Iterable[
                 task.batch,
                 task.seconds,
                 least_epochs=1,
+                memory=task.memory,
             )
         if make is not None:
             shutil.rmtree(task.data, ignore_errors=True)

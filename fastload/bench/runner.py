@@ -101,7 +101,13 @@ def run_rate(spec: TurnSpec) -> Json:
 
 
 def rate_of(
-    build: Callable[[], Iterable[Any]], consume: Callable[[Iterable[Any]], Consumer], batch_size: int, seconds: float, least_epochs: int = 2
+    build: Callable[[], Iterable[Any]],
+    consume: Callable[[Iterable[Any]], Consumer],
+    batch_size: int,
+    seconds: float,
+    *,
+    least_epochs: int = 2,
+    memory: bool = True,
 ) -> Json:
     """The figures of one turn: rates, waits, first batches and memory of the loader that ``build`` makes.
 
@@ -111,6 +117,7 @@ def rate_of(
         batch_size: images a batch.
         seconds: least length of the window that is measured.
         least_epochs: least number of epochs in it.
+        memory: whether memory is read, which takes an epoch more.
     """
     start = time.perf_counter()
     loader = build()
@@ -133,7 +140,7 @@ def rate_of(
     # The mean, not the median: two workers' batches come in pairs, one at once after the other.
     wait = statistics.fmean(consumer.waits or [0.0])
     gap = measure.median(consumer.gaps) or 0.0
-    memory = _memory_over_an_epoch(loader)
+    parts = _memory_over_an_epoch(loader) if memory else None
     return {
         "images_per_s": images / wall,
         "cpu_s_per_1000": cpu / images * 1000,
@@ -144,8 +151,8 @@ def rate_of(
         "epoch_gap_ms": max(0.0, gap - wait) * 1000,
         "epoch_gap_max_ms": max(0.0, max(consumer.gaps) - wait) * 1000,
         "others_share": None if others is None else others / wall / (os.cpu_count() or 1),
-        "pss_bytes": None if memory is None else memory["pss"],
-        "pss_parts": memory,
+        "pss_bytes": None if parts is None else parts["pss"],
+        "pss_parts": parts,
         "epochs": epochs,
         "images": images,
     }
