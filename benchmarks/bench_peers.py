@@ -40,7 +40,6 @@ from fastload.bench.report import number
 PROGRAMS = common.HERE / "peers"
 HOMES = common.WORK / "peers"
 LIMIT_S = 120.0
-COUNTS = (1, 2)
 PICTURES = 16
 SIZE = 224
 PSNR_MOST = 99.0
@@ -225,12 +224,12 @@ class Contest:
         common.console.print(f"round {seed + 1}, {peer.title}, {workers}: {said}", markup=False, highlight=False)
         return found
 
-    def measure(self, rounds: int) -> list[Measured]:
+    def measure(self, rounds: int, counts: Sequence[int]) -> list[Measured]:
         """All turns; rows are named NAME/WORKERS."""
         return interleave(
             [
                 (f"{peer.name}/{workers}", f"{peer.title}, {workers}", lambda seed, a=peer, b=workers: self.turn(a, b, seed))
-                for workers in COUNTS
+                for workers in counts
                 for peer in self.peers
             ],
             rounds,
@@ -238,12 +237,12 @@ class Contest:
         )
 
 
-def rows_of(contest: Contest, measured: Sequence[Measured]) -> list[common.Json]:
+def rows_of(contest: Contest, measured: Sequence[Measured], counts: Sequence[int]) -> list[common.Json]:
     """The table: a row a peer and number of workers, with its ratio to torch and Pillow and what fastload's is to it."""
     by_name = {row.name: row for row in measured}
     rows = []
     for peer in contest.peers:
-        for workers in COUNTS:
+        for workers in counts:
             row = by_name[f"{peer.name}/{workers}"]
             first, ours = by_name.get(f"{FIRST}/{workers}"), by_name.get(f"{OURS}/{workers}")
             facts = {key: value for key, value in row.to_json().items() if key not in ("rounds", "title", "name")}
@@ -294,6 +293,7 @@ def main() -> int:
     """Prepares, measures, and shows the table."""
     options = common.parser(__doc__, rounds=3, seconds=3.0)
     options.add_argument("--times", type=int, default=4, help="copies of the corpus in an epoch (default %(default)s)")
+    options.add_argument("--counts", default="1,2", help="numbers of workers, separated by commas (default: %(default)s)")
     options.add_argument("--only", help="names of rows, separated by commas (default: all)")
     options.add_argument("--memory", action="store_true", help="read memory, too, which takes an epoch more a turn")
     options.add_argument("--note", help="kept with the result: what disturbed it, say")
@@ -303,7 +303,8 @@ def main() -> int:
     peers = [peer for peer in PEERS if peer.name in wanted]
     contest = Contest(peers, common.copies(source, arguments.times), square_pictures(source), arguments.seconds, memory=arguments.memory)
     contest.prepare()
-    rows = rows_of(contest, contest.measure(arguments.rounds))
+    counts = [int(each) for each in arguments.counts.split(",")]
+    rows = rows_of(contest, contest.measure(arguments.rounds, counts), counts)
     common.console.print(shown(rows))
     pins = {peer.program: (environments.PINS / f"{peer.program}.txt").read_text().split() for peer in peers}
     return common.finish("peers", arguments, [], note=arguments.note, peers=rows, pins=pins)
