@@ -203,7 +203,11 @@ class Contest:
         return made.get("reason")
 
     def _look(self, peer: Peer) -> str | None:
-        out = common.WORK / f"peers-{peer.name}.npy"
+        out, program = common.WORK / f"peers-{peer.name}.npy", PROGRAMS / f"peer_{peer.program}.py"
+        made_of = (program, HOMES / peer.program / "installed.txt")
+        if out.exists() and out.stat().st_mtime > max(each.stat().st_mtime for each in made_of):
+            self.pixels[peer.name] = psnr(np.load(out), self.wanted())
+            return None
         found = child(self.pythons[peer.name], peer, task="crops", out=str(out), **self._task(peer, self.pictures))
         if found["ok"]:
             self.pixels[peer.name] = psnr(np.load(out), self.wanted())
