@@ -80,7 +80,14 @@ PEERS = (
     Peer("dali", "DALI, CPU", "dali", "decodes the crop, its fast chroma upsampling, threads"),
     Peer("spdl", "SPDL", "spdl", "FFmpeg's decoder and scaler, threads"),
     Peer("turboloader", "TurboLoader, tar", "turboloader", "decodes the crop, threads", antialias="no", form="tar", output="float32"),
-    Peer("turboloader-aa", "TurboLoader, tar, antialias", "turboloader", "the same, antialiased", form="antialias", output="float32"),
+    Peer(
+        "turboloader-aa",
+        "TurboLoader, tar, antialias",
+        "turboloader",
+        "decodes the crop, its antialias option, threads",
+        form="antialias",
+        output="float32",
+    ),
     Peer(
         "turboloader-tbl",
         "TurboLoader, TBL-RAW",
@@ -95,7 +102,7 @@ PEERS = (
     Peer("streaming", "Mosaic Streaming", "streaming", PILLOWS),
     Peer("grain", "Grain", "grain", PILLOWS),
     Peer("datasets", "Hugging Face datasets", "datasets", PILLOWS),
-    Peer("fastload-place", "fastload, files in place", "fastload", "decodes the crop, threads", form="place"),
+    Peer("fastload-place", "fastload, files in place", "fastload", "decodes the crop, threads; from the second epoch on", form="place"),
     Peer("fastload-packed", "fastload, packed", "fastload", "decodes the crop, threads", form="lossless"),
     Peer("fastload-dct", "fastload, packed as dct", "fastload", "decodes the crop, threads", form="dct"),
 )
