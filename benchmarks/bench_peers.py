@@ -56,7 +56,7 @@ class Peer:
         title: what it is, for people.
         program: NAME of peers/peer_NAME.py.
         computes: what of its work differs from the others', in words.
-        antialias: whether its resize does, as its documentation or code has it.
+        antialias: yes, no or the kind of filter, as its documentation or code has it.
         form: one of the program's ways to read.
         output: type of its batches.
     """

@@ -40,7 +40,7 @@ class Task:
         size: pixels of a crop's side.
         seconds: least time that is measured.
         seed: of shuffles and draws.
-        memory: whether memory is read, in an epoch of its own.
+        memory: true to read memory, too, in an epoch of its own.
         out: the .npy file of ``crops``, uint8 N x size x size x 3 in the order of the listing.
     """
 

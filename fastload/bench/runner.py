@@ -117,7 +117,7 @@ def rate_of(
         batch_size: images a batch.
         seconds: least length of the window that is measured.
         least_epochs: least number of epochs in it.
-        memory: whether memory is read, which takes an epoch more.
+        memory: true to read memory, too, which takes an epoch more.
     """
     start = time.perf_counter()
     loader = build()
