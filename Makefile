@@ -8,10 +8,11 @@
 #   make docs     build/site: the documentation, strictly
 #   make quick    the loop at the desk: what of the above is fast, and the tests that cover most in a second
 #   make test-installed   pytest on the wheel, installed, from outside the checkout
+#   make peers    other loaders, each in an environment of its own, against fastload on the same photographs (a whole run: most of an hour)
 #   make fuzz     the fuzz targets under libFuzzer, SECONDS=60 each (tests/fuzz/README.md)
 #   make lint ctest pytest bench format clean
 #
-# Settings: PYTHON=python3  VENV=.venv  TORCH=torch==2.13.0  JOBS=2  PYTEST="-m 'not slow'"
+# Settings: PYTHON=python3  VENV=.venv  TORCH=torch==2.13.0  JOBS=2  PYTEST="-m 'not slow'"  PEERS="--only dali"
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -29,7 +30,7 @@ PY_FILES := fastload tests benchmarks examples tools setup.py
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all demo demo-remote test quick test-installed build wheel docs lint ctest pytest bench format clean
+.PHONY: all demo demo-remote test quick test-installed build wheel docs lint ctest pytest bench peers format clean
 all: build
 
 # ---- set-up -------------------------------------------------------------------------------------------------------
@@ -209,6 +210,10 @@ wheel: $(STAMPS)/dev
 
 bench: build
 	$(PY) benchmarks/bench_loader.py
+
+# Beside what pip installs, ffcv is built against OpenCV (Debian: libopencv-dev), and SPDL loads FFmpeg (libavfilter8 libavdevice59).
+peers: build
+	$(PY) benchmarks/bench_peers.py $(PEERS)
 
 clean:
 	rm -rf build dist demo *.egg-info fastload/_native/*.so

@@ -4,6 +4,7 @@ A page asks for a generated part by a line `<!-- generated: NAME -->`:
 
 - `cli COMMAND`: the arguments and options of a command of `fastload`.
 - `results`: every file of benchmarks/results as tables.
+- `peers`: bench_peers.py's table, of every result of it.
 - `names MODULE`: mkdocstrings' directives for every public name of a module.
 """
 
@@ -116,6 +117,23 @@ def _result(path: Path) -> str:
     return "\n".join(lines)
 
 
+def _peers(_: str | None) -> str:
+    """A table of the loaders that bench_peers.py measured; what could not be installed has its error in the last column."""
+    saved = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("peers*.json"))]
+    rows = {(row["name"], row["workers"]): row for document in reversed(saved) for row in document["peers"]}
+    head = ["| loader | workers | rate | CPU | PSNR | antialiased | batches | work |", "|---|---:|---:|---:|---:|---|---|---|"]
+    figures = ("workers", "to_pillow", "cpu_s_per_1000", "psnr")
+    return "\n".join(
+        head
+        + [
+            f"| {_text(row['title'])} |"
+            + "".join(f" {_number(row[figure])} |" for figure in figures)
+            + f" {row['antialias']} | {row['output']} | {_text(row['reason'] or row['computes'])} |"
+            for row in sorted(rows.values(), key=lambda row: (row["workers"], row["to_pillow"] or 0.0))
+        ]
+    )
+
+
 def _tables(key: str, value: Any) -> list[str]:
     """What a result has under a key, as tables; nothing for settings and for series that no table shows."""
     if isinstance(value, list) and value and isinstance(value[0], dict):
@@ -211,7 +229,7 @@ def expand(markdown: str) -> str:
     """A page's text with its generated parts in it."""
 
     def part(match: re.Match[str]) -> str:
-        made = {"cli": _command, "names": _directives}.get(match[1])
+        made = {"cli": _command, "names": _directives, "peers": _peers}.get(match[1])
         return _results() if made is None else made(match[2])
 
     return _PART.sub(part, markdown)

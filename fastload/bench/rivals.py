@@ -7,36 +7,17 @@ torchvision's draws from torch: what difference that makes is in the rivals' fav
 
 from __future__ import annotations
 
-import math
 import random
 from typing import Any
 
 import torch
 from torch.utils.data import Dataset
 
+from fastload.bench.boxes import random_box
 from fastload.common.files import open_regular
 from fastload.packing.images import open_image
 
-LOW, HIGH = math.log(3 / 4), math.log(4 / 3)
-
 Sample = tuple[torch.Tensor, int]
-
-
-def random_box(width: int, height: int) -> tuple[int, int, int, int]:
-    """RandomResizedCrop's box (x, y, width, height) in an image of width x height pixels."""
-    area = width * height
-    for _ in range(10):
-        target = area * random.uniform(0.08, 1.0)
-        ratio = math.exp(random.uniform(LOW, HIGH))
-        w, h = round(math.sqrt(target * ratio)), round(math.sqrt(target / ratio))
-        if 0 < w <= width and 0 < h <= height:
-            return random.randint(0, width - w), random.randint(0, height - h), w, h
-    w, h = width, height
-    if width / height < 3 / 4:
-        h = round(width / (3 / 4))
-    elif width / height > 4 / 3:
-        w = round(height * (4 / 3))
-    return (width - w) // 2, (height - h) // 2, w, h
 
 
 class PillowFolder(Dataset[Sample]):

@@ -16,7 +16,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from fastload.bench import measure
@@ -28,11 +28,16 @@ MEMORY_EVERY = 8
 
 
 class Consumer:
-    """Draws batches and keeps the times; ``first`` is the wait from iter() to the first batch of the last epoch."""
+    """Draws batches and keeps the times; ``first`` is the wait from iter() to the first batch of the last epoch.
 
-    def __init__(self, loader: Iterable[Any], spec: TurnSpec) -> None:
+    ``check`` gets the first batch of each epoch, and raises where it is not what was agreed. After each batch the consumer sleeps
+    ``step_ms``.
+    """
+
+    def __init__(self, loader: Iterable[Any], check: Callable[[Any], None], step_ms: float = 0.0) -> None:
         self.loader = loader
-        self.spec = spec
+        self.check = check
+        self.step_ms = step_ms
         self.first = 0.0
         self.arrived = 0.0
         self.turn: float | None = None  # when the batch after an epoch's last was asked for
@@ -41,8 +46,6 @@ class Consumer:
 
     def epoch(self) -> int:
         """Runs one epoch; returns its batches. The wait across the turn goes to ``gaps``, the others to ``waits``."""
-        from fastload.bench.loaders import check_batch
-
         batches = 0
         asked = time.perf_counter()
         turn = asked if self.turn is None else self.turn
@@ -52,13 +55,13 @@ class Consumer:
             if batches == 0:
                 self.first = self.arrived - asked
                 self.gaps.append(self.arrived - turn)
-                check_batch(batch, self.spec)
+                self.check(batch)
             else:
                 self.waits.append(self.arrived - asked)
             batches += 1
             del batch
-            if self.spec.step_ms:
-                time.sleep(self.spec.step_ms / 1000)
+            if self.step_ms:
+                time.sleep(self.step_ms / 1000)
             asked = time.perf_counter()
         self.turn = asked
         return batches
@@ -83,32 +86,61 @@ def _memory_over_an_epoch(loader: Iterable[Any]) -> dict[str, int] | None:
     return known[len(known) // 2] if known else None
 
 
+def _consumer(loader: Iterable[Any], spec: TurnSpec) -> Consumer:
+    """The consumer that the spec asks for."""
+    from fastload.bench.loaders import check_batch
+
+    return Consumer(loader, lambda batch: check_batch(batch, spec), spec.step_ms)
+
+
 def run_rate(spec: TurnSpec) -> Json:
     """Everything the table shows, from one loader."""
     from fastload.bench.loaders import build
 
+    return rate_of(lambda: build(spec), lambda loader: _consumer(loader, spec), spec.batch_size, spec.seconds)
+
+
+def rate_of(
+    build: Callable[[], Iterable[Any]],
+    consume: Callable[[Iterable[Any]], Consumer],
+    batch_size: int,
+    seconds: float,
+    *,
+    least_epochs: int = 2,
+    memory: bool = True,
+) -> Json:
+    """The figures of one turn: rates, waits, first batches and memory of the loader that ``build`` makes.
+
+    Args:
+        build: makes the loader; every batch of it is whole.
+        consume: makes the consumer of a loader.
+        batch_size: images a batch.
+        seconds: least length of the window that is measured.
+        least_epochs: least number of epochs in it.
+        memory: true to read memory, too, which takes an epoch more.
+    """
     start = time.perf_counter()
-    loader = build(spec)
+    loader = build()
     built = time.perf_counter() - start
-    consumer = Consumer(loader, spec)
+    consumer = consume(loader)
     consumer.epoch()
     first_ever = consumer.first
     consumer.forget()
     began, cpu, busy = consumer.arrived, measure.tree_cpu_seconds(), measure.machine_busy_seconds()
     epochs, batches = 0, 0
     firsts: list[float | None] = []
-    while epochs < 2 or consumer.arrived - began < spec.seconds:
+    while epochs < least_epochs or consumer.arrived - began < seconds:
         batches += consumer.epoch()
         firsts.append(consumer.first)
         epochs += 1
     wall, cpu = consumer.arrived - began, measure.tree_cpu_seconds() - cpu
     busy_after = measure.machine_busy_seconds()
     others = None if busy is None or busy_after is None else max(0.0, busy_after - busy - cpu)
-    images = batches * spec.batch_size
+    images = batches * batch_size
     # The mean, not the median: two workers' batches come in pairs, one at once after the other.
     wait = statistics.fmean(consumer.waits or [0.0])
     gap = measure.median(consumer.gaps) or 0.0
-    memory = _memory_over_an_epoch(loader)
+    parts = _memory_over_an_epoch(loader) if memory else None
     return {
         "images_per_s": images / wall,
         "cpu_s_per_1000": cpu / images * 1000,
@@ -119,8 +151,8 @@ def run_rate(spec: TurnSpec) -> Json:
         "epoch_gap_ms": max(0.0, gap - wait) * 1000,
         "epoch_gap_max_ms": max(0.0, max(consumer.gaps) - wait) * 1000,
         "others_share": None if others is None else others / wall / (os.cpu_count() or 1),
-        "pss_bytes": None if memory is None else memory["pss"],
-        "pss_parts": memory,
+        "pss_bytes": None if parts is None else parts["pss"],
+        "pss_parts": parts,
         "epochs": epochs,
         "images": images,
     }
@@ -144,7 +176,7 @@ def run_latency(spec: TurnSpec) -> Json:
             loader.close()
         del iterator, loader
         gc.collect()  # torch's workers end with their iterator
-    consumer = Consumer(build(spec), spec)
+    consumer = _consumer(build(spec), spec)
     again: list[float | None] = []
     consumer.epoch()
     for _ in range(spec.epochs):
@@ -161,7 +193,7 @@ def run_growth(spec: TurnSpec) -> Json:
     """PSS of the tree and its parts at the end of each of ``epochs`` epochs, in bytes."""
     from fastload.bench.loaders import build
 
-    consumer = Consumer(build(spec), spec)
+    consumer = _consumer(build(spec), spec)
     readings: list[dict[str, int] | None] = []
     for _ in range(spec.epochs):
         consumer.epoch()
@@ -185,7 +217,7 @@ def run_once(spec: TurnSpec) -> Json:
     loader = build(spec)
     read, cpu = measure.tree_read_bytes(), measure.tree_cpu_seconds()
     start = time.perf_counter()
-    consumer = Consumer(loader, spec)
+    consumer = _consumer(loader, spec)
     batches = consumer.epoch()
     wall = consumer.arrived - start
     after, cpu = measure.tree_read_bytes(), measure.tree_cpu_seconds() - cpu

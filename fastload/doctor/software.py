@@ -55,7 +55,7 @@ RANGES = (
     Range("numpy", "1.26", required=True),
     Range("lmdb", "1.4", required=True),
     Range("PyTurboJPEG", "1.8", "2", required=True),
-    Range("typing_extensions", "4.10", required=True),
+    Range("typing_extensions", "4.12", required=True),
     Range("cloudpickle", "3", required=True),
     Range("threadpoolctl", "3.2", required=True),
     Range("kornia", "0.7"),
