@@ -46,13 +46,14 @@ def rates() -> list[tuple[str, int]]:
 
 def ratios() -> list[tuple[str, float]]:
     """Programs and their images a second, as times of torch's DataLoader in the same run of a benchmark; the slowest first."""
-    programs, place, packed = (result(name) for name in ("programs", "in_place", "loader_in500"))
+    programs, place, packed, dct = (result(name) for name in ("programs", "in_place", "loader_in500", "dct"))
     return [
         ("torch DataLoader + Pillow", 1.0),
         ("your own Dataset, import changed", target(programs, "reference, exact: images/s over torch's")),
         ("ImageFolder, the first epoch", target(place, "epoch 1 / torch DataLoader")),
         ("packed by fastload pack", target(packed, "fastload / torch DataLoader + Pillow")),
         ("ImageFolder, later epochs", target(place, "epoch 2 / torch DataLoader")),
+        ("packed with --encode dct", target(dct, "in500: dct / torch DataLoader + Pillow (aim 12)")),
     ]
 
 
@@ -143,7 +144,7 @@ def ratio_chart() -> str:
     drawn = [(name, ratio, f"{ratio:.1f}x", number > 0) for number, (name, ratio) in enumerate(rows)]
     notes = (
         "Images a second, as times of torch's DataLoader in the same run: random crops of 224, 2 cores, 2 workers or threads.",
-        "benchmarks/bench_programs.py, bench_in_place.py, bench_loader.py",
+        "benchmarks/bench_programs.py, bench_in_place.py, bench_loader.py, bench_dct.py",
     )
     return bars(f"Images a second, times torch: {said}", drawn, notes)
 
