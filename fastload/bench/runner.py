@@ -235,7 +235,7 @@ def run_trace(spec: TurnSpec) -> Json:
     from fastload.bench.loaders import build
 
     loader: Any = build(spec)
-    consumer = Consumer(loader, spec)
+    consumer = _consumer(loader, spec)
     consumer.epoch()
     with loader.trace(spec.trace):
         batches = consumer.epoch()
