@@ -37,4 +37,6 @@ class DeclaredArguments(griffe.DataclassesExtension):
     def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:
         """Changes the package as griffe has read it from its files."""
         super().on_package(pkg=pkg, **kwargs)
-        pkg["loader.FastLoader.__init__"].parameters = pkg["engines.settings.Arguments.__init__"].parameters
+        made = pkg["loader.FastLoader.__init__"]
+        made.parameters = pkg["engines.settings.Arguments.__init__"].parameters
+        made.overloads = None  # for type checkers alone: they tell what batches are
