@@ -181,13 +181,18 @@ def files(*patterns: str) -> list[str]:
 
 
 def readme() -> str:
-    """Returns README.md with links that lead to the repository, at this version's tag: on PyPI there are no files beside it."""
+    """Returns README.md with links to the repository, at this version's tag: on PyPI there are no files beside it.
+
+    A picture's link gives the file itself (raw), any other the page that shows it (blob).
+    """
     source = re.search(r'^Source = "(\S+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
     version = re.search(r'^__version__ = "(\S+)"$', (ROOT / "fastload/__init__.py").read_text(encoding="utf-8"), re.MULTILINE)
     if source is None or version is None:
         raise SystemExit("fastload: pyproject.toml names no Source, or fastload/__init__.py no __version__")
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return re.sub(r"\]\((?!https?://|#|mailto:)", f"]({source[1]}/blob/v{version[1]}/", text)
+    relative = r"\]\((?!https?://|#|mailto:)"
+    text = re.sub(rf"(!\[[^\]]*){relative}", rf"\1]({source[1]}/raw/v{version[1]}/", text)
+    return re.sub(relative, f"]({source[1]}/blob/v{version[1]}/", text)
 
 
 setup(
