@@ -256,3 +256,12 @@ def on_pre_build(**_: Any) -> None:
     wrong += [f"{name} is public and on no page of docs/reference" for name in missing_from_reference()]
     if wrong:
         raise PluginError("\n".join(wrong))
+
+
+def on_config(config: Any) -> Any:
+    """Called by mkdocs with its settings: the repository that pages link to is the Source of pyproject.toml."""
+    source = re.search(r'^Source = "(\S+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
+    if source is not None:
+        config.repo_url = source[1]
+        config.repo_name = "fastload"
+    return config

@@ -37,6 +37,7 @@ class DeclaredArguments(griffe.DataclassesExtension):
     def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:
         """Changes the package as griffe has read it from its files."""
         super().on_package(pkg=pkg, **kwargs)
-        made = pkg["loader.FastLoader.__init__"]
-        made.parameters = pkg["engines.settings.Arguments.__init__"].parameters
-        made.overloads = None  # for type checkers alone: they tell what batches are
+        loader = pkg["loader.FastLoader"]
+        loader["__init__"].parameters = pkg["engines.settings.Arguments.__init__"].parameters
+        loader.overloads.clear()  # they are for type checkers: which arguments leave the type of a batch known
+        loader["__init__"].overloads = None

@@ -17,6 +17,9 @@ from xml.sax.saxutils import escape
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "pictures"
 
+WIDTH = 400
+"""Pixels across every picture: a phone shows its words at nearly their size."""
+
 COLOURS = {
     "text": ("#1f2328", "#e6edf3"),
     "quiet": ("#59636e", "#9aa4af"),
@@ -115,14 +118,14 @@ def bars(title: str, rows: Sequence[tuple[str, float, str, bool]], notes: Sequen
 
     def parts() -> Iterator[str]:
         for number, (name, value, words, own) in enumerate(rows):
-            top, length = 14 + 42 * number, 300 * value / longest
-            yield text(330, top + 20, name, "text" if own else "quiet", size=14, anchor="end", bold=own)
-            yield box(342, top, length, 28, "accent" if own else "line")
-            yield text(350 + length, top + 20, words, size=14, bold=own)
+            top, length = 8 + 52 * number, 256 * value / longest
+            yield text(4, top + 13, name, "text" if own else "quiet", bold=own)
+            yield box(4, top + 20, length, 22, "accent" if own else "line")
+            yield text(12 + length, top + 37, words, bold=own)
         for number, note in enumerate(notes):
-            yield text(16, 14 + 42 * len(rows) + 14 + 19 * number, note, "quiet", size=13)
+            yield text(4, 8 + 52 * len(rows) + 18 + 20 * number, note, "quiet", size=13)
 
-    return picture(790, 42 * len(rows) + 24 + 19 * len(notes), title, parts())
+    return picture(WIDTH, 52 * len(rows) + 18 + 20 * len(notes), title, parts())
 
 
 # ---- the pictures ---------------------------------------------------------------------------------------------------
@@ -143,8 +146,9 @@ def ratio_chart() -> str:
     said = ", ".join(f"{name} {ratio:.1f}" for name, ratio in rows)
     drawn = [(name, ratio, f"{ratio:.1f}x", number > 0) for number, (name, ratio) in enumerate(rows)]
     notes = (
-        "Images a second, as times of torch's DataLoader in the same run: random crops of 224, 2 cores, 2 workers or threads.",
-        "benchmarks/bench_programs.py, bench_in_place.py, bench_loader.py, bench_dct.py",
+        "Images a second, as times of torch's DataLoader in the",
+        "same run: crops of 224, 2 cores, 2 workers or threads.",
+        "by bench_programs, bench_in_place, bench_loader, bench_dct",
     )
     return bars(f"Images a second, times torch: {said}", drawn, notes)
 
@@ -159,19 +163,20 @@ def slot_life() -> str:
     )
 
     def parts() -> Iterator[str]:
-        for number, (name, meaning, rows) in enumerate(states):
-            left = 16 + 184 * number
-            yield box(left, 16, 140, 118, "", "line")
+        for (name, meaning, rows), (left, top) in zip(states, ((16, 8), (244, 8), (244, 208), (16, 208)), strict=True):
+            yield box(left, top, 140, 118, "", "line")
             for row in range(5):
-                yield box(left + 14, 28 + 19 * row, 112, 14, "accent" if row < rows else "soft", radius=2)
-            yield text(left + 70, 158, name, anchor="middle", bold=True)
-            yield text(left + 70, 177, meaning, "quiet", size=13, anchor="middle")
-            if number < 3:
-                yield arrow([(left + 144, 75), (left + 180, 75)])
-        yield arrow([(638, 186), (638, 212), (86, 212), (86, 186)])
-        yield text(362, 206, "the last tensor is gone, and no copy is queued", "quiet", size=13, anchor="middle")
+                yield box(left + 14, top + 12 + 19 * row, 112, 14, "accent" if row < rows else "soft", radius=2)
+            yield text(left + 70, top + 138, name, anchor="middle", bold=True)
+            yield text(left + 70, top + 157, meaning, "quiet", size=13, anchor="middle")
+        yield arrow([(162, 67), (238, 67)])
+        yield arrow([(314, 172), (314, 202)])
+        yield arrow([(238, 267), (162, 267)])
+        yield arrow([(86, 202), (86, 172)])
+        yield text(16, 388, "FREE again when the last tensor is gone", "quiet", size=13)
+        yield text(16, 406, "and no copy from it is queued", "quiet", size=13)
 
-    return picture(724, 224, "The life of a slot", parts())
+    return picture(WIDTH, 416, "The life of a slot", parts())
 
 
 def region() -> str:
@@ -182,46 +187,47 @@ def region() -> str:
     def parts() -> Iterator[str]:
         titles = ("without an index: everything before the crop", "with the index: the crop, from a mark in each row")
         for panel, title in enumerate(titles):
-            left = 16 + 356 * panel
+            top = 8 + 218 * panel
             for y in range(down):
                 for x in range(across):
                     crop = x in columns and y in rows
                     before = (y, x) < (rows.stop - 1, columns.stop)
                     read = before if panel == 0 else y in rows and x == columns.start - 1
                     fill = "accent" if crop else "soft" if read else ""
-                    yield box(left + size * x, 16 + size * y, size - 2, size - 2, fill, "line", 1)
+                    yield box(4 + size * x, top + size * y, size - 2, size - 2, fill, "line", 1)
             wide, high = size * len(columns) + 2, size * len(rows) + 2
-            yield box(left + size * columns.start - 2, 14 + size * rows.start, wide, high, "", "text", 2)
-            yield text(left, 16 + size * down + 20, title, "quiet", size=13)
-        yield box(16, 230, 14, 14, "accent", radius=2)
-        yield text(36, 242, "made into pixels", "quiet", size=13)
-        yield box(160, 230, 14, 14, "soft", radius=2)
-        yield text(180, 242, "codes read only", "quiet", size=13)
+            yield box(2 + size * columns.start, top - 2 + size * rows.start, wide, high, "", "text", 2)
+            yield text(4, top + size * down + 20, title, "quiet", size=14)
+        yield box(4, 444, 14, 14, "accent", radius=2)
+        yield text(24, 456, "made into pixels", "quiet", size=14)
+        yield box(160, 444, 14, 14, "soft", radius=2)
+        yield text(180, 456, "codes read only", "quiet", size=14)
 
-    return picture(708, 256, "Region decode with and without the entropy index", parts())
+    return picture(WIDTH, 468, "Region decode with and without the entropy index", parts())
 
 
 def bucket_cache() -> str:
     """A bucket, two hosts with a cache each, and the ranks of a host."""
 
     def parts() -> Iterator[str]:
-        yield box(16, 70, 120, 90, "soft", "accent")
-        yield text(76, 112, "bucket", anchor="middle", bold=True)
-        yield text(76, 132, "shards", "quiet", size=13, anchor="middle")
+        yield box(4, 80, 76, 70, "soft", "accent")
+        yield text(42, 110, "bucket", anchor="middle", bold=True)
+        yield text(42, 130, "shards", "quiet", size=13, anchor="middle")
         for host in range(2):
-            top = 16 + 112 * host
-            yield box(260, top, 448, 90, "", "line")
-            yield text(272, top + 20, f"host {host}", "quiet", size=13)
-            yield box(272, top + 30, 170, 46, "accent")
-            yield text(357, top + 58, "cache on its disk", "on-accent", size=14, anchor="middle", bold=True)
-            yield arrow([(140, 115 - 14 + 28 * host), (266, top + 53)])
+            top = 8 + 112 * host
+            yield box(136, top, 260, 98, "", "line")
+            yield text(146, top + 20, f"host {host}", "quiet", size=13)
+            yield box(146, top + 32, 104, 50, "accent")
+            yield text(198, top + 54, "cache on", "on-accent", size=14, anchor="middle", bold=True)
+            yield text(198, top + 71, "its disk", "on-accent", size=14, anchor="middle", bold=True)
+            yield arrow([(84, 104 + 22 * host), (140, top + 57)])
             for rank in range(3):
-                yield box(520, top + 8 + 27 * rank, 176, 21, "soft")
-                yield text(608, top + 23 + 27 * rank, f"rank {3 * host + rank}", size=13, anchor="middle")
-                yield arrow([(446, top + 53), (515, top + 18 + 27 * rank)])
-        yield text(148, 30, "each byte once", "quiet", size=13)
+                yield box(306, top + 10 + 28 * rank, 82, 22, "soft")
+                yield text(347, top + 25 + 28 * rank, f"rank {3 * host + rank}", size=13, anchor="middle")
+                yield arrow([(254, top + 57), (301, top + 21 + 28 * rank)])
+        yield text(4, 30, "each byte once", "quiet", size=13)
 
-    return picture(724, 234, "Each host downloads a byte once", parts())
+    return picture(WIDTH, 226, "Each host downloads a byte once", parts())
 
 
 PICTURES: dict[str, Callable[[], str]] = {

@@ -72,9 +72,12 @@ def test_metadata(tmp_path: Path) -> None:
         assert line in head.splitlines()
     for name in ("Source", "Issues", "Security", "Changelog", "Documentation"):
         assert f"Project-URL: {name}, https://" in head
+    pictures = re.findall(r"!\[[^\]]*\]\(([^)]*)\)", readme)
+    assert pictures
+    assert all(f"/raw/v{__version__}/" in link for link in pictures), "a page that shows a picture is no picture"
     links = re.findall(r"\]\(([^)]*)\)", readme)
     assert len(links) > 20
     for link in links:
         assert link.startswith("https://"), link
-        if f"/blob/v{__version__}/" in link:
-            assert (ROOT / link.partition(f"/blob/v{__version__}/")[2].partition("#")[0]).exists(), link
+        if ours := re.search(rf"/(?:blob|raw)/v{re.escape(__version__)}/([^#]*)", link):
+            assert (ROOT / ours[1]).exists(), link
