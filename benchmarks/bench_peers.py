@@ -33,6 +33,7 @@ sys.path.insert(0, str(Path(__file__).parent / "peers"))
 
 import environments
 
+from fastload._native import core
 from fastload.bench.harness import Measured, interleave, ratio
 from fastload.bench.listing import list_folder
 from fastload.bench.report import number
@@ -132,6 +133,11 @@ def child(python: Path, peer: Peer, **task: object) -> common.Json:
     return found
 
 
+def decoded(path: Path) -> Image.Image:
+    """A photograph's pixels, of which Pillow's decoder makes the same."""
+    return Image.fromarray(core.jpeg_decode(path.read_bytes()))
+
+
 def square_pictures(source: Path) -> Path:
     """The square centres of some photographs as JPEGs of quality 95, for the comparison of pixels."""
     folder = common.WORK / "peers-crops" / "all"
@@ -140,8 +146,7 @@ def square_pictures(source: Path) -> Path:
     for k in range(PICTURES):
         path, into = files[k * len(files) // PICTURES][0], folder / f"{k:02d}.jpg"
         if not into.exists():
-            with Image.open(path) as opened:
-                picture = opened.convert("RGB")
+            picture = decoded(path)
             side = min(picture.size)
             x, y = (picture.width - side) // 2, (picture.height - side) // 2
             picture.crop((x, y, x + side, y + side)).save(into, quality=95)
@@ -222,8 +227,8 @@ class Contest:
 
     def wanted(self) -> np.ndarray:
         """Pillow's antialiased bilinear resize of the pictures, uint8 N x SIZE x SIZE x 3."""
-        opened = (Image.open(path).convert("RGB") for path, _ in list_folder(self.pictures))
-        return np.stack([np.asarray(each.resize((SIZE, SIZE), Image.Resampling.BILINEAR)) for each in opened])
+        pictures = (decoded(path) for path, _ in list_folder(self.pictures))
+        return np.stack([np.asarray(each.resize((SIZE, SIZE), Image.Resampling.BILINEAR)) for each in pictures])
 
     def turn(self, peer: Peer, workers: int, seed: int) -> common.Json:
         """One turn of a peer."""

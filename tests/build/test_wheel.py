@@ -79,7 +79,12 @@ def test_it_holds_what_a_user_needs_and_nothing_else(wheel: Path) -> None:
         assert wanted in names
     for library in ("libjpeg", "libturbojpeg"):
         assert any(name.startswith(f"torch_fastload.libs/{library}") for name in names), library
-    for text in ("LICENSE", "licenses/libjpeg-turbo/LICENSE.md", "licenses/libjpeg-turbo/README.ijg", "licenses/libjpeg-turbo/SIMD-zlib.txt"):
+    for text in (
+        "LICENSE",
+        "licenses/libjpeg-turbo/LICENSE.md",
+        "licenses/libjpeg-turbo/README.ijg",
+        "licenses/libjpeg-turbo/SIMD-zlib.txt",
+    ):
         assert any(name.endswith(f".dist-info/licenses/{text}") for name in names), text
     roots = {name.split("/")[0] for name in names}
     assert {root for root in roots if "-" not in root} == {"fastload", "torch_fastload.libs"}
