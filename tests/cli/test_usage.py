@@ -125,6 +125,14 @@ def test_a_misspelt_dataset(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["pack", "attach"])
+def test_misspelt_source(run: Run, tmp_path: Path, command: str) -> None:
+    """A source that is not there is answered with what is beside it under a like name."""
+    write_folder(tmp_path / "photos", 2)
+    assert run(f"{command} phtoos new.fl") == "phtoos: no such folder or file; did you mean photos?"
+    assert run(f"{command} {tmp_path}/photo new.fl") == f"{tmp_path}/photo: no such folder or file; did you mean {tmp_path}/photos?"
+
+
+@pytest.mark.parametrize("command", ["pack", "attach"])
 def test_source_and_dataset_the_wrong_way_round(run: Run, tmp_path: Path, command: str) -> None:
     """Where SRC is a dataset, or not there, and OUT is what could be packed, the message says so and names the command that was meant."""
     photos = write_folder(tmp_path / "photos", 2)

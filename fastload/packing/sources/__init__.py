@@ -5,6 +5,7 @@ Each kind is a module of its own, with its entries for the list; `protocol` is t
 
 from __future__ import annotations
 
+import difflib
 import os
 
 from fastload.common.files import expanded
@@ -125,6 +126,13 @@ def _refuse_packed(given: Given) -> Source:
 
 
 def _refuse_missing(given: Given) -> Source:
+    folder, name = os.path.split(given.path)
+    try:
+        near = difflib.get_close_matches(name, os.listdir(folder or "."), 1, 0.75)
+    except OSError:
+        near = []
+    if near:
+        raise PackError(f"{given.path}: no such folder or file; did you mean {os.path.join(folder, near[0])}?")
     raise PackError(f"{given.path}: no such folder or file; {_GIVE}")
 
 
