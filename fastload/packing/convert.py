@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -20,12 +21,13 @@ from fastload.packing.job import PackJob, run_job
 from fastload.packing.keywords import settled, takes_options
 from fastload.packing.options import ConvertKeywords, PackOptions, RunOptions
 from fastload.packing.packer import refuse_source_inside
+from fastload.packing.sample_files import stored_picture
 from fastload.packing.sources import Item
-from fastload.packing.sources.protocol import IMAGE_FIELD, Value
+from fastload.packing.sources.protocol import IMAGE_FIELD
 from fastload.packing.summary import PackSummary
 from fastload.store import DatasetReader, Field, Prepared, StoredImage, with_index
 from fastload.store.kinds.base import SampleParts
-from fastload.store.kinds.codecs import BY_ENTRY, Pixels
+from fastload.store.kinds.codecs import Pixels
 from fastload.store.schema import HIDDEN_COLUMNS
 
 _SHARDS = 4
@@ -61,6 +63,17 @@ def convert(source: str | os.PathLike[str], out: str | os.PathLike[str], **optio
         return run_job(ConvertJob(PackedSamples(reader), chosen), out, run)
 
 
+@dataclass(slots=True)
+class PackedItem(Item):
+    """A sample of a packed dataset.
+
+    Attributes:
+        stored: (kind, bytes) of each field that is no column, by its number.
+    """
+
+    stored: dict[int, tuple[int, bytes]] = field(default_factory=dict)
+
+
 class PackedSamples:
     """The samples of a packed dataset as a `Source`, of whose items only images are read."""
 
@@ -83,33 +96,17 @@ class PackedSamples:
         """The dataset and the sample's number."""
         return f"{self.title}: sample {position}"
 
-    def read(self, position: int) -> Item:
-        """The pictures of a sample: the first image, and further ones of 8-bit RGB by their fields. Raises SampleError."""
+    def read(self, position: int) -> PackedItem:
+        """A sample with its pictures: the first image, and further ones of 8-bit RGB by their fields. Raises SampleError."""
         stored = self.reader.stored_fields(position)
-        first: bytes | Pixels | None = None if self.image_field.is_rgb else self._stored(position, 0, stored)[1]
-        further: dict[str, Value] = {}
-        for number, field in enumerate(self.reader.schema):
-            if field.is_rgb:
-                picture = self._picture(position, number, stored)
-                if number == 0:
-                    first = picture
-                else:
-                    further[field.name] = picture
-        assert first is not None
-        return Item(self.name(position), first, further)
-
-    def _stored(self, position: int, number: int, stored: dict[int, tuple[int, bytes]]) -> tuple[int, bytes]:
-        if number not in stored:
-            raise self.reader.sample_error(position, f"its record lacks the field {self.reader.schema.fields[number].name!r}")
-        return stored[number]
-
-    def _picture(self, position: int, number: int, stored: dict[int, tuple[int, bytes]]) -> bytes | Pixels:
-        """The file of a picture, or its pixels."""
-        kind, data = self.reader.read_image(position, *self._stored(position, number, stored))
-        codec = BY_ENTRY.get(kind)
-        if codec is None:
-            raise self.reader.sample_error(position, f"its image is stored as kind {kind}, which this version does not know")
-        return codec.file(data)
+        pictures: dict[str, bytes | Pixels] = {}
+        for number, each in enumerate(self.reader.schema):
+            if number not in stored and (each.is_rgb or number == 0):
+                raise self.reader.sample_error(position, f"its record lacks the field {each.name!r}")
+            if each.is_rgb:
+                pictures[each.name] = stored_picture(self.reader, position, *stored[number])[1]
+        first = pictures.pop(IMAGE_FIELD) if self.image_field.is_rgb else stored[0][1]
+        return PackedItem(self.name(position), first, dict(pictures), stored=stored)
 
 
 class ConvertJob(PackJob):
@@ -135,16 +132,16 @@ class ConvertJob(PackJob):
         return Encoded("planes", item.image, header.height, header.width, ("raw",), "pixels", index=b"")
 
     def record(self, prepare: Callable[..., Prepared], position: int, item: Item, encoded: Encoded) -> Prepared:
-        stored = self.source.reader.stored_fields(position)
+        assert isinstance(item, PackedItem)
         parts = SampleParts((encoded.height, encoded.width), self._schema.image)
-        for number, field in enumerate(self._schema):
+        for number, each in enumerate(self._schema):
             if number == 0:
                 image = StoredImage(encoded.kind, encoded.data, encoded.height, encoded.width)
-                field.handler.encode(field, number, image, parts)
-            elif field.is_rgb:
-                field.handler.encode(field, number, self._fields.further(field, item), parts)
-            elif number in stored:
-                parts.entries.append((number, *stored[number]))
+                each.handler.encode(each, number, image, parts)
+            elif each.is_rgb:
+                each.handler.encode(each, number, self._fields.further(each, item), parts)
+            elif number in item.stored:
+                parts.entries.append((number, *item.stored[number]))
         entries = with_index(parts.entries, encoded.index) if encoded.index else parts.entries
         record, crc = core.build_record(entries)
         first, columns = self._columns(self.source.reader.shard_number(position))

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from fastload.common.distribution import pip_install
 from fastload.errors import DatasetError, PackError, SampleError
 from fastload.store import DatasetReader, Field, parse_value
-from fastload.store.kinds.codecs import BY_ENTRY
+from fastload.store.kinds.codecs import BY_ENTRY, ImageCodec, Pixels
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,8 @@ def _weight(value: Any) -> int:
     return int(value.nbytes) if isinstance(value, np.ndarray | np.generic) else sys.getsizeof(value)
 
 
-def _picture(kind: int, data: bytes, index: int, reader: DatasetReader) -> File:
-    """A stored image of 8-bit RGB as a file: its codec's file as it is, raw pixels as PNG, or as PPM without Pillow.
+def stored_picture(reader: DatasetReader, index: int, kind: int, data: bytes) -> tuple[ImageCodec, bytes | Pixels]:
+    """The codec of a stored image of 8-bit RGB, and the file of the picture, or pixels uint8 (height, width, 3) where there is none.
 
     Raises:
         SampleError: it is of another kind, its raw pixels are not those that their header says, or its file is not as it was attached.
@@ -115,9 +115,17 @@ def _picture(kind: int, data: bytes, index: int, reader: DatasetReader) -> File:
     if codec is None:
         raise reader.sample_error(index, "its image is of a kind this version does not know")
     try:
-        picture = codec.file(data)
+        return codec, codec.file(data)
     except SampleError as error:
         raise reader.sample_error(index, error.reason) from None
+
+
+def _picture(kind: int, data: bytes, index: int, reader: DatasetReader) -> File:
+    """A stored image of 8-bit RGB as a file: its codec's file as it is, raw pixels as PNG, or as PPM without Pillow.
+
+    Raises SampleError as `stored_picture` does.
+    """
+    codec, picture = stored_picture(reader, index, kind, data)
     if isinstance(picture, bytes):
         return File(codec.ending, picture)
     try:

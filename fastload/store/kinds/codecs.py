@@ -112,11 +112,12 @@ class DctCodec(ImageCodec):
             decoder.close()
 
     def verified(self, data: bytes, max_pixels: int, decode: bool) -> tuple[Size, int]:
+        if decode:
+            self.file(data)
+            height, width = self.decoded(data, max_pixels).shape[:2]
+            return (height, width), 0
         decoder, size = self._opened(data, max_pixels)
         decoder.close()
-        if decode:
-            self.decoded(data, max_pixels)
-            self.file(data)
         return size, 0
 
     def file(self, data: bytes) -> bytes | Pixels:
