@@ -11,10 +11,7 @@
 #include <sys/auxv.h>
 #endif
 
-enum {
-    ALL = FL_CPU_CRC32C | FL_CPU_BMI2 | FL_CPU_AVX2 | FL_CPU_FMA | FL_CPU_NEON | FL_CPU_PDEP | FL_CPU_AVX512 | FL_CPU_F16C,
-    UNKNOWN = 1 << 30
-};
+enum { UNKNOWN = 1 << 30 };
 
 static const struct {
     const char *name;
@@ -77,18 +74,26 @@ static unsigned feature_named(const char *name, size_t size) {
     return 0;
 }
 
+/* The names of some features, with `between` between them. */
+static void join(unsigned features, const char *between, char out[FL_CPU_NAMES]) {
+    int size = 0;
+    for (int i = 0; i < COUNT; i++)
+        if (features & FEATURES[i].feature)
+            size += snprintf(out + size, FL_CPU_NAMES - (size_t)size, "%s%s", size ? between : "", FEATURES[i].name);
+}
+
 fl_code fl_cpu_use(const char *names, fl_error *err) {
     unsigned allowed = 0;
-    if (!names || !*names) allowed = ALL;
+    if (!names || !*names) allowed = ~0u;
     else if (strcmp(names, "plain") != 0) {
         for (const char *at = names;; at++) {
             const size_t size = strcspn(at, ",");
             const unsigned feature = feature_named(at, size);
-            if (!feature)
-                return fl_fail(
-                    err, FL_EARG,
-                    "FASTLOAD_CPU='%.60s' is neither plain nor a list of crc32c, bmi2, avx2, fma, neon, pdep, avx512; correct or unset it",
-                    names);
+            if (!feature) {
+                char known[FL_CPU_NAMES];
+                join(~0u, ", ", known);
+                return fl_fail(err, FL_EARG, "FASTLOAD_CPU='%.60s' is neither plain nor a list of %s; correct or unset it", names, known);
+            }
             allowed |= feature;
             at += size;
             if (!*at) break;
@@ -98,10 +103,8 @@ fl_code fl_cpu_use(const char *names, fl_error *err) {
     return FL_OK;
 }
 
-void fl_cpu_names(char out[64]) {
+void fl_cpu_names(char out[FL_CPU_NAMES]) {
     const unsigned now = features_used();
-    int size = 0;
-    for (int i = 0; i < COUNT; i++)
-        if (now & FEATURES[i].feature) size += snprintf(out + size, 64 - (size_t)size, "%s%s", size ? "," : "", FEATURES[i].name);
-    if (!size) memcpy(out, "plain", sizeof "plain");
+    if (now) join(now, ",", out);
+    else memcpy(out, "plain", sizeof "plain");
 }

@@ -24,11 +24,13 @@ typedef enum fl_cpu_feature {
 /* True if all these features are in use. */
 bool fl_cpu_has(unsigned features);
 
-/* Restricts what is used to the features in a list of names, separated by commas: crc32c, bmi2, avx2, fma, neon, pdep, avx512, f16c. "plain" names none of
- * them; NULL or "" all. What the CPU lacks is never used. FL_EARG for another name. Any thread, any time. */
+/* Restricts what is used to the features in a list of names, separated by commas: those of fl_cpu_feature in small letters. "plain" names none of
+ * them; NULL or "" all. What the CPU lacks is never used. FL_EARG for another name, with all names. Any thread, any time. */
 fl_code fl_cpu_use(const char *names, fl_error *err);
 
+enum { FL_CPU_NAMES = 128 }; /* room for all names, and what separates them */
+
 /* The names of the features in use, separated by commas, or "plain". */
-void fl_cpu_names(char out[64]);
+void fl_cpu_names(char out[FL_CPU_NAMES]);
 
 #endif

@@ -39,6 +39,8 @@ cdef extern from "common/buffer.h" nogil:
     void fl_buffer_free(fl_buffer *buffer)
 
 cdef extern from "common/cpu.h" nogil:
+    enum:
+        FL_CPU_NAMES
     fl_code fl_cpu_use(const char *, fl_error *)
     void fl_cpu_names(char *)
 

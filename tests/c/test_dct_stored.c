@@ -101,7 +101,7 @@ int main(void) {
         free(jpeg.bytes), free(form.bytes), free(made.bytes);
     }
     CHECK(fl_cpu_use(NULL, NULL) == FL_OK);
-    char names[64];
+    char names[FL_CPU_NAMES];
     fl_cpu_names(names);
     printf("stored forms with %s\n", names);
     fl_jpeg_baseline_free(baseline);

@@ -56,7 +56,7 @@ int main(int argc, char **argv) {
     }
     test_what_does_not_fit_is_refused();
     fl_resizer_free(resizer);
-    char cpu[64];
+    char cpu[FL_CPU_NAMES];
     fl_cpu_names(cpu);
     printf("resize: ok (%s)\n", cpu);
     return 0;
