@@ -67,13 +67,10 @@ uint64_t fl_jpeg_dct_block(const uint8_t *at, uint64_t bit, unsigned last, const
 }
 
 FL_INLINE void one(fl_jpeg_dct_run *r) {
-    const unsigned last = fl_jpeg_dct_last(r->at, r->lasts, r->block++);
-    memset(r->coefs, 0, 64 * sizeof *r->coefs);
-    if (last) r->bit = block(r->at, r->bit, last, r->orders, r->coefs);
-    *r->coefs = *r->dc++;
-    r->coefs += 64;
-    *r->counts++ = (uint8_t)(last + 1);
-    r->count--;
+    const fl_jpeg_dct_next_block b = fl_jpeg_dct_take_block(r);
+    memset(b.out, 0, 64 * sizeof *b.out);
+    if (b.last) r->bit = block(r->at, r->bit, b.last, r->orders, b.out);
+    *b.out = b.dc;
 }
 
 static bool make_plain(fl_jpeg_dct_run *a, fl_jpeg_dct_run *b) { FL_JPEG_DCT_MAKE(one); }

@@ -2,6 +2,7 @@
 #ifndef FL_JPEG_DCT_BLOCKS_H
 #define FL_JPEG_DCT_BLOCKS_H
 
+#include "common/simd.h"
 #include "jpeg/dct_form.h"
 
 /* Blocks of one strip that follow each other. Every field but end, at, lasts and orders has moved on when they are made. */
@@ -57,6 +58,22 @@ const fl_jpeg_dct_kernels *fl_jpeg_dct_kernels_best(void);
 
 /* One block of last position 1 or more, into 64 zeros, in plain C. Returns the position behind it, or FL_JPEG_DCT_DAMAGED. */
 uint64_t fl_jpeg_dct_block(const uint8_t *at, uint64_t bit, unsigned last, const fl_jpeg_dct_orders *orders, int16_t *out);
+
+/* A run's next block. */
+typedef struct fl_jpeg_dct_next_block {
+    int16_t *out;
+    unsigned last;
+    int16_t dc;
+} fl_jpeg_dct_next_block;
+
+/* Takes a run's next block: everything of the run but its bit moves on. */
+FL_INLINE fl_jpeg_dct_next_block fl_jpeg_dct_take_block(fl_jpeg_dct_run *r) {
+    const fl_jpeg_dct_next_block taken = {r->coefs, fl_jpeg_dct_last(r->at, r->lasts, r->block++), *r->dc++};
+    r->coefs += 64;
+    *r->counts++ = (uint8_t)(taken.last + 1);
+    r->count--;
+    return taken;
+}
 
 /* Makes blocks of both runs in turn, then what is left of either: the frame of every kernel set, whose `one` makes a run's next block. */
 #define FL_JPEG_DCT_MAKE(one)                                                                                                              \

@@ -2,6 +2,7 @@
 #include "jpeg/dct_blocks_avx512.h"
 
 #include "common/simd.h"
+#include "jpeg/dct_blocks_pdep.h"
 
 #if defined(__x86_64__)
 
@@ -9,26 +10,6 @@
 _Alignas(64) static const uint16_t ZIGZAG[64] = {0,  1,  5,  6,  14, 15, 27, 28, 2,  4,  7,  13, 16, 26, 29, 42, 3,  8,  12, 17, 25, 30,
                                                  41, 43, 9,  11, 18, 24, 31, 40, 44, 53, 10, 19, 23, 32, 39, 45, 52, 54, 20, 22, 33, 38,
                                                  46, 51, 55, 60, 21, 34, 37, 47, 50, 56, 59, 61, 35, 36, 48, 49, 57, 58, 62, 63};
-
-enum { WINDOW = 57 /* bits that one load has */ };
-
-FL_AVX512_INLINE unsigned ones(uint64_t mask) { return (unsigned)_mm_popcnt_u64(mask); }
-
-/* One level: of the positions in `now` (count of them) those that go on, as a mask, and the bits of U. */
-typedef struct level {
-    uint64_t next, bits;
-    unsigned count; /* of next */
-} level;
-
-FL_AVX512_INLINE level read_level(const uint8_t *at, uint64_t *bit, uint64_t now, unsigned count) {
-    uint64_t window = fl_jpeg_dct_bits(at, *bit), larger = _bzhi_u64(window, count), bits = window >> (count & 63);
-    if (__builtin_expect(2 * count > WINDOW, 0)) {
-        larger = fl_jpeg_dct_wide(at, *bit, count);
-        bits = fl_jpeg_dct_wide(at, *bit + count, count);
-    }
-    *bit += 2 * count;
-    return (level){_pdep_u64(larger, now), _pdep_u64(bits, now), ones(larger)};
-}
 
 FL_AVX512_INLINE __m512i plus(__m512i sum, uint64_t mask, int weight) {
     return _mm512_mask_add_epi8(sum, mask, sum, _mm512_set1_epi8((char)weight));
@@ -40,13 +21,11 @@ FL_AVX512_INLINE __m512i upper(__m512i bytes) { return _mm512_cvtepu8_epi16(_mm5
 FL_AVX512_INLINE void one(fl_jpeg_dct_run *r) {
     const uint8_t *at = r->at;
     const fl_jpeg_dct_orders *o = r->orders;
-    int16_t *out = r->coefs;
     uint64_t bit = r->bit;
-    const unsigned last = fl_jpeg_dct_last(at, r->lasts, r->block++);
-    const int16_t dc = *r->dc++;
-    r->coefs += 64;
-    *r->counts++ = (uint8_t)(last + 1);
-    r->count--;
+    const fl_jpeg_dct_next_block b = fl_jpeg_dct_take_block(r);
+    int16_t *out = b.out;
+    const unsigned last = b.last;
+    const int16_t dc = b.dc;
     if (__builtin_expect(!last, 0)) {
         _mm512_storeu_si512(out, _mm512_zextsi128_si512(_mm_cvtsi32_si128((uint16_t)dc)));
         _mm512_storeu_si512(out + 32, _mm512_setzero_si512());
@@ -54,40 +33,30 @@ FL_AVX512_INLINE void one(fl_jpeg_dct_run *r) {
     }
     const uint64_t sig = fl_jpeg_dct_wide(at, bit, last - 1) << 1 | 1ull << last;
     bit += last - 1;
-    const unsigned n = ones(sig);
-    uint64_t window = fl_jpeg_dct_bits(at, bit), more = _bzhi_u64(window, n), sign = window >> (n & 63);
-    if (__builtin_expect(2 * n > WINDOW, 0)) {
-        more = fl_jpeg_dct_wide(at, bit, n);
-        sign = fl_jpeg_dct_wide(at, bit + n, n);
-    }
-    bit += 2 * n;
+    const unsigned n = fl_jpeg_dct_ones(sig);
+    const fl_jpeg_dct_planes planes = fl_jpeg_dct_two(at, &bit, n);
+    const uint64_t more = planes.first;
 
-    const uint64_t a0 = sig & o->above[0], a1 = sig & o->above[1], a2 = sig & o->above[2];
-    const unsigned n0 = ones(a0), n1 = ones(a1), n2 = ones(a2);
-    window = fl_jpeg_dct_bits(at, bit);
-    uint64_t low0 = window, low1 = window >> (n0 & 63), low2 = window >> ((n0 + n1) & 63);
-    if (__builtin_expect(n0 + n1 + n2 > WINDOW, 0)) {
-        low0 = fl_jpeg_dct_wide(at, bit, n0);
-        low1 = fl_jpeg_dct_wide(at, bit + n0, n1);
-        low2 = fl_jpeg_dct_wide(at, bit + n0 + n1, n2);
-    }
-    bit += n0 + n1 + n2;
+    const uint64_t above[3] = {sig & o->above[0], sig & o->above[1], sig & o->above[2]};
+    uint64_t lows[3];
+    fl_jpeg_dct_lows(at, &bit, above, lows);
     __m512i low = _mm512_maskz_loadu_epi8(sig, o->bias);
-    low = plus(low, _pdep_u64(low0, a0), 1);
-    low = plus(low, _pdep_u64(low1, a1), 2);
-    low = plus(low, _pdep_u64(low2, a2), 4);
+    for (int i = 0; i < 3; i++) low = plus(low, lows[i], 1 << i);
 
     /* Bit k - 2 of U: as read where U has more bits, and its first one where it has not. */
     const uint64_t m2 = _pdep_u64(more, sig);
-    const level l2 = read_level(at, &bit, m2, ones(more)), l3 = read_level(at, &bit, l2.next, l2.count);
+    const fl_jpeg_dct_level l2 = fl_jpeg_dct_read_level(at, &bit, m2, fl_jpeg_dct_ones(more)),
+                            l3 = fl_jpeg_dct_read_level(at, &bit, l2.next, l2.count);
     __m512i u = _mm512_maskz_set1_epi8(l2.bits | (sig & ~m2), 1);
     u = plus(u, l3.bits | (m2 & ~l2.next), 2);
     if (l3.next) {
-        const level l4 = read_level(at, &bit, l3.next, l3.count), l5 = read_level(at, &bit, l4.next, l4.count);
+        const fl_jpeg_dct_level l4 = fl_jpeg_dct_read_level(at, &bit, l3.next, l3.count),
+                                l5 = fl_jpeg_dct_read_level(at, &bit, l4.next, l4.count);
         u = plus(u, l4.bits | (l2.next & ~l3.next), 4);
         u = plus(u, l5.bits | (l3.next & ~l4.next), 8);
         if (l5.next) {
-            const level l6 = read_level(at, &bit, l5.next, l5.count), l7 = read_level(at, &bit, l6.next, l6.count);
+            const fl_jpeg_dct_level l6 = fl_jpeg_dct_read_level(at, &bit, l5.next, l5.count),
+                                    l7 = fl_jpeg_dct_read_level(at, &bit, l6.next, l6.count);
             if (__builtin_expect(l7.next != 0, 0)) { /* U above a byte's half */
                 memset(out, 0, 64 * sizeof *out);
                 r->bit = fl_jpeg_dct_block(at, r->bit, last, o, out);
@@ -104,7 +73,7 @@ FL_AVX512_INLINE void one(fl_jpeg_dct_run *r) {
         u = plus(u, l2.next, 4);
     }
     const __m512i zero = _mm512_setzero_si512();
-    const uint64_t negative = _pdep_u64(sign, sig);
+    const uint64_t negative = _pdep_u64(planes.second, sig);
     __m512i x = _mm512_sllv_epi16(lower(u), _mm512_load_si512(o->order)), y = _mm512_sllv_epi16(upper(u), _mm512_load_si512(o->order + 32));
     x = _mm512_add_epi16(x, _mm512_cvtepi8_epi16(_mm512_castsi512_si256(low)));
     y = _mm512_add_epi16(y, _mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64(low, 1)));
@@ -137,9 +106,9 @@ FL_AVX512 unsigned fl_jpeg_dct_list_avx512(const int16_t *block, uint8_t *places
     const __mmask32 low_mask = _mm512_test_epi16_mask(low, low) & ~1u, high_mask = _mm512_test_epi16_mask(high, high);
     const uint64_t mask = (uint64_t)high_mask << 32 | low_mask;
     _mm512_storeu_si512(values, _mm512_maskz_compress_epi16(low_mask, low));
-    _mm512_storeu_si512(values + ones(low_mask), _mm512_maskz_compress_epi16(high_mask, high));
+    _mm512_storeu_si512(values + fl_jpeg_dct_ones(low_mask), _mm512_maskz_compress_epi16(high_mask, high));
     _mm512_storeu_si512(places, _mm512_maskz_compress_epi8(mask, _mm512_load_si512(each)));
-    return ones(mask);
+    return fl_jpeg_dct_ones(mask);
 }
 
 /* At most 63 bits; those of value above them are zero. */
@@ -179,7 +148,7 @@ FL_AVX512_INLINE uint64_t above(__m512i x, __m512i y, int limit) {
 /* The planes of the low bits, which are together at most 63 bits, most of the time. */
 FL_AVX512_INLINE void put_lows(fl_jpeg_dct_writer *w, __m512i less_x, __m512i less_y, uint64_t sig, const fl_jpeg_dct_orders *o) {
     const uint64_t a0 = sig & o->above[0], a1 = sig & o->above[1], a2 = sig & o->above[2];
-    const unsigned n0 = ones(a0), n1 = ones(a1), n2 = ones(a2);
+    const unsigned n0 = fl_jpeg_dct_ones(a0), n1 = fl_jpeg_dct_ones(a1), n2 = fl_jpeg_dct_ones(a2);
     const uint64_t low0 = _pext_u64(having(less_x, less_y, 1), a0), low1 = _pext_u64(having(less_x, less_y, 2), a1),
                    low2 = _pext_u64(having(less_x, less_y, 4), a2);
     if (__builtin_expect(n0 + n1 + n2 > 63, 0)) {
@@ -194,7 +163,7 @@ FL_AVX512_INLINE void put_lows(fl_jpeg_dct_writer *w, __m512i less_x, __m512i le
 /* Levels 2 and 3, whether there is anything in them or not: a branch would be noise. Returns the positions of level 4. */
 FL_AVX512_INLINE uint64_t put_levels(fl_jpeg_dct_writer *w, __m512i ux, __m512i uy, uint64_t now) {
     const uint64_t next = above(ux, uy, 3), last = above(ux, uy, 7);
-    const unsigned n = ones(now), m = ones(next);
+    const unsigned n = fl_jpeg_dct_ones(now), m = fl_jpeg_dct_ones(next);
     const uint64_t larger = _pext_u64(next, now), bits = _pext_u64(having(ux, uy, 1), now);
     const uint64_t more = _pext_u64(last, next), more_bits = _pext_u64(having(ux, uy, 2), next);
     if (__builtin_expect(2 * (n + m) > 63, 0)) {
@@ -212,7 +181,7 @@ FL_AVX512_INLINE bool put_block(fl_jpeg_dct_writer *w, const int16_t *block, con
     const uint64_t sig = joined(_mm512_test_epi16_mask(low, low), _mm512_test_epi16_mask(high, high)) & ~1ull;
     *last = 0;
     if (!sig) return true;
-    const unsigned end = 63 - (unsigned)_lzcnt_u64(sig), n = ones(sig);
+    const unsigned end = 63 - (unsigned)_lzcnt_u64(sig), n = fl_jpeg_dct_ones(sig);
     const __m512i x = _mm512_abs_epi16(low), y = _mm512_abs_epi16(high);
     if (above(x, y, FL_JPEG_DCT_MAGNITUDE_MOST) & sig) return false;
     *last = (uint8_t)end;
@@ -228,7 +197,7 @@ FL_AVX512_INLINE bool put_block(fl_jpeg_dct_writer *w, const int16_t *block, con
     now = put_levels(w, ux, uy, now);
     for (int k = 4; __builtin_expect(now != 0, 0); k++) {
         const uint64_t larger = above(ux, uy, (1 << k) - 1), bits = having(ux, uy, 1 << (k - 2));
-        put_both(w, _pext_u64(larger, now), _pext_u64(bits, now), ones(now));
+        put_both(w, _pext_u64(larger, now), _pext_u64(bits, now), fl_jpeg_dct_ones(now));
         now = larger;
     }
     return true;

@@ -105,13 +105,11 @@ LANES_INLINE unsigned count_of(uint64_t mask) { return (unsigned)__builtin_popco
 LANES_INLINE void one(fl_jpeg_dct_run *r) {
     const uint8_t *at = r->at;
     const fl_jpeg_dct_orders *o = r->orders;
-    int16_t *out = r->coefs;
     uint64_t bit = r->bit;
-    const unsigned last = fl_jpeg_dct_last(at, r->lasts, r->block++);
-    const int16_t dc = *r->dc++;
-    r->coefs += 64;
-    *r->counts++ = (uint8_t)(last + 1);
-    r->count--;
+    const fl_jpeg_dct_next_block b = fl_jpeg_dct_take_block(r);
+    int16_t *out = b.out;
+    const unsigned last = b.last;
+    const int16_t dc = b.dc;
     memset(out, 0, 64 * sizeof *out);
     if (__builtin_expect(!last, 0)) {
         *out = dc;
