@@ -35,6 +35,7 @@ class FetchLoop:
         self.pid = os.getpid()
         self.users = 0
         self.loop = asyncio.new_event_loop()
+        self._ends: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._run, name="fastload-fetch", daemon=True)
         self._thread.start()
 
@@ -78,18 +79,27 @@ class FetchLoop:
         awaited.close()
         raise ClosedError("this process fetches nothing any more: it ends, or the dataset was closed")
 
-    def finish(self, function: Callable[..., Any], *arguments: Any, wait: bool) -> None:
-        """Calls a function in the thread, or here if the thread has ended. `wait`: waits for it, at most _END_S.
+    def finish(self, function: Callable[..., list[asyncio.Task[None]]], *arguments: Any, wait: bool) -> None:
+        """Calls a function in the thread, or here if the thread has ended; it cancels tasks of the thread, and returns them.
 
-        In the thread itself it is called at once with `wait`, else after what runs there: a destructor may run in any line of it.
+        `wait`: waits, at most _END_S, until it and the tasks have ended; then the thread refers to nothing of them any more. In the thread
+        itself the function is called at once with `wait`, else after what runs there: a destructor may run in any line of it.
         """
         done = threading.Event()
 
         def run() -> None:
+            nonlocal function, arguments
+            tasks: list[asyncio.Task[None]] = []
             try:
-                function(*arguments)
+                tasks += function(*arguments)
             finally:
-                done.set()
+                del function, arguments
+                if tasks and threading.current_thread() is self._thread:
+                    end = self.loop.create_task(_ended(tasks, done))
+                    self._ends.add(end)
+                    end.add_done_callback(self._ends.discard)
+                else:
+                    done.set()
 
         if wait and threading.current_thread() is self._thread:
             return run()
@@ -126,6 +136,13 @@ class FetchLoop:
         if tasks:
             await asyncio.wait(tasks, timeout=_END_S / 2)
         self.loop.stop()
+
+
+async def _ended(tasks: list[asyncio.Task[None]], done: threading.Event) -> None:
+    """Sets `done` once the tasks have ended, and what their frames referred to is free."""
+    await asyncio.wait(tasks, timeout=_END_S / 2)
+    tasks.clear()
+    done.set()
 
 
 def acquire() -> FetchLoop:

@@ -372,13 +372,14 @@ class Fetcher:
                     self.cache.give_back(self._shards[span.shard], span.start, span.stop)
             self._send(span)
 
-    def stop(self, error: RemoteError) -> None:
-        """Ends all requests with an error, and all later ones."""
+    def stop(self, error: RemoteError) -> list[asyncio.Task[None]]:
+        """Ends all requests with an error, and all later ones. Returns the tasks that it cancelled."""
         self._stopped = error
         for span in self._tasks.values():
             if span.heals is not None:
                 span.heals.finish(error)
-        for task in list(self._tasks):
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
         for owner in list(self._passes):
             owner.end()
@@ -388,6 +389,7 @@ class Fetcher:
         self._elsewhere.clear()
         for request in waiting:
             request.finish(error)
+        return tasks
 
     # ---- what comes next
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import os
 import sys
@@ -179,13 +180,15 @@ def _at_exit() -> None:
 atexit.register(_at_exit)
 
 
-def _end(fetcher: Fetcher | None, cache: DatasetCache, folder: CacheFolder, objects: Objects) -> None:
-    """Ends a session in the thread that fetches: there, no write to a file is under way while the file is closed."""
+def _end(fetcher: Fetcher | None, cache: DatasetCache, folder: CacheFolder, objects: Objects) -> list[asyncio.Task[None]]:
+    """Ends a session in the thread that fetches: there, no write to a file is under way while it is closed. Returns the cancelled tasks."""
+    tasks: list[asyncio.Task[None]] = []
     if fetcher is not None:
-        fetcher.stop(RemoteError(f"{objects.url} was closed while it was read", url=objects.url))
+        tasks = fetcher.stop(RemoteError(f"{objects.url} was closed while it was read", url=objects.url))
     cache.close()
     folder.close()
     objects.close()
+    return tasks
 
 
 def _renew(folder: weakref.ref[CacheFolder], loop: FetchLoop) -> None:
