@@ -117,6 +117,19 @@ static void comes_back(file form, file f) {
     CHECK(fl_cpu_use(NULL, NULL) == FL_OK);
 }
 
+/* Whether a file has a form, from which it then comes back; one without stays a JPEG. */
+static bool stays_or_comes_back(file f) {
+    const uint8_t *out;
+    size_t size;
+    if (fl_jpeg_dct_encode(dct, f.bytes, f.size, UINT64_MAX, &out, &size, &err)) return false;
+    const file form = {malloc(size), size};
+    memcpy(form.bytes, out, size);
+    CHECK(fl_jpeg_entropy_sound(entropy, f.bytes, f.size) == fl_jpeg_dct_sound(dct));
+    comes_back(form, f);
+    free(form.bytes);
+    return true;
+}
+
 static void every_kind(void) {
     for (int i = 0; i < 1500 / THIN; i++) {
         check_seed = noise_state;
@@ -181,18 +194,9 @@ static void broken_scans(void) {
         } else {
             f.bytes[f.size / 2 + below((uint32_t)f.size / 2)] ^= (unsigned char)(1 << below(8));
         }
-        const uint8_t *out;
-        size_t size;
-        if (fl_jpeg_dct_encode(dct, f.bytes, f.size, UINT64_MAX, &out, &size, &err)) {
-            kept++;
-        } else {
-            const file form = {malloc(size), size};
-            memcpy(form.bytes, out, size);
-            comes_back(form, f);
-            free(form.bytes);
-            CHECK(i % 2 == 0);
-            came_back++;
-        }
+        const bool back = stays_or_comes_back(f);
+        CHECK(!back || i % 2 == 0);
+        *(back ? &came_back : &kept) += 1;
         free(f.bytes);
     }
     CHECK(kept > 300 / THIN && came_back > 20 / THIN);
@@ -232,18 +236,7 @@ static void flipped(void) {
         const uint32_t coded = (uint32_t)(f.size - 2 - frame.data);
         const uint32_t at = (uint32_t)frame.data + (i % 2 ? below(coded) : coded - 1); /* each second time in the last byte */
         f.bytes[at] ^= (unsigned char)(1 << below(i % 2 ? 8 : 4));
-        const uint8_t *out;
-        size_t size;
-        if (fl_jpeg_dct_encode(dct, f.bytes, f.size, UINT64_MAX, &out, &size, &err)) {
-            kept++;
-        } else {
-            const file form = {malloc(size), size};
-            memcpy(form.bytes, out, size);
-            CHECK(fl_jpeg_entropy_sound(entropy, f.bytes, f.size) == fl_jpeg_dct_sound(dct));
-            comes_back(form, f);
-            free(form.bytes);
-            came_back++;
-        }
+        *(stays_or_comes_back(f) ? &came_back : &kept) += 1;
         free(f.bytes);
     }
     CHECK(kept > 100 / THIN && came_back > 100 / THIN);
