@@ -8,6 +8,7 @@ import signal
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torchvision_ops  # noqa: F401  (before anything imports torchvision)
@@ -129,6 +130,17 @@ def packed_same_size(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def live() -> dict[str, int]:
     """Native objects alive in this process, by kind."""
     return core.live_handles()
+
+
+@pytest.fixture(scope="session")
+def project() -> dict[str, Any]:
+    """The table `project` of pyproject.toml."""
+    tomllib = pytest.importorskip("tomllib", reason="Python 3.11 reads TOML")
+    file = Path(__file__).resolve().parents[1] / "pyproject.toml"
+    if not file.exists():
+        pytest.skip("no checkout here")
+    found: dict[str, Any] = tomllib.loads(file.read_text())["project"]
+    return found
 
 
 @pytest.fixture

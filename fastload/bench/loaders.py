@@ -22,16 +22,19 @@ Batch = Any  # (uint8 NCHW tensor, int64 labels)
 
 
 def _torch_loader(dataset: Dataset[Any], spec: TurnSpec, collate: Any = None) -> DataLoader[Any]:
+    return DataLoader(**_arguments(dataset, spec), persistent_workers=spec.persistent, collate_fn=collate)
+
+
+def _arguments(dataset: Dataset[Any], spec: TurnSpec) -> dict[str, Any]:
+    """Arguments that DataLoader and FastLoader share: the spec's samples, shuffled, in whole batches."""
     indices = spec.indices()
-    return DataLoader(
-        dataset if indices is None else Subset(dataset, indices),
-        batch_size=spec.batch_size,
-        shuffle=True,
-        drop_last=True,
-        num_workers=spec.workers,
-        persistent_workers=spec.persistent,
-        collate_fn=collate,
-    )
+    return {
+        "dataset": dataset if indices is None else Subset(dataset, indices),
+        "batch_size": spec.batch_size,
+        "shuffle": True,
+        "drop_last": True,
+        "num_workers": spec.workers,
+    }
 
 
 def _packed(spec: TurnSpec) -> Any:
@@ -64,17 +67,7 @@ def build_fastload(spec: TurnSpec, **more: Any) -> FastLoader[Any]:
     """The FastLoader that spec names; `more` are arguments of it beside those of the spec."""
     from fastload import FastLoader
 
-    dataset = _packed(spec)
-    indices = spec.indices()
-    return FastLoader(
-        dataset if indices is None else Subset(dataset, indices),
-        batch_size=spec.batch_size,
-        shuffle=True,
-        drop_last=True,
-        seed=spec.seed,
-        num_workers=spec.workers,
-        **more,
-    )
+    return FastLoader(**_arguments(_packed(spec), spec), seed=spec.seed, **more)
 
 
 def check_batch(batch: Batch, spec: TurnSpec) -> None:

@@ -6,22 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from fastload.common.distribution import DISTRIBUTION, pip_install
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("fastload", "docs", "examples", "tools", "benchmarks", ".github", "tests")
-
-
-@pytest.fixture(scope="module")
-def project() -> dict[str, Any]:
-    """The project table of pyproject.toml."""
-    tomllib = pytest.importorskip("tomllib", reason="Python 3.11 reads TOML")
-    if not (ROOT / "pyproject.toml").exists():
-        pytest.skip("no checkout here")
-    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return found
 
 
 def texts() -> dict[str, str]:

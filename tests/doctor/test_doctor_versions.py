@@ -15,31 +15,21 @@ ROOT = Path(__file__).resolve().parents[2]
 GOOD = {each.name: each.least for each in RANGES}
 
 
-def project() -> dict[str, Any]:
-    """The table `project` of pyproject.toml."""
-    tomllib = pytest.importorskip("tomllib", reason="Python 3.11 reads TOML")
-    if not (ROOT / "pyproject.toml").exists():
-        pytest.skip("no checkout here")
-    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return found
-
-
-def test_the_ranges_are_those_of_the_package() -> None:
+def test_the_ranges_are_those_of_the_package(project: dict[str, Any]) -> None:
     """Each range is a requirement of pyproject.toml, and all that it requires of a job have one."""
-    declared = project()
-    required, extras = declared["dependencies"], [*chain.from_iterable(declared["optional-dependencies"].values())]
+    required, extras = project["dependencies"], [*chain.from_iterable(project["optional-dependencies"].values())]
     for each in (TORCH, *RANGES):
         assert each.requirement in (required if each.required else extras)
     names = {re.split(r"[<>=]", line)[0] for line in required} - {"typer", "rich"}  # the command itself runs on them
     assert names == {each.name for each in (TORCH, *RANGES) if each.required}
     assert PYTHONS == tuple(
-        (3, edge(int(line.rpartition(".")[2]) for line in declared["classifiers"] if "Python :: 3." in line)) for edge in (min, max)
+        (3, edge(int(line.rpartition(".")[2]) for line in project["classifiers"] if "Python :: 3." in line)) for edge in (min, max)
     )
 
 
-def test_the_pair_of_the_extra_is_a_good_one() -> None:
+def test_the_pair_of_the_extra_is_a_good_one(project: dict[str, Any]) -> None:
     """The torchvision that pyproject.toml pins is the one that goes with the Makefile's torch."""
-    (pinned,) = (each for each in project()["optional-dependencies"]["integrations"] if each.startswith("torchvision"))
+    (pinned,) = (each for each in project["optional-dependencies"]["integrations"] if each.startswith("torchvision"))
     makes = re.search(r"torch==2\.(\d+)", (ROOT / "Makefile").read_text())
     assert makes is not None
     assert pinned == f"torchvision==0.{int(makes[1]) + TORCHVISION_AHEAD}.*"
