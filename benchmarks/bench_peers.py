@@ -1,12 +1,15 @@
 """Other loaders against fastload on the same photographs: rates, CPU time, first batches, memory, and how good their pixels are.
 
-    python benchmarks/bench_peers.py [--rounds 3] [--seconds 3] [--times 4] [--only NAME,NAME] [--save peers]
+    python benchmarks/bench_peers.py [--rounds 3] [--seconds 3] [--times 4] [--works crop,views] [--only NAME,NAME] [--save peers]
 
+Works: crop: decode, RandomResizedCrop(224), flip, in whole batches of 64. views: two crops of 224 and six of 96 pixels of one photograph,
+each flipped, in batches of 32 photographs, as DINO trains on. detection: whole photographs as 512 x 512 pixels, flipped, with
+their boxes (drawn by chance, seven a photograph), in batches of 16. The last two are run by some peers only, over the corpus once.
 Method: every peer is a small program (benchmarks/peers/peer_NAME.py) in a virtual environment of its own under build/bench/peers, with
-the versions that benchmarks/peers/pins states. Work: decode, RandomResizedCrop(224), flip, whole batches of 64, shuffled; uint8, or
-float32 where a peer offers nothing else; 1 and 2 workers (threads or processes, as the peer has it). Turns are processes, interleaved;
-each drops an epoch, then measures whole epochs for at least --seconds. The page cache is warm. A ratio is the median over rounds of two
-rates in one round.
+the versions that benchmarks/peers/pins states. Batches are shuffled and uint8, or float32 where a peer offers nothing else; 1 and 2
+workers (threads or processes, as the peer has it). Turns are processes, interleaved; each drops an epoch, then measures whole epochs for
+at least --seconds. The page cache is warm. A ratio is the median over rounds of two rates in one round. Memory is PSS of all processes,
+read in the first round, in an epoch of its own.
 Pixels: 16 photographs, cut to their square centre, are resized to 224 x 224 by each peer's own code, and compared with Pillow's antialiased
 bilinear resize: PSNR in dB, the median image. A loader that does not antialias, or encodes the photographs anew, shows there.
 Caveats: nothing is normalised and no step is trained. A peer that cannot be installed is listed with the installer's error.
@@ -16,12 +19,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import common
@@ -32,6 +37,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parent / "peers"))
 
 import environments
+from fields_data import write_coco
 
 from fastload._native import core
 from fastload.bench.harness import Measured, interleave, ratio
@@ -60,6 +66,7 @@ class Peer:
         antialias: yes, no or the kind of filter, as its documentation or code has it.
         form: one of the program's ways to read.
         output: type of its batches.
+        works: what it has a program for: names of BATCHES.
     """
 
     name: str
@@ -69,16 +76,20 @@ class Peer:
     antialias: str = "yes"
     form: str = ""
     output: str = "uint8"
+    works: tuple[str, ...] = ("crop",)
 
 
+BATCHES = {"crop": 64, "views": 32, "detection": 16}
+"""Works, each with the samples of a batch."""
+ALL = tuple(BATCHES)
 PILLOWS = "Pillow's pixels in worker processes"
 PEERS = (
-    Peer("pillow", "torch DataLoader + Pillow", "pillow", "files, worker processes"),
-    Peer("torchvision", "torchvision v2 on tensors", "torchvision", "decode_jpeg, worker processes"),
-    Peer("torchcodec", "torchcodec + torch's resize", "torchcodec", "decode_jpeg, worker processes"),
-    Peer("handwritten", "PyTurboJPEG + cv2 on LMDB", "handwritten", "cv2's bilinear, worker processes", antialias="no"),
+    Peer("pillow", "torch DataLoader + Pillow", "pillow", "files, worker processes", works=ALL),
+    Peer("torchvision", "torchvision v2 on tensors", "torchvision", "decode_jpeg, worker processes", works=ALL),
+    Peer("torchcodec", "torchcodec + torch's resize", "torchcodec", "decode_jpeg, worker processes", works=ALL[:2]),
+    Peer("handwritten", "PyTurboJPEG + cv2 on LMDB", "handwritten", "cv2's bilinear, worker processes", antialias="no", works=ALL),
     Peer("ffcv", "ffcv", "ffcv", "JPEGs encoded anew at quality 90, threads", antialias="area"),
-    Peer("dali", "DALI, CPU", "dali", "decodes the crop, its fast chroma upsampling, threads"),
+    Peer("dali", "DALI, CPU", "dali", "decodes the crop, its fast chroma upsampling, threads", works=ALL),
     Peer("spdl", "SPDL", "spdl", "FFmpeg's decoder and scaler, threads"),
     Peer("turboloader", "TurboLoader, tar", "turboloader", "decodes the crop, threads", antialias="no", form="tar", output="float32"),
     Peer(
@@ -104,8 +115,8 @@ PEERS = (
     Peer("grain", "Grain", "grain", PILLOWS),
     Peer("datasets", "Hugging Face datasets", "datasets", PILLOWS),
     Peer("fastload-place", "fastload, files in place", "fastload", "decodes the crop, threads; from the second epoch on", form="place"),
-    Peer("fastload-packed", "fastload, packed", "fastload", "decodes the crop, threads", form="lossless"),
-    Peer("fastload-dct", "fastload, packed as dct", "fastload", "decodes the crop, threads", form="dct"),
+    Peer("fastload-packed", "fastload, packed", "fastload", "decodes the crop, threads", form="lossless", works=ALL),
+    Peer("fastload-dct", "fastload, packed as dct", "fastload", "decodes the crop, threads", form="dct", works=ALL),
 )
 
 
@@ -153,6 +164,27 @@ def square_pictures(source: Path) -> Path:
     return folder.parent
 
 
+def boxed_pictures(source: Path) -> Path:
+    """A folder in COCO's layout: every photograph with boxes drawn by chance, without outlines."""
+    out = common.WORK / f"coco-{source.name}"
+    done = out.with_suffix(".done")
+    if not done.exists():
+        listing = write_coco(source, out) / "annotations" / "instances_train2017.json"
+        known = json.loads(listing.read_text())
+        for each in known["annotations"]:
+            del each["segmentation"]
+        listing.write_text(json.dumps(known))
+        done.touch()
+    return out
+
+
+def files_of(tree: Path) -> list[tuple[str, int]]:
+    """The (path, class number) of every image of a CLASS/IMAGE tree, or of `boxed_pictures`."""
+    if (tree / "annotations").is_dir():
+        return [(str(path), 0) for path in sorted((tree / "train2017").iterdir())]
+    return [(str(path), label) for path, label in list_folder(tree)]
+
+
 def psnr(found: np.ndarray, wanted: np.ndarray) -> float:
     """PSNR in dB of the median image of N x H x W x 3, at most PSNR_MOST."""
     error = np.mean((found.astype(np.float64) - wanted) ** 2, axis=(1, 2, 3))
@@ -162,17 +194,23 @@ def psnr(found: np.ndarray, wanted: np.ndarray) -> float:
 class Contest:
     """The peers, ready: their Pythons, their data, their pixels.
 
+    Args:
+        works: names of BATCHES.
+        trees: the photographs of each work.
+        pictures: the photographs whose pixels are compared.
+        seconds: least time that a turn measures.
+
     Attributes:
-        reasons: why a peer takes no turn, by its name.
+        reasons: why a peer takes no turn, by its name, and by (its name, work).
         pixels: PSNR by name.
     """
 
-    def __init__(self, peers: Sequence[Peer], tree: Path, pictures: Path, seconds: float, *, memory: bool) -> None:
+    def __init__(self, peers: Sequence[Peer], works: Sequence[str], trees: Mapping[str, Path], pictures: Path, seconds: float) -> None:
         self.peers = peers
-        self.tree = tree
+        self.works = works
+        self.trees = trees
         self.pictures = pictures
         self.seconds = seconds
-        self.memory = memory
         self.pythons: dict[str, Path] = {}
         self.reasons: dict[str, str] = {}
         self.pixels: dict[str, float] = {}
@@ -180,14 +218,20 @@ class Contest:
     def prepare(self) -> None:
         """Makes environments, datasets and the pictures to compare."""
         HOMES.mkdir(parents=True, exist_ok=True)
-        for tree in (self.tree, self.pictures):
-            (common.WORK / f"peers-{tree.name}.json").write_text(json.dumps([(str(path), label) for path, label in list_folder(tree)]))
+        for tree in (*(self.trees[work] for work in self.works), self.pictures):
+            (common.WORK / f"peers-{tree.name}.json").write_text(json.dumps(files_of(tree)))
         for peer in self.peers:
             with common.note(f"preparing {peer.title}"):
-                reason = self._install(peer) or self._make(peer, self.tree) or self._make(peer, self.pictures) or self._look(peer)
+                reason = self._install(peer) or self._make(peer, self.pictures) or self._look(peer)
+                for tree in () if reason else dict.fromkeys(self.trees[work] for work in self.of(peer)):
+                    reason = reason or self._make(peer, tree)
             if reason is not None:
                 self.reasons[peer.name] = reason
                 common.console.print(f"{peer.title}: {reason}", style="yellow", markup=False)
+
+    def of(self, peer: Peer) -> list[str]:
+        """The works that a peer takes turns in."""
+        return [work for work in self.works if work in peer.works]
 
     def _install(self, peer: Peer) -> str | None:
         try:
@@ -202,7 +246,8 @@ class Contest:
 
     def _task(self, peer: Peer, tree: Path) -> common.Json:
         listing = common.WORK / f"peers-{tree.name}.json"
-        return {"tree": str(tree), "listing": str(listing), "data": str(self._data(peer, tree)), "size": SIZE}
+        coco = str(tree) if (tree / "annotations").is_dir() else ""
+        return {"tree": str(tree), "listing": str(listing), "data": str(self._data(peer, tree)), "coco": coco, "size": SIZE}
 
     def _make(self, peer: Peer, tree: Path) -> str | None:
         data = self._data(peer, tree)
@@ -230,23 +275,25 @@ class Contest:
         pictures = (decoded(path) for path, _ in list_folder(self.pictures))
         return np.stack([np.asarray(each.resize((SIZE, SIZE), Image.Resampling.BILINEAR)) for each in pictures])
 
-    def turn(self, peer: Peer, workers: int, seed: int) -> common.Json:
+    def turn(self, peer: Peer, work: str, workers: int, seed: int) -> common.Json:
         """One turn of a peer."""
         if peer.name in self.reasons:
             return {"ok": False, "reason": self.reasons[peer.name]}
-        more = {"workers": workers, "seconds": self.seconds, "seed": seed, "memory": self.memory}
-        found = child(self.pythons[peer.name], peer, task="rate", **self._task(peer, self.tree), **more)
+        more = {"work": work, "batch": BATCHES[work], "workers": workers, "seconds": self.seconds, "seed": seed, "memory": seed == 0}
+        found = child(self.pythons[peer.name], peer, task="rate", **self._task(peer, self.trees[work]), **more)
         said = f"{found['images_per_s']:,.0f} images/s" if found["ok"] else found["reason"]
-        common.console.print(f"round {seed + 1}, {peer.title}, {workers}: {said}", markup=False, highlight=False)
+        common.console.print(f"round {seed + 1}, {work}, {peer.title}, {workers}: {said}", markup=False, highlight=False)
         return found
 
     def measure(self, rounds: int, counts: Sequence[int]) -> list[Measured]:
-        """All turns; rows are named NAME/WORKERS."""
+        """All turns; rows are named NAME/WORK/WORKERS."""
         return interleave(
             [
-                (f"{peer.name}/{workers}", f"{peer.title}, {workers}", lambda seed, a=peer, b=workers: self.turn(a, b, seed))
+                (f"{peer.name}/{work}/{workers}", f"{peer.title}, {work}, {workers}", partial(self.turn, peer, work, workers))
+                for work in self.works
                 for workers in counts
                 for peer in self.peers
+                if work in peer.works
             ],
             rounds,
             common.note,
@@ -254,18 +301,19 @@ class Contest:
 
 
 def rows_of(contest: Contest, measured: Sequence[Measured], counts: Sequence[int]) -> list[common.Json]:
-    """The table: a row a peer and number of workers, with its ratio to torch and Pillow and what fastload's is to it."""
+    """The table: a row a peer, work and number of workers, with its ratio to torch and Pillow and what fastload's is to it."""
     by_name = {row.name: row for row in measured}
     rows = []
     for peer in contest.peers:
-        for workers in counts:
-            row = by_name[f"{peer.name}/{workers}"]
-            first, ours = by_name.get(f"{FIRST}/{workers}"), by_name.get(f"{OURS}/{workers}")
+        for work, workers in itertools.product(contest.of(peer), counts):
+            row = by_name[f"{peer.name}/{work}/{workers}"]
+            first, ours = by_name.get(f"{FIRST}/{work}/{workers}"), by_name.get(f"{OURS}/{work}/{workers}")
             facts = {key: value for key, value in row.to_json().items() if key not in ("rounds", "title", "name")}
             rows.append(
                 {
                     "name": peer.name,
                     "title": peer.title,
+                    "work": work,
                     "workers": workers,
                     "to_pillow": None if first is None else ratio(row, first),
                     "fastload_to_it": None if ours is None else ratio(ours, row),
@@ -281,17 +329,18 @@ def rows_of(contest: Contest, measured: Sequence[Measured], counts: Sequence[int
 
 def shown(rows: Sequence[common.Json]) -> Table:
     """The rows, for a terminal."""
-    made = Table(title="decode, RandomResizedCrop(224), flip; batches of 64")
-    headings = ("", "workers", "images/s", "±", "x Pillow", "fastload x", "CPU s/1000", "PSNR", "first batch s", "PSS MB")
-    for heading in headings:
+    made = Table()
+    headings = "|work|workers|images/s|±|x Pillow|fastload x|CPU s/1000|PSNR|first batch s|epoch gap ms|PSS MB"
+    for heading in headings.split("|"):
         made.add_column(heading, justify="right" if heading else "left")
     for row in rows:
         if row["reason"] is not None:
-            made.add_row(row["title"], str(row["workers"]), row["reason"])
+            made.add_row(row["title"], row["work"], str(row["workers"]), row["reason"])
             continue
         spread = row["images_per_s_spread"]
         made.add_row(
             row["title"],
+            row["work"],
             str(row["workers"]),
             number(row["images_per_s"]),
             "" if spread is None else f"{spread:.0%}",
@@ -300,6 +349,7 @@ def shown(rows: Sequence[common.Json]) -> Table:
             number(row["cpu_s_per_1000"], 2),
             number(row["psnr"], 1),
             number(row["first_batch_s"], 2),
+            number(row["epoch_gap_ms"], 0),
             number(row["pss_bytes"], 0, 1e-6),
         )
     return made
@@ -310,14 +360,16 @@ def main() -> int:
     options = common.parser(__doc__, rounds=3, seconds=3.0)
     options.add_argument("--times", type=int, default=4, help="copies of the corpus in an epoch (default %(default)s)")
     options.add_argument("--counts", default="1,2", help="numbers of workers, separated by commas (default: %(default)s)")
+    options.add_argument("--works", default=",".join(BATCHES), help="kinds of work, separated by commas (default: %(default)s)")
     options.add_argument("--only", help="names of rows, separated by commas (default: all)")
-    options.add_argument("--memory", action="store_true", help="read memory, too, which takes an epoch more a turn")
     options.add_argument("--note", help="kept with the result: what disturbed it, say")
     arguments = options.parse_args()
     source = common.corpus(arguments.corpus, "in500")
     wanted = arguments.only.split(",") if arguments.only else [peer.name for peer in PEERS]
     peers = [peer for peer in PEERS if peer.name in wanted]
-    contest = Contest(peers, common.copies(source, arguments.times), square_pictures(source), arguments.seconds, memory=arguments.memory)
+    works = arguments.works.split(",")
+    trees = {"crop": common.copies(source, arguments.times), "views": source, "detection": boxed_pictures(source)}
+    contest = Contest(peers, works, trees, square_pictures(source), arguments.seconds)
     contest.prepare()
     counts = [int(each) for each in arguments.counts.split(",")]
     rows = rows_of(contest, contest.measure(arguments.rounds, counts), counts)

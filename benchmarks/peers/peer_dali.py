@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -21,18 +21,71 @@ def pipeline(task: turn.Task, area: tuple[float, float], aspect: tuple[float, fl
     return fn.flip(images, horizontal=fn.random.coin_flip(probability=mirrored)), label
 
 
-def load(task: turn.Task) -> Any:
-    """Whole batches; the pipeline runs on from epoch to epoch."""
-    options = {"batch_size": task.batch, "num_threads": task.workers, "device_id": None, "seed": task.seed + 1}
-    built = pipeline(task, (0.08, 1.0), (3 / 4, 4 / 3), 0.5, shuffle=True, **options)
+@pipeline_def
+def view_pipeline(task: turn.Task) -> Any:
+    """Files decoded whole and once, then a random crop for each view."""
+    files = task.files
+    paths, labels = [path for path, _ in files], [label for _, label in files]
+    data, label = fn.readers.file(files=paths, labels=labels, random_shuffle=True, initial_fill=len(files), name="reader")
+    whole = fn.decoders.image(data, output_type=types.RGB)
+    ratio, linear = (3 / 4, 4 / 3), types.INTERP_LINEAR
+    crops = (
+        fn.random_resized_crop(whole, size=(size, size), random_area=scale, random_aspect_ratio=ratio, interp_type=linear, antialias=True)
+        for size, scale, count in turn.VIEWS
+        for _ in range(count)
+    )
+    return *(fn.flip(crop, horizontal=fn.random.coin_flip()) for crop in crops), label
+
+
+@pipeline_def
+def object_pipeline(task: turn.Task) -> Any:
+    """The documented pipeline of COCO: images as squares, boxes as shares of them."""
+    annotations = f"{task.coco}/annotations/instances_train2017.json"
+    coco = {"file_root": f"{task.coco}/train2017", "annotations_file": annotations, "ltrb": True, "ratio": True}
+    data, boxes, _ = fn.readers.coco(random_shuffle=True, initial_fill=len(task.files), name="reader", **coco)
+    images = fn.resize(
+        fn.decoders.image(data, output_type=types.RGB), size=(turn.SIDE, turn.SIDE), interp_type=types.INTERP_LINEAR, antialias=True
+    )
+    mirrored = fn.random.coin_flip()
+    return fn.flip(images, horizontal=mirrored), fn.bb_flip(boxes, ltrb=True, horizontal=mirrored)
+
+
+def options(task: turn.Task) -> dict[str, Any]:
+    """What a pipeline of the task is built with."""
+    return {"batch_size": task.batch, "num_threads": task.workers, "device_id": None, "seed": task.seed + 1}
+
+
+def endless(built: Any, take: Callable[..., Any], task: turn.Task) -> turn.Stream:
+    """Whole batches of a pipeline, which runs on from epoch to epoch; take: a batch of what it puts out."""
     built.build()
 
     def batches() -> Iterator[Any]:
         while True:
-            images, labels = built.run()
-            yield np.asarray(images.as_tensor()), np.asarray(labels.as_tensor())
+            yield take(*built.run())
 
     return turn.Stream(batches(), task.batches)
+
+
+def array(found: Any) -> Any:
+    """A batch of equal shapes."""
+    return np.asarray(found.as_tensor())
+
+
+def load(task: turn.Task) -> Any:
+    """Random crops, which its decoder decodes alone."""
+    built = pipeline(task, (0.08, 1.0), (3 / 4, 4 / 3), 0.5, shuffle=True, **options(task))
+    return endless(built, lambda images, labels: (array(images), array(labels)), task)
+
+
+def views(task: turn.Task) -> Any:
+    """All views of each file."""
+    return endless(view_pipeline(task, **options(task)), lambda *found: ([array(view) for view in found[:-1]], array(found[-1])), task)
+
+
+def detection(task: turn.Task) -> Any:
+    """Whole images, and the list of their boxes."""
+    built = object_pipeline(task, **options(task))
+    return endless(built, lambda images, boxes: (array(images), [np.asarray(each) for each in boxes]), task)
 
 
 def crops(task: turn.Task) -> Iterator[Any]:
@@ -44,4 +97,4 @@ def crops(task: turn.Task) -> Iterator[Any]:
 
 
 if __name__ == "__main__":
-    turn.run(load, crops)
+    turn.run(load, crops, views=views, detection=detection)

@@ -18,7 +18,7 @@ from fastload import transforms as T
 def make(task: turn.Task) -> None:
     """The packed dataset; in place there is none."""
     if task.form != "place":
-        fastload.pack(task.tree, task.data, encode=task.form)
+        fastload.pack(task.coco or task.tree, task.data, encode=task.form)
 
 
 def loader_of(task: turn.Task, crop: tuple[Any, Any], *, mirrored: bool, **options: Any) -> Any:
@@ -39,8 +39,25 @@ def loader_of(task: turn.Task, crop: tuple[Any, Any], *, mirrored: bool, **optio
 
 def load(task: turn.Task) -> Any:
     """Native threads, as many as the task has workers."""
-    options = {"batch_size": task.batch, "shuffle": True, "drop_last": True, "num_workers": task.workers}
-    return loader_of(task, ((0.08, 1.0), (3 / 4, 4 / 3)), mirrored=True, **options)
+    return loader_of(task, ((0.08, 1.0), (3 / 4, 4 / 3)), mirrored=True, **options(task))
+
+
+def options(task: turn.Task) -> dict[str, Any]:
+    """Arguments of FastLoader for the task: whole batches, shuffled."""
+    return {"batch_size": task.batch, "shuffle": True, "drop_last": True, "num_workers": task.workers}
+
+
+def views(task: turn.Task) -> Any:
+    """All views of each image, which is decoded once."""
+    crops = [[T.RandomResizedCrop(size, scale), T.RandomHorizontalFlip()] for size, scale, count in turn.VIEWS for _ in range(count)]
+    return FastLoader(PackedDataset(task.data, transform=T.Views(crops)), seed=task.seed, **options(task))
+
+
+def detection(task: turn.Task) -> Any:
+    """Whole images and their boxes, in lists."""
+    steps = [T.Resize((turn.SIDE, turn.SIDE)), T.RandomHorizontalFlip()]
+    dataset = PackedDataset(task.data, transform=steps, fields=("image", {"boxes": "boxes"}))
+    return FastLoader(dataset, seed=task.seed, collate="list", **options(task))
 
 
 def crops(task: turn.Task) -> Iterator[Any]:
@@ -50,4 +67,4 @@ def crops(task: turn.Task) -> Iterator[Any]:
 
 
 if __name__ == "__main__":
-    turn.run(load, crops, make)
+    turn.run(load, crops, make, views=views, detection=detection)

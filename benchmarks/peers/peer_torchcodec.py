@@ -23,22 +23,30 @@ def resized(image: torch.Tensor, size: int) -> torch.Tensor:
     return torch.nn.functional.interpolate(image[None], (size, size), mode="bilinear", antialias=True)[0]
 
 
-class Files(Dataset[tuple[torch.Tensor, int]]):
-    """Random crops of the task's files."""
+def cropped(image: torch.Tensor, size: int, scale: tuple[float, float]) -> torch.Tensor:
+    """A random crop of a CHW image, half of them mirrored."""
+    x, y, w, h = random_box(image.shape[2], image.shape[1], scale)
+    image = resized(image[:, y : y + h, x : x + w], size)
+    return image.flip(2) if random.random() < 0.5 else image
+
+
+class Files(Dataset[Any]):
+    """Random crops of the task's files, one of each or all views."""
 
     def __init__(self, task: turn.Task) -> None:
         self.files = task.files
         self.size = task.size
+        self.several = task.work == "views"
 
     def __len__(self) -> int:
         return len(self.files)
 
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+    def __getitem__(self, index: int) -> Any:
         path, label = self.files[index]
         image = decode_jpeg(path)
-        x, y, w, h = random_box(image.shape[2], image.shape[1])
-        image = resized(image[:, y : y + h, x : x + w], self.size)
-        return image.flip(2) if random.random() < 0.5 else image, label
+        if self.several:
+            return [cropped(image, size, scale) for size, scale, count in turn.VIEWS for _ in range(count)], label
+        return cropped(image, self.size, (0.08, 1.0)), label
 
 
 def load(task: turn.Task) -> Any:
@@ -52,4 +60,4 @@ def crops(task: turn.Task) -> Iterator[Any]:
 
 
 if __name__ == "__main__":
-    turn.run(load, crops)
+    turn.run(load, crops, views=load)

@@ -23,6 +23,10 @@ import numpy as np
 from fastload.bench.runner import Consumer, rate_of
 
 Json = dict[str, Any]
+VIEWS = ((224, (0.4, 1.0), 2), (96, (0.05, 0.4), 6))
+"""Views of the work ``views``: side, share of the area, and how many of them, as DINO's."""
+SIDE = 512
+"""Side of the images of the work ``detection``: they are squeezed to a square, and their boxes with them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +39,8 @@ class Task:
         listing: a JSON file with the path and class number of every image of it, in ImageFolder's order.
         data: file or folder of the peer's own dataset, made of that tree; it need not have one.
         form: one of the peer's ways to read, where it has several.
+        work: ``crop``, ``views`` or ``detection``: what a batch holds. See `check_batch`.
+        coco: for ``detection`` the folder in COCO's layout whose images the listing names.
         workers: threads or processes that decode.
         batch: images a batch.
         size: pixels of a crop's side.
@@ -49,6 +55,8 @@ class Task:
     listing: str
     data: str
     form: str = ""
+    work: str = "crop"
+    coco: str = ""
     workers: int = 2
     batch: int = 64
     size: int = 224
@@ -66,6 +74,19 @@ class Task:
     def files(self) -> list[tuple[str, int]]:
         """What the listing says."""
         return [(path, label) for path, label in json.loads(Path(self.listing).read_text(encoding="utf-8"))]
+
+    @property
+    def boxes(self) -> list[Any]:
+        """Boxes of each file of the listing, float32 n x 4: x, y, width and height in pixels of the file."""
+        known = json.loads(Path(self.coco, "annotations", "instances_train2017.json").read_text(encoding="utf-8"))
+        number = {image["id"]: k for k, image in enumerate(known["images"])}
+        found: list[list[Any]] = [[] for _ in number]
+        for each in known["annotations"]:
+            found[number[each["image_id"]]].append(each["bbox"])
+        return [np.array(boxes, np.float32).reshape(-1, 4) for boxes in found]
+
+
+Load = Callable[[Task], Iterable[Any]]
 
 
 class Stream:
@@ -92,13 +113,33 @@ class Epochs:
 
 
 def check_batch(batch: Any, task: Task) -> None:
-    """Raises RuntimeError unless the batch is (images, labels) with as many square crops as agreed."""
-    images = batch[0]
-    planes, pixels = (task.batch, 3, task.size, task.size), (task.batch, task.size, task.size, 3)
-    if tuple(images.shape) not in (planes, pixels):
-        raise RuntimeError(f"a batch has the shape {tuple(images.shape)}, not {planes} or {pixels}")
-    if len(batch[1]) != task.batch:
-        raise RuntimeError(f"a batch of {task.batch} images has {len(batch[1])} labels")
+    """Raises RuntimeError unless the batch holds as many samples of the task's work as agreed.
+
+    ``crop``: (images, labels). ``views``: (a list of images of all VIEWS, labels). ``detection``: (images, boxes of each, ...).
+    """
+    images, second = batch[0], batch[1]
+    if task.work == "views":
+        sides = [side for side, _, count in VIEWS for _ in range(count)]
+        if len(images) != len(sides):
+            raise RuntimeError(f"a batch has {len(images)} views, not {len(sides)}")
+    else:
+        sides = [SIDE if task.work == "detection" else task.size]
+        images = [images]
+    for each, side in zip(images, sides, strict=True):
+        shape = (len(each), *each[0].shape)  # of one tensor, or of a list of them
+        planes, pixels = (task.batch, 3, side, side), (task.batch, side, side, 3)
+        if shape not in (planes, pixels):
+            raise RuntimeError(f"a batch has the shape {shape}, not {planes} or {pixels}")
+    if len(second) != task.batch:
+        raise RuntimeError(f"a batch of {task.batch} images has {len(second)} labels")
+
+
+def squeezed(boxes: Any, width: int, height: int, *, mirrored: bool) -> Any:
+    """The boxes of an image of width x height pixels once it is SIDE x SIDE, and mirrored."""
+    boxes = boxes * np.tile(np.array([SIDE / width, SIDE / height], np.float32), 2)
+    if mirrored:
+        boxes[:, 0] = SIDE - boxes[:, 0] - boxes[:, 2]
+    return boxes
 
 
 def write_crops(crops: Iterable[Any], task: Task) -> Json:
@@ -128,21 +169,34 @@ def run_alone(take: Callable[[Task], Json], arguments: Sequence[str]) -> None:
     os._exit(0)
 
 
-def run(load: Callable[[Task], Iterable[Any]], crops: Callable[[Task], Iterable[Any]], make: Callable[[Task], None] | None = None) -> None:
+def run(
+    load: Load,
+    crops: Callable[[Task], Iterable[Any]],
+    make: Callable[[Task], None] | None = None,
+    *,
+    views: Load | None = None,
+    detection: Load | None = None,
+) -> None:
     """The main program of a peer.
 
     Args:
         load: makes the loader: whole batches only, (images, labels), shuffled, RandomResizedCrop and flip.
         crops: gives every file of the tree, all of them square, whole and resized to ``size``, as HWC pixels.
         make: writes the peer's own dataset to ``data``, which does not exist; None: it reads the tree.
+        views: makes the loader of VIEWS: every file is read once, cropped, resized and flipped for each of them.
+        detection: makes the loader of whole images with boxes: resized to SIDE x SIDE and flipped, boxes too.
     """
+    loads = {"crop": load, "views": views, "detection": detection}
 
     def take(task: Task) -> Json:
         if task.task == "crops":
             return write_crops(crops(task), task)
         if task.task == "rate":
+            build = loads[task.work]
+            if build is None:
+                raise RuntimeError(f"has no program for {task.work}")
             return rate_of(
-                lambda: load(task),
+                lambda: build(task),
                 lambda loader: Consumer(loader, lambda batch: check_batch(batch, task)),
                 task.batch,
                 task.seconds,
