@@ -19,7 +19,7 @@ from fastload.common.files import expanded
 def attach(
     sources: Annotated[
         list[str],
-        typer.Argument(metavar="SRC...", help="What `fastload pack` takes, if its images lie in one piece in files; they stay there."),
+        typer.Argument(metavar="SRC...", help="A source of `fastload pack` whose images lie in one piece in files; they stay there."),
     ],
     out: Annotated[str, typer.Argument(metavar="INDEX", help="The dataset directory to make.")],
     base: Annotated[
