@@ -309,7 +309,7 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
         3. Random transforms are the same where they follow (seed, epoch, index): on packed data, and with seed_by="sample". Otherwise
            workers are seeded as at the epoch's beginning.
         4. A dataset with a state_dict() and load_state_dict() of its own goes on by them, in each worker; num_workers must then be the same
-           (0 counts as 1). Where its copies outlive an epoch, in the calling process and in persistent workers, their states do as well.
+           (0 counts as 1). In the calling process and in persistent workers, copies of it and their states outlive an epoch.
            An iterable dataset without these goes on by making samples and dropping them, in as many workers.
         5. set_epoch() with another epoch drops the position: that epoch runs from its beginning.
         6. It may be called at any time and more than once; the last call holds. A loop that runs goes on undisturbed, and its workers end

@@ -39,7 +39,7 @@ def attach(
 
 def rebase(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help="A dataset made by `fastload attach`.", callback=in_a_folder)],
-    base: Annotated[str, typer.Argument(metavar="DIR", help="Where its files are now: absolute, or relative to DATASET.")],
+    base: Annotated[str, typer.Argument(metavar="DIR", help="The folder of its files now: absolute, or relative to DATASET.")],
 ) -> None:
     """Tells an attached dataset that its files were moved."""
     from fastload.packing.attach import rebase as run

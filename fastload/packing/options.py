@@ -538,8 +538,7 @@ class RunOptions:
         metadata=option(
             {
                 "pack": "go on with a half-written one, made with the same options; on_error, limit, max_pixels and workers may be "
-                "others. What is written already must be in the source as it was; a sample that is not written yet may be mended, removed "
-                "or added.",
+                "others. Samples that are written must not have changed in the source; others may be mended, removed or added.",
                 "append": "go on with an append that was stopped, with the same source and options.",
             },
             {
