@@ -70,7 +70,7 @@ class Seeded:
 
     1. torch's global generators (CPU and the batch's device), random's and NumPy's are set for the call and put back after it, also when
        it raises; so Kornia's AugmentationSequential, which knows no other, runs as it is.
-    2. What it does to a sample depends on the batch around it; AugmentBatch's ops do not.
+    2. A sample's result depends on the batch around it, unlike that of AugmentBatch's ops.
 
     Args:
         transform: called with what Seeded is called with; picklable if this is to be.
@@ -102,7 +102,7 @@ DTYPES = (torch.uint8, torch.float16, torch.bfloat16, torch.float32)
 class AugmentBatch:
     """Augments a batch on its device, reproducibly.
 
-    1. What happens to a sample is a pure function of (seed, epoch, its index, the list of ops): not of the other samples, of the batch's
+    1. A sample's result is a pure function of (seed, epoch, its index, the list of ops): not of the other samples, of the batch's
        size, of the rank, nor of the device. Op number i draws from the stream OP_STREAM + first + i of the native generator.
     2. The input is never written to. The result has its dtype, device and memory format, and may be the input where nothing was to do.
     3. No call waits for the device, unless a module of Kornia's does; parameters cross in one copy (NOTE [ augment: drawn on the host,

@@ -19,7 +19,7 @@ from fastload.common.files import expanded
 def attach(
     sources: Annotated[
         list[str],
-        typer.Argument(metavar="SRC...", help="What `fastload pack` takes, if its images lie in one piece in files; they stay there."),
+        typer.Argument(metavar="SRC...", help="A source of `fastload pack` whose images lie in one piece in files; they stay there."),
     ],
     out: Annotated[str, typer.Argument(metavar="INDEX", help="The dataset directory to make.")],
     base: Annotated[
@@ -39,7 +39,7 @@ def attach(
 
 def rebase(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help="A dataset made by `fastload attach`.", callback=in_a_folder)],
-    base: Annotated[str, typer.Argument(metavar="DIR", help="Where its files are now: absolute, or relative to DATASET.")],
+    base: Annotated[str, typer.Argument(metavar="DIR", help="The folder of its files now: absolute, or relative to DATASET.")],
 ) -> None:
     """Tells an attached dataset that its files were moved."""
     from fastload.packing.attach import rebase as run

@@ -28,7 +28,7 @@ def push(
     timeout: Timeout = None,
     quiet: Quiet = False,
 ) -> None:
-    """Uploads a packed dataset to a URL. What is there already is not sent again, so that a push that was stopped goes on."""
+    """Uploads a packed dataset to a URL. Files that are there are not sent again, so that a push that was stopped goes on."""
     from fastload.transfer import push as run
 
     _need_url(url)

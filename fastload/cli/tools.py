@@ -219,7 +219,7 @@ def unpack(
 
 def export(
     dataset: LocalDataset,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="What to write: a .tar (WebDataset) or a .parquet.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write: a .tar (WebDataset) or a .parquet.")],
     where: Annotated[str | None, typer.Option(help="An SQL condition over the fields: only samples for which it is true.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE if it is there.")] = False,
     on_error: Annotated[OnError, typer.Option(help="At a sample that cannot be read: stop, or leave it out and name it.")] = "raise",

@@ -26,12 +26,12 @@ def tune(
     as_json: Annotated[bool, typer.Option("--json", help="The measurements and the choice, as JSON.")] = False,
     seconds: Annotated[float, typer.Option("--seconds", min=1.0, help="Time of all trials.")] = 60.0,
     step_ms: Annotated[float, typer.Option(min=0.0, help="Milliseconds of a training step; 0: the loop only takes batches.")] = 0.0,
-    batch_size: Annotated[int, typer.Option(min=1, help="Of a dataset: samples of a batch.")] = 64,
-    size: Annotated[int, typer.Option(min=1, help="Of a dataset: side of the crop, pixels.")] = 224,
-    limit: Annotated[int, typer.Option(min=0, help="Of a dataset: samples used, evenly spaced; 0: all.")] = 4096,
+    batch_size: Annotated[int, typer.Option(min=1, help="For a dataset: samples of a batch.")] = 64,
+    size: Annotated[int, typer.Option(min=1, help="For a dataset: side of the crop, pixels.")] = 224,
+    limit: Annotated[int, typer.Option(min=0, help="For a dataset: samples used, evenly spaced; 0: all.")] = 4096,
 ) -> None:
-    """Tries settings of a loader on this machine, in short turns, and names those that are clearly faster. What the noise hides is no
-    reason for a change, and ties go to the smaller setting. Nothing of a dataset is changed. A script runs as by `fastload run`, up to its
+    """Tries settings of a loader on this machine, in short turns, and names those that are clearly faster. Unclear
+    differences change nothing, and ties go to the smaller setting. A dataset is not changed. A script runs as by `fastload run`, up to its
     first loop over a loader; it is ended there."""
     from fastload.tune.report import lines
 

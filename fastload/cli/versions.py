@@ -16,7 +16,7 @@ from fastload.errors import ArgumentError
 @takes_flags
 def append(
     dataset: LocalDataset,
-    sources: Annotated[list[str], typer.Argument(metavar="SRC...", help="What fastload pack takes.")],
+    sources: Annotated[list[str], typer.Argument(metavar="SRC...", help="A source of fastload pack.")],
     **options: Any,
 ) -> None:
     """Adds the samples of a source to a packed dataset, as a new version. The fields must be the same; classes go by their names."""

@@ -262,8 +262,8 @@ class Mixture(Dataset[Any]):
 
         Args:
             weights: by dataset, or in the order of the sources; each source has one.
-            epoch: None: the one that begins next, after that which a FastLoader, or set_epoch, has begun. Where an epoch before has run
-                already, later ones begin elsewhere in the sources than they would have.
+            epoch: None: the one that begins next, after that which a FastLoader, or set_epoch, has begun. If that epoch has
+                run already, later ones begin at other places in the sources than they would have.
 
         Raises:
             ArgumentError: a weight is negative or no number, all are zero, or there are not as many as sources.

@@ -116,8 +116,8 @@ SHOWN_MOST = 1024
 class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
     """Samples of a dataset made by `fastload pack`.
 
-    `ds[i]` is `(image, label)` or `(image, mask)` where those are the fields, else a dict of field name to value. The image is a uint8
-    tensor (3, height, width), contiguous, or a float one where the transform ends in ToFloat or Normalize; ints and floats are
+    `ds[i]` is `(image, label)` or `(image, mask)` if those are the fields, else a dict of field name to value. The image is a uint8
+    tensor (3, height, width), contiguous, or a float one if the transform ends in ToFloat or Normalize; ints and floats are
     Python's, arrays are tensors, json is parsed. `fastload.dataset.values` has masks, boxes and the other kinds that are not columns.
 
     1. Opened on first use in each process; pickling carries the path and the settings, so any start method works.
@@ -142,8 +142,8 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
             absolute; default: the folder that it names itself.
         cache: for a dataset in a bucket: the folder on a local disk that keeps fetched bytes, shared by all processes of the host;
             default: FASTLOAD_CACHE, or fastload in the user's cache folder.
-        cache_size: the most bytes that all caches in that folder take, as a number or a text such as "200GiB". What is cached stays;
-            default: the bytes they have, and 0.8 of the free ones on the disk.
+        cache_size: the most bytes that all caches in that folder take, as a number or a text such as "200GiB". Cached samples stay;
+            default: their present size plus 0.8 of the disk's free bytes.
         storage_options: options of the store: obstore's configuration keys (``endpoint``, ``region``, ``access_key_id``, ...) and
             ``client_options``; for other protocols fsspec's. Options that are not given are taken from the environment.
         timeout: seconds in which a request to the store is tried again (default 60), or text such as ``30min`` or ``6h``.
@@ -152,8 +152,8 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         DatasetError: not a packed dataset, unfinished, damaged, of a later format, or without that version; base is given, and is
             no folder, or images are packed.
         TransformError: the transform cannot be planned, or (when a sample is read) it changes the image and not the fields with it.
-        ArgumentError: fields that the dataset has not, or a base that is no path; max_pixels, or the variable in its place, is no number of
-            pixels.
+        ArgumentError: fields that the dataset does not have, or a base that is no path; max_pixels, or the variable in its place, is no
+            number of pixels.
     """
 
     def __init__(

@@ -219,7 +219,7 @@ def merge_traces(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike
     """Merges trace files, such as a loader's and torch.profiler's, into one.
 
     Args:
-        paths: the files, at least one; compressed where a name ends with ".gz". What is said beside the events is the first file's.
+        paths: the files, at least one; compressed where a name ends with ".gz". The new file's other entries are those of the first file.
         out: the file to write, likewise.
 
     Raises:

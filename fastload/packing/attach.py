@@ -54,7 +54,7 @@ def attach(
     Raises:
         ArgumentError: an argument out of range, or two that contradict each other.
         PackError: the source does not say where its images lie, or a sample cannot be attached (PackStoppedError); `out` is in the
-            way, or the disk is full. What has been written stays, for resume=True.
+            way, or the disk is full. Written samples stay, for resume=True.
     """
     given = settled("attach", options)
     chosen = PackOptions.of({**given, "encode": "keep"})

@@ -52,7 +52,7 @@ def convert(source: str | os.PathLike[str], out: str | os.PathLike[str], **optio
         ArgumentError: an argument out of range, or two that contradict each other.
         DatasetError: there is no finished dataset in `source`, or it is damaged.
         RemoteError: the store does not answer, or denies access.
-        PackError: a sample cannot be converted (PackStoppedError), `out` is in the way, the disk is full. What has been written stays, for
+        PackError: a sample cannot be converted (PackStoppedError), `out` is in the way, the disk is full. Written samples stay, for
             resume=True.
     """
     given = settled("convert", options)

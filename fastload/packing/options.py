@@ -152,9 +152,9 @@ class PackOptions:
             '"ignore" the orientation, as ImageFolder does, or "apply" it. Annotations of COCO, VOC and YOLO, and masks in folders, turn '
             'with their images, unless they are of the upright ones already; other sources with boxes or masks are refused with "apply".',
             {
-                "pack": "Whether images are turned upright by their EXIF orientation. With apply they are, without loss where their "
+                "pack": "Treatment of EXIF orientations. With apply, images are turned upright, without loss where their "
                 "sides allow it; with ignore they are counted, and left as ImageFolder leaves them.",
-                "append": "Whether images are turned upright",
+                "append": "Treatment of EXIF orientations",
             },
             as_packed=True,
         ),
@@ -179,7 +179,7 @@ class PackOptions:
             'reading what comes before it; the JPEG itself is not changed. It is made in the walk of check="entropy".',
             {
                 "pack": "Note where in each JPEG's data its parts start, so that crops decode faster.",
-                "append": "Whether to make the entropy index",
+                "append": "Make the entropy index, or not",
             },
             as_packed=True,
         ),
@@ -304,18 +304,18 @@ class TableOptions:
         metadata=option(
             "for a .csv or .tsv, the column of paths: its name in the header line, or its number from 0. Usual names (path, filename, "
             "image_path, ...) are recognised.",
-            "Of a .csv/.tsv: the column of paths, by its name in the header or its number from 0.",
+            "For a .csv/.tsv: the column of paths, by its name in the header or its number from 0.",
         ),
     )
     label_column: str | int | None = field(
         default=None,
-        metadata=option("likewise the column of labels (label, class, target, ...).", "Of a .csv/.tsv: the column of labels, likewise."),
+        metadata=option("likewise the column of labels (label, class, target, ...).", "For a .csv/.tsv: the column of labels, likewise."),
     )
     header: bool | None = field(
         default=None,
         metadata=option(
             "True if the first line of a .csv or .tsv names the columns; None recognises it, or asks.",
-            "Whether the first line of a .csv/.tsv names its columns.",
+            "Take the first line of a .csv/.tsv as the names of its columns, or as a sample.",
         ),
     )
 
@@ -343,11 +343,11 @@ class LmdbOptions:
         default=None,
         metadata=option(
             'for an LMDB file, the keys of images with their number, as in "image-%09d"; without it every key is an image\'s.',
-            "Of an LMDB file: the keys of images with their number, as in image-%09d; otherwise all keys.",
+            "For an LMDB file: the keys of images with their number, as in image-%09d; otherwise all keys.",
         ),
     )
     label_pattern: str | None = field(
-        default=None, metadata=option("likewise the keys of labels.", "Of an LMDB file: the keys of labels, likewise.")
+        default=None, metadata=option("likewise the keys of labels.", "For an LMDB file: the keys of labels, likewise.")
     )
 
     def __post_init__(self) -> None:
@@ -383,7 +383,7 @@ class LayoutOptions:
             "the JSON file of a dataset in COCO's form (instances, keypoints, captions, panoptic); `source` is the folder of its images, "
             "or one above it. It may be left out where the folder has only one. A list of several: of other images, or of other kinds of "
             "the same images, which are one by their ids.",
-            "Of a COCO dataset: the JSON file; SRC is the folder of its images. May be repeated: files are merged.",
+            "For a COCO dataset: the JSON file; SRC is the folder of its images. May be repeated: files are merged.",
             metavar="FILE",
             repeated=True,
         ),
@@ -452,7 +452,7 @@ class ObjectOptions:
             "for a column of objects as Hugging Face's detection datasets have it (`objects`, with `bbox` and `category`), in Parquet and "
             'Arrow files or a Dataset, the format of the boxes: "xywh" (as COCO has them), "xyxy", "cxcywh", ... The boxes, their labels '
             "and the other members of each object become fields. Without it the column is JSON: it does not say what the numbers are.",
-            "Of a column of objects (bbox, category) in Parquet and Arrow files: what its boxes are. Without it the column is JSON.",
+            "Format of the boxes in a column of objects (bbox, category) in Parquet and Arrow files. Without it the column is JSON.",
         ),
     )
 
@@ -538,8 +538,7 @@ class RunOptions:
         metadata=option(
             {
                 "pack": "go on with a half-written one, made with the same options; on_error, limit, max_pixels and workers may be "
-                "others. What is written already must be in the source as it was; a sample that is not written yet may be mended, removed "
-                "or added.",
+                "others. Samples that are written must not have changed in the source; others may be mended, removed or added.",
                 "append": "go on with an append that was stopped, with the same source and options.",
             },
             {
@@ -563,8 +562,8 @@ class RunOptions:
         repr=False,
         metadata=option(
             "for a URL, options of the store: ``endpoint``, ``region``, ...; the environment by default.",
-            "Of the store of a URL, as endpoint=http://host:8333, region=us-east-1 or client_options.allow_http=true; may be repeated. "
-            "What is not given is found in the environment.",
+            "For a URL: an option of its store, as endpoint=http://host:8333, region=us-east-1 or client_options.allow_http=true; may be "
+            "repeated. Other options are read from the environment.",
             flag="--storage-option",
             metavar="KEY=VALUE",
             repeated=True,
@@ -574,7 +573,7 @@ class RunOptions:
         default=None,
         metadata=option(
             "for a URL, seconds after which a request that fails again and again is given up, or text such as ``6h``; 60 by default.",
-            "Of a URL: how long a request that fails is tried again, as 90s, 30min or 6h; 60 seconds by default.",
+            "For a URL: how long a request that fails is tried again, as 90s, 30min or 6h; 60 seconds by default.",
             metavar="TIME",
         ),
     )

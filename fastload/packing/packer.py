@@ -37,8 +37,8 @@ def pack(source: object, out: str | os.PathLike[str], **options: Unpack[PackKeyw
     Raises:
         ArgumentError: an argument out of range, or two that contradict each other.
         RemoteError: the store does not answer, or denies access.
-        PackError: the source or a sample cannot be packed (PackStoppedError), `out` is in the way, the disk is full. What has been
-            written stays, for resume=True.
+        PackError: the source or a sample cannot be packed (PackStoppedError), `out` is in the way, the disk is full. Written samples
+            stay, for resume=True.
     """
     given = settled("pack", options)
     chosen = PackOptions.of(given)

@@ -252,8 +252,8 @@ def verify(
     the files beside the shards of a dataset that was changed, and the checksum, lengths and kinds of every record. The size of each image
     must be that in the columns, and its entropy index, if it has one, must be right. Masks and images of another form than 8-bit RGB are
     decoded, and boxes, run lengths and other rows must be as many as the columns say. With `decode`, every image is decoded.
-    Of a dataset at a URL, the sizes and checksums of all objects are checked, without a copy; with `decode` also the records, for which one
-    shard at a time is downloaded into a temporary folder.
+    For a dataset at a URL, the sizes and checksums of all objects are checked, without a copy. With `decode` the records are checked too:
+    one shard at a time is downloaded into a temporary folder.
 
     Args:
         path: the dataset's directory, or its URL.

@@ -357,7 +357,7 @@ class WindowSampler(RankedSampler):
 
     1. Each pass gives every sample once. The order is a pure function of (seed, epoch) and of the arguments; with another number of ranks
        it is another.
-    2. Where a reader fetches a block whole at its first sample, it never holds more samples that were not asked for yet than the buffer.
+    2. If a reader fetches a block whole at its first sample, it never holds more samples that were not asked for yet than the buffer.
        The guide's page on shuffling says how random such an order is.
     3. Ranks get disjoint parts, of equal length: as with DistributedSampler the last ones repeat the first samples of the order, or with
        drop_last the last samples of the order are left out. A block is one rank's, but for one at each border. Each rank has a buffer of

@@ -65,7 +65,7 @@ def pull(
 ) -> PullSummary:
     """Downloads a packed dataset into the directory `out`; it is a dataset once this returns, and not before.
 
-    A pull that was stopped goes on when it is called again. Of what it has, files whose content the URL still has are kept.
+    A pull that was stopped goes on when it is called again. It keeps files whose content the URL still has.
 
     Args:
         url: the dataset's: ``s3://bucket/train.fl``, ``gs://``, ``az://``, ``https://``, ``file://``.
@@ -81,7 +81,7 @@ def pull(
     Raises:
         ArgumentError: the URL or an option is wrong.
         DatasetError: there is no finished dataset at the URL, or an object is damaged.
-        PackError: `out` is in the way, or the disk is full. What is complete stays, for the next call.
+        PackError: `out` is in the way, or the disk is full. Complete files stay, for the next call.
         RemoteError: the store does not answer, or denies access.
     """
     started = time.monotonic()

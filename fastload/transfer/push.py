@@ -223,7 +223,7 @@ def push(
 ) -> PushSummary:
     """Uploads a packed dataset to a URL; it is a dataset there once this returns, and not before.
 
-    What is there already is not sent again: a push that was stopped goes on, and a later version of a dataset sends its new files alone.
+    Files that are at the URL are not sent again: a push that was stopped goes on, and a later version of a dataset sends new files alone.
     Readers of a dataset that is replaced go on with it until its objects are removed, at the end.
 
     Args:

@@ -167,7 +167,7 @@ class Resize(Transform):
 class CenterCrop(Transform):
     """The middle (height, width) of the image, padded with black where the image is smaller.
 
-    Where the margins of a side sum to an odd number, the image lies as torchvision puts it: half of the margins is rounded to the even
+    If the margins of a side sum to an odd number, the image lies as torchvision puts it: half of the margins is rounded to the even
     number to find the crop's place, and padding has its smaller half on the left and on top. Masks, boxes and keypoints lie on the same
     pixels. (torchvision's boxes and keypoints are one pixel off its image where it pads by 3, 7, 11, ... pixels.)
 
@@ -329,7 +329,7 @@ class RandomResize(Transform):
 class Letterbox(Transform):
     """The whole image, resized to fit inside a size and centred on a colour, as YOLO's loaders do.
 
-    Of an odd margin the smaller half is left or above.
+    The smaller half of an odd margin is left or above.
 
     Args:
         size: size of the result, an int (square) or (height, width).
@@ -381,7 +381,7 @@ class RandomZoomOut(Transform):
 class RandomIoUCrop(Transform):
     """A random crop that overlaps a box of the sample enough: torchvision's RandomIoUCrop (SSD). It needs a field of boxes.
 
-    Boxes whose centres are cut away become empty; SanitizeBoundingBoxes after it drops them. Where no crop fits and no option allows to
+    Boxes whose centres are cut away become empty; SanitizeBoundingBoxes after it drops them. If no crop fits and no option allows to
     leave the image as it is, it is left so after 200 rounds.
 
     Args:

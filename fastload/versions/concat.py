@@ -81,7 +81,7 @@ def concat(datasets: Sequence[str | os.PathLike[str]], out: str | os.PathLike[st
     """Makes a dataset of several, one after another, that refers to their files; nothing is copied.
 
     The new folder holds a manifest alone, with paths from there to the others' folders: they have to stay where they are in relation to
-    each other, and their files as they are. What is appended to or dropped from one of them later is not seen; `fastload prune`,
+    each other, and their files as they are. Later changes of one of them are not seen; `fastload prune`,
     `fastload index` and `fastload pack --overwrite` there may take files away that are referred to here.
 
     Args:
