@@ -223,9 +223,11 @@ def merge_traces(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike
         out: the file to write, likewise.
 
     Raises:
-        ArgumentError: a file holds no trace events.
+        ArgumentError: a file holds no trace events; `paths` is one path.
         OSError: a file cannot be read or written.
     """
+    if isinstance(paths, str | os.PathLike):
+        raise ArgumentError(f"paths is one path: give a list of the traces to merge, [{os.fspath(paths)!r}, ...]")
     if not paths:
         raise ArgumentError("no trace to merge: give the files")
     traces = [_read(Path(path)) for path in paths]
