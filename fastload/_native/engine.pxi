@@ -136,6 +136,8 @@ cdef class Batch:
         if n == 0 or sources.shape[0] != n:
             raise _errors.ArgumentError("a batch needs at least one row")
         for i in range(n):
+            if i > 0 and sources[i] == sources[i - 1]:
+                continue
             if sources[i] >= <uint32_t>len(engine.sources):
                 raise _errors.ArgumentError(f"row {i} names source {sources[i]}")
             self._require_alike(sources[i])
