@@ -240,9 +240,9 @@ def compute(parts: Json, arguments: argparse.Namespace) -> list[Json]:
             for cores in CORES:
                 machine = machine_of(parts, name, batch, cores, arguments)
                 bounds = machine.bounds()
-                found.append(
-                    {"data": name, "batch": batch, "cores": cores, "images_per_s": rate(machine), "limit": machine.limit, "bounds": bounds}
-                )
+                title = f"computed: {name}, batch {batch}, {cores} cores ({PARTS[machine.limit]})"
+                where = {"title": title, "data": name, "batch": batch, "cores": cores}
+                found.append({**where, "images_per_s": rate(machine), "limit": machine.limit, "bounds": bounds})
     return found
 
 
@@ -261,7 +261,8 @@ def validate(parts: Json, arguments: argparse.Namespace) -> list[Json]:
     out = []
     for case, options in cases.items():
         computed = rate(machine_of(parts, name, 256, cores, arguments, **options))
-        out.append({"case": case, "computed": computed, "measured": max(measured[case]), "rounds": measured[case]})
+        rounds = [{"measured": each, "computed": computed} for each in measured[case]]
+        out.append({"title": case, "computed": computed, "measured": max(measured[case]), "rounds": rounds})
     return out
 
 
@@ -321,7 +322,7 @@ def main() -> int:
     show_computed(computed)
     targets = [
         common.Target(
-            f"{each['case']}: computed and measured, as a factor",
+            f"{each['title']}: computed and measured, as a factor",
             max(each["computed"] / each["measured"], each["measured"] / each["computed"]),
             WRONG_MOST,
             at_most=True,

@@ -14,7 +14,8 @@ The model, in the order of a batch's way:
    threads as cores beside the loop's, and one at least.
 
 Left out: NUMA and other sockets, boost clocks that fall as more cores work, hyperthreads (a core is a whole one), caches that threads
-share, disks, and the training itself. The closed form gives a bound for each part by itself; the simulation is never above the least of them.
+share, disks, and the training itself. The closed form gives a bound for each part by itself; the simulation is never above the least of
+them.
 """
 
 from __future__ import annotations

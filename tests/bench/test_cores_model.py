@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,7 +81,7 @@ def test_the_least_bound_is_reached(model: Any, part: str, given_: dict[str, Any
 def test_more_cores_are_never_slower(model: Any) -> None:
     """A core more, and all else the same: as many images or more, until a serial part ends it."""
     rates = [model.rate(model.Machine(cores, 256, 2e-4, 1e-5, 3e-7, 3e-7, 1e4, 2e11)) for cores in (1, 2, 3, 4, 8, 16, 32, 64)]
-    assert all(more >= less * 0.98 for less, more in zip(rates, rates[1:], strict=False))
+    assert all(more >= less * 0.98 for less, more in itertools.pairwise(rates))
     assert rates[-1] == pytest.approx(256 / 2e-4, rel=0.02)
 
 
