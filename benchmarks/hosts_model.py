@@ -31,16 +31,15 @@ wait, and less comes in that time than they use, they live on what came before: 
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
 import random
 from collections import Counter, deque
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from events import Events
 
 from fastload.engines.threads.engine import READ_AHEAD, READ_AHEAD_BYTES
 from fastload.remote.failures import FIRST_PAUSE, FIRST_PAUSE_BUSY, LONGEST_PAUSE
@@ -260,9 +259,6 @@ class _Rank:
         self.waiting: deque[_Fetch] = deque()
 
 
-_ARRIVE, _DONE, _REFUSED, _RETRY, _WAKE, _STEP = range(6)
-
-
 class Simulation:
     """Hosts with their caches, over a scenario's epochs."""
 
@@ -315,13 +311,14 @@ class Simulation:
 
     def run(self) -> list[Epoch]:
         """All epochs."""
-        return [_Pass(self, epoch).run() for epoch in range(self.scenario.epochs)]
+        return [_Pass(self, epoch).epoch() for epoch in range(self.scenario.epochs)]
 
 
-class _Pass:
+class _Pass(Events):
     """One epoch of a simulation."""
 
     def __init__(self, simulation: Simulation, epoch: int) -> None:
+        super().__init__()
         self.s = scenario = simulation.scenario
         self.steps, self.count = simulation.steps, simulation.count
         self.cached, self.room, self.links = simulation._cached, simulation._room, simulation._links
@@ -338,9 +335,6 @@ class _Pass:
         self.opened = bytearray(self.blocks * len(orders)) if scenario.order == "window" else None  # by rank and block
         self.ranks = [_Rank(n, n // scenario.ranks, order.tolist(), self.steps) for n, order in enumerate(orders)]
         self.window = scenario.order == "window"
-        self.heap: list[tuple[float, int, int, Any]] = []
-        self.number = itertools.count().__next__
-        self.now = 0.0
         self.lacking = [len(orders)] * self.steps  # ranks that have not the batch of a step
         self.step, self.computing = 0, False
         seen = scenario.seen_hosts / scenario.hosts
@@ -352,15 +346,12 @@ class _Pass:
         self.marks: list[tuple[float, int, int, int]] = []  # time, requests, bytes and refused ones as each step begins
         self.bins: Counter[int] = Counter()
 
-    def run(self) -> Epoch:
+    def epoch(self) -> Epoch:
         """Runs it to its end."""
-        s, heap = self.s, self.heap
+        s = self.s
         for rank in self.ranks:
             self._ask(rank)
-        handlers = (self._arrive, self._done, self._refused, self._attempt, self._wake, self._step_ended)
-        while heap:
-            self.now, _, kind, what = heapq.heappop(heap)
-            handlers[kind](what)
+        self.run()
         if self.step < self.steps:
             raise RuntimeError(f"the simulation stands still in step {self.step}")
         first, last = 2 * s.asked_ahead, self.steps - 1 - s.asked_ahead
@@ -388,16 +379,13 @@ class _Pass:
             cached=sum(held) / len(held) / self.count,
         )
 
-    def _push(self, at: float, kind: int, what: Any) -> None:
-        heapq.heappush(self.heap, (at, self.number(), kind, what))
-
     # ---- training
 
     def _begin_step(self) -> None:
         """All ranks take their batch, and ask for what comes then."""
         self.marks.append((self.now, self.requests, self.bytes, self.refused))
         self.computing = True
-        self._push(self.now + self.s.step_s, _STEP, None)
+        self.push(self.now + self.s.step_s, self._step_ended, None)
         for rank in self.ranks:
             rank.taken += 1
             rank.finished -= 1
@@ -420,7 +408,7 @@ class _Pass:
         rank.finished += 1
         self.lacking[batch] -= 1
         if batch == self.step and not self.lacking[batch] and not self.computing:
-            self._push(self.now, _RETRY, None)  # all that happens now happens before
+            self.push(self.now, self._attempt, None)  # all that happens now happens before
 
     # ---- what a process asks for
 
@@ -547,7 +535,7 @@ class _Pass:
             if now < rank.next:
                 rank.waiting.append(fetch)
                 if len(rank.waiting) == 1:
-                    self._push(rank.next, _WAKE, rank)
+                    self.push(rank.next, self._wake, rank)
                 return
             rank.next = now + self._busy_pause(rank)
         fetch.sent = now
@@ -557,19 +545,19 @@ class _Pass:
             self.tokens = min(self.tokens + (now - self.tokens_at) * self.store_requests, max(1.0, self.s.burst * self.store_requests))
             self.tokens_at = now
             if self.tokens < 1:
-                return self._push(answer, _REFUSED, fetch)
+                return self.push(answer, self._refused, fetch)
             self.tokens -= 1
         size = (fetch.last + 1 - fetch.first) * s.sample_bytes
         if self.store_bytes:
             answer = self.store_free = max(answer, self.store_free) + size / self.store_bytes
-        self._push(answer + size / s.stream, _ARRIVE, fetch)
+        self.push(answer + size / s.stream, self._arrive, fetch)
 
     def _arrive(self, fetch: _Fetch) -> None:
         """The body stands before the host's link."""
         host = fetch.rank.host
         size = (fetch.last + 1 - fetch.first) * self.s.sample_bytes
         self.link_free[host] = free = max(self.now, self.link_free[host]) + size / self.links[host]
-        self._push(free, _DONE, fetch)
+        self.push(free, self._done, fetch)
 
     def _done(self, fetch: _Fetch) -> None:
         """The body has come."""
@@ -618,16 +606,16 @@ class _Pass:
             return self._give_up(fetch)
         longest = min(FIRST_PAUSE_BUSY * 2.0 ** (fetch.tries - 1), LONGEST_PAUSE)
         fetch.tries += 1
-        self._push(now + min(longest * self._random.uniform(0.5, 1.0), left / 2), _RETRY, fetch)
+        self.push(now + min(longest * self._random.uniform(0.5, 1.0), left / 2), self._attempt, fetch)
 
     def _wake(self, rank: _Rank) -> None:
         """A waiting request asks for its turn."""
         if rank.busy and rank.waiting:
             if self.now < rank.next:
-                return self._push(rank.next, _WAKE, rank)
+                return self.push(rank.next, self._wake, rank)
             self._attempt(rank.waiting.popleft())
             if rank.waiting:
-                self._push(rank.next, _WAKE, rank)
+                self.push(rank.next, self._wake, rank)
 
     def _give_up(self, fetch: _Fetch) -> None:
         self.failed += 1

@@ -8,6 +8,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "common/clock.h"
+
+enum {
+    TURN_NS = 20000, /* that the items of a turn should take: small beside a batch, and a hundred times what the lock costs */
+    TURN_MOST = 16,  /* items of a turn: where they become slow at once (a disk), they wait for each other in one turn of each thread */
+};
+
 typedef struct job {
     fl_work work;
     void *opaque;
@@ -17,29 +24,39 @@ typedef struct job {
 typedef struct worker {
     fl_pool *pool;
     void *context;
-    const void *running; /* the opaque of the item it runs, or NULL; under the pool's lock */
+    const void *running; /* the opaque of the items it runs, or NULL; under the pool's lock */
+    uint32_t turn;       /* items that it takes at once; its thread's own */
     pthread_t thread;
 } worker;
 
 struct fl_pool {
     pthread_mutex_t lock;
     pthread_cond_t work_there, item_done;
-    uint32_t waiting; /* under lock: threads that wait for item_done */
+    uint32_t waiting, idle; /* under lock: threads that wait for item_done, and for work_there */
     bool closing;             /* under lock */
     bool joined;              /* the closer's */
     job *jobs;                /* under lock: a circular queue of `capacity`, jobs with items left */
     uint32_t head, used, capacity;
+    uint64_t turns; /* under lock */
     worker *workers;
     uint32_t threads; /* started; written before any other thread sees it */
     pid_t pid;
 };
 
-/* Under the lock: takes the oldest job's next item. */
-static bool take(fl_pool *pool, job *out, uint32_t *item) {
+/* Some items of one job, taken by one thread. */
+typedef struct share {
+    job of; /* a copy */
+    uint32_t first, count;
+} share;
+
+/* Under the lock: takes the oldest job's next items, `most` of them if it has as many. */
+static bool take(fl_pool *pool, uint32_t most, share *out) {
     if (!pool->used) return false;
     job *j = &pool->jobs[pool->head];
-    *out = *j;
-    *item = j->next++;
+    const uint32_t left = j->items - j->next;
+    *out = (share){*j, j->next, left < most ? left : most};
+    j->next += out->count;
+    pool->turns++;
     if (j->next == j->items) {
         pool->head = (pool->head + 1) % pool->capacity;
         pool->used--;
@@ -47,21 +64,32 @@ static bool take(fl_pool *pool, job *out, uint32_t *item) {
     return true;
 }
 
+/* Runs what was taken. See NOTE [ pool: turns ]. */
+static void work(worker *self, const share *taken) {
+    const int64_t start = fl_clock_ns();
+    for (uint32_t i = 0; i < taken->count; i++) taken->of.work(taken->of.opaque, taken->first + i, self->context);
+    const int64_t each = (fl_clock_ns() - start) / taken->count;
+    self->turn = each < TURN_NS / TURN_MOST ? TURN_MOST : each < TURN_NS ? (uint32_t)(TURN_NS / each) : 1;
+}
+
 static void *run(void *arg) {
     worker *self = arg;
     fl_pool *pool = self->pool;
     pthread_mutex_lock(&pool->lock);
     for (;;) {
-        job j;
-        uint32_t item;
+        share taken;
         if (pool->closing) break;
-        if (!take(pool, &j, &item)) {
+        if (!take(pool, self->turn, &taken)) {
+            pool->idle++;
             pthread_cond_wait(&pool->work_there, &pool->lock);
+            pool->idle--;
             continue;
         }
-        self->running = j.opaque;
+        self->running = taken.of.opaque;
+        const bool wakes = pool->used && pool->idle;
         pthread_mutex_unlock(&pool->lock);
-        j.work(j.opaque, item, self->context);
+        if (wakes) pthread_cond_signal(&pool->work_there);
+        work(self, &taken);
         pthread_mutex_lock(&pool->lock);
         self->running = NULL;
         if (pool->waiting) pthread_cond_broadcast(&pool->item_done);
@@ -77,7 +105,7 @@ static fl_code start(fl_pool *pool, const char *name, uint32_t threads, void *co
     int failed = 0;
     for (uint32_t i = 0; i < threads && !failed; i++) {
         worker *w = &pool->workers[i];
-        w->pool = pool, w->context = contexts ? contexts[i] : NULL;
+        w->pool = pool, w->context = contexts ? contexts[i] : NULL, w->turn = 1;
         failed = pthread_create(&w->thread, NULL, run, w);
         if (failed) break;
         pool->threads = i + 1;
@@ -112,17 +140,25 @@ fl_code fl_pool_create(const char *name, uint32_t threads, uint32_t capacity, vo
     return FL_OK;
 }
 
-fl_code fl_pool_submit(fl_pool *pool, fl_work work, void *opaque, uint32_t items, fl_error *err) {
+fl_code fl_pool_submit(fl_pool *pool, fl_work item, void *opaque, uint32_t items, fl_error *err) {
     if (!items) return fl_fail(err, FL_EARG, "a job of no items");
     if (pool->pid != getpid()) return fl_fail(err, FL_EFORK, "these threads belong to process %d", (int)pool->pid);
     fl_code code = FL_OK;
+    bool wakes = false;
     pthread_mutex_lock(&pool->lock);
     if (pool->closing) code = fl_fail(err, FL_ECLOSED, "the thread pool is closed");
     else if (pool->used == pool->capacity) code = fl_fail(err, FL_EFULL, "%u jobs are waiting already", pool->used);
-    else pool->jobs[(pool->head + pool->used++) % pool->capacity] = (job){work, opaque, 0, items};
+    else pool->jobs[(pool->head + pool->used++) % pool->capacity] = (job){item, opaque, 0, items}, wakes = pool->idle;
     pthread_mutex_unlock(&pool->lock);
-    if (!code) pthread_cond_broadcast(&pool->work_there); /* not under the lock, which those who wake want at once */
+    if (wakes) pthread_cond_signal(&pool->work_there); /* not under the lock, which the one who wakes wants at once */
     return code;
+}
+
+uint64_t fl_pool_turns(fl_pool *pool) {
+    pthread_mutex_lock(&pool->lock);
+    const uint64_t turns = pool->turns;
+    pthread_mutex_unlock(&pool->lock);
+    return turns;
 }
 
 static bool runs(const fl_pool *pool, const void *opaque) {

@@ -124,6 +124,7 @@ cdef class Batch:
     cdef _Rooms rooms  # None: there are no items
     cdef uint32_t inline_next
     cdef bint counted
+    cdef bint read_ahead, finished  # what the engine's two pools may know of it: see __dealloc__
 
     def __cinit__(self, Engine engine, const uint32_t[::1] sources, const uint64_t[::1] indices, sizes, list outputs, seed, epoch,
                   str layout="equal", uint32_t pad_to=1, bint even=False, bint bounded=False):
@@ -136,6 +137,8 @@ cdef class Batch:
         if n == 0 or sources.shape[0] != n:
             raise _errors.ArgumentError("a batch needs at least one row")
         for i in range(n):
+            if i > 0 and sources[i] == sources[i - 1]:
+                continue
             if sources[i] >= <uint32_t>len(engine.sources):
                 raise _errors.ArgumentError(f"row {i} names source {sources[i]}")
             self._require_alike(sources[i])
@@ -159,7 +162,7 @@ cdef class Batch:
         _add(&_live_batches, 1)
         self.counted = True
         if not fl_batch_cached(&self.batch):  # a full queue only means that the hint is not needed yet
-            fl_pool_submit(engine.ahead, fl_batch_ahead, &self.batch, n, &err)
+            self.read_ahead = fl_pool_submit(engine.ahead, fl_batch_ahead, &self.batch, n, &err) == FL_OK
 
     cdef int _require_alike(self, uint32_t number) except -1:
         """Checks that a source makes rows of the form for which the batch has room. Raises an error if not."""
@@ -175,9 +178,9 @@ cdef class Batch:
         if self.counted:
             _add(&_live_batches, -1)
             with nogil:
-                if self.engine.ahead is not NULL:
+                if self.read_ahead:
                     fl_pool_cancel(self.engine.ahead, &self.batch)
-                if self.engine.pool is not NULL:
+                if self.engine.pool is not NULL and not self.finished:  # nobody touches a batch after its slot is READY
                     fl_pool_cancel(self.engine.pool, &self.batch)
             if self.batch.slot is not NULL:
                 fl_slot_release(self.engine.ring.ptr, self.batch.slot)
@@ -390,6 +393,7 @@ cdef class Batch:
         lease.size = self._bytes()
         fl_slot_lease(lease.slot)
         self.batch.slot = NULL
+        self.finished = True
         self.given = None
         _add(&_live_leases, 1)
         return lease

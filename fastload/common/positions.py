@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastload._native import core
+
 
 def as_positions(values: Any) -> npt.NDArray[np.int64]:
     """Positions of samples as int64; it may share an integer array's memory.
@@ -67,7 +69,7 @@ def positions_within(values: Any, count: int) -> npt.NDArray[np.int64]:
         where = as_positions(values)
     except OverflowError:
         raise IndexError(f"an index of {values!r} is out of range for {count} samples") from None
-    low, high = (int(where.min()), int(where.max())) if len(where) else (0, -1)
+    low, high = core.extremes(where)
     if low < -count or high >= count:
         raise IndexError(f"index {low if low < -count else high} is out of range for {count} samples")
     return np.where(where < 0, where + count, where) if low < 0 else where

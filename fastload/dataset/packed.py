@@ -395,18 +395,22 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
 
     def assemble(self, values: dict[str, Any]) -> Any:
         """A sample (or a batch) of the dataset's form from values by field: as fields= has it, a pair for (image, label), else the dict."""
-        if self.form.parts is not None:
-            return self.form.fill(values)
+        form = self.form
+        if form.parts is not None:
+            return form.fill(values)
         if self.is_pair:
-            image, label = self.fields
+            image, label = form.names
             return values[image], values[label]
         return values
 
     @property
     def is_pair(self) -> bool:
         """True if samples are (image, label) pairs: an image and one int, and nothing else."""
-        handlers, fields = self.opened.handlers, self.fields
-        return self.form.parts is None and len(fields) == 2 and handlers[fields[0]].is_image and handlers[fields[1]].can_label
+        form = self.form
+        if form.parts is not None or len(form.names) != 2:
+            return False
+        handlers, (image, label) = self.opened.handlers, form.names
+        return handlers[image].is_image and handlers[label].can_label
 
     def decode(self, index: int, seed: int, epoch: int) -> Any:
         """The image of sample index: (3, height, width), uint8 or the plan's float dtype; the list of its views under Views."""

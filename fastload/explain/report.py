@@ -21,6 +21,7 @@ from fastload.explain.measure import Costs, measure
 from fastload.lazy.counts import LazyCounts
 from fastload.remote.files import RemoteFiles
 from fastload.remote.session import RemoteStatus
+from fastload.sampling.arrays import comes_in_arrays
 from fastload.sampling.known import DRAWN_BYTES, listed_order
 from fastload.transforms.spec import Plan, Stage
 
@@ -269,7 +270,7 @@ def explain(state: LoaderState, *, measured: bool = False) -> str:
         lines.append(f"collate    {_by_changed_default(plan.settings)}")
     if not plan.settings.iterable:
         lines.append(f"order      {_order(plan)}")
-        lines += [f"memory     {told}" for told in _order_memory(plan.settings)]
+        lines += [f"memory     {told}" for told in _order_memory(plan)]
     if plan.engine != "threads" and plan.settings.lazy_images is not None:
         lines.append(f"images     {_images(plan.settings.lazy_images, state.counters.workers.images)}")
     if plan.data is not None and plan.data.in_place:
@@ -340,9 +341,12 @@ ORDER_NAMED = 10**8
 """Samples from which explain() names the memory of an order that is a list."""
 
 
-def _order_memory(settings: Settings) -> Iterator[str]:
-    """The bytes of an order that torch draws as a list, where it is a long one, and the orders without a list."""
-    count, each = listed_order(settings.order.origin.deciding)
+def _order_memory(plan: ExecutionPlan) -> Iterator[str]:
+    """The bytes of an order that is drawn as a whole, where it is a long one, and the orders that are not."""
+    order = plan.settings.order
+    count, each = listed_order(order.origin.deciding)
+    if plan.engine == "threads" and plan.native is not None and not plan.native.is_asked and comes_in_arrays(order):
+        each = min(each, DRAWN_BYTES)
     if count >= ORDER_NAMED:
         listed = f", and its list of Python's integers, {each - DRAWN_BYTES} more" if each > DRAWN_BYTES else ""
         yield (

@@ -91,9 +91,9 @@ class Coverage:
         for begin in range(0, self._count, _PART):
             yield self.among(np.arange(begin, min(begin + _PART, self._count)))
 
-    def leave_out(self, positions: Sequence[int] | int) -> None:
+    def leave_out(self, positions: Sequence[int] | Positions | int) -> None:
         """Notes positions that an earlier part of the pass was given."""
-        left = positions_within(positions if isinstance(positions, Sequence) else [positions], self._count)
+        left = positions_within(positions if isinstance(positions, Sequence | np.ndarray) else [positions], self._count)
         if self._bits is None:
             self._bits = np.full(-(-self._count // 8), 0xFF, np.uint8)
         np.bitwise_and.at(self._bits, left >> 3, ~_BIT[left & 7])
@@ -115,7 +115,7 @@ def coverage(sampler: Any, count: int, epoch: int = 0, splits: tuple[Split, ...]
     kind = type(sampler)
     if isinstance(sampler, ShardSampler):
         parts = sampler.covered(epoch, splits)
-    elif kind is SequentialSampler or (kind in SHUFFLES and _gives_each_once(sampler)):
+    elif kind is SequentialSampler or (kind in SHUFFLES and gives_each_once(sampler)):
         parts = _all_of(len(sampler.data_source), count)
     elif kind in (WindowSampler, KeyedSampler):
         parts = sampler.covered() if sampler.seed is not None else _all_of(len(sampler.dataset), count)
@@ -310,10 +310,10 @@ def _draws_of(sampler: Any, private: torch.Generator | None) -> Draws:
 
 
 def _can_be_undone(sampler: Any) -> bool:
-    return type(sampler) in (SequentialSampler, ShardSampler) or (type(sampler) in SHUFFLES and _gives_each_once(sampler))
+    return type(sampler) in (SequentialSampler, ShardSampler) or (type(sampler) in SHUFFLES and gives_each_once(sampler))
 
 
-def _gives_each_once(sampler: RandomSampler) -> bool:
+def gives_each_once(sampler: RandomSampler) -> bool:
     """Returns True if a pass gives each sample of its data once."""
     return not sampler.replacement and (sampler._num_samples is None or sampler._num_samples == len(sampler.data_source))
 

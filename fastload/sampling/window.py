@@ -266,8 +266,12 @@ class RankedSampler(DistributedSampler[int]):
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[int]:
-        for chunk in self._chunks(self._key()):
+        for chunk in self.chunks():
             yield from chunk.tolist()
+
+    def chunks(self) -> Iterator[npt.NDArray[np.int64]]:
+        """The order of this rank's pass, some thousand samples at a time; without a seed its key is drawn now."""
+        return self._chunks(self._key())
 
     def indices(self) -> npt.NDArray[np.int64]:
         """The order of this rank's next pass, without a draw: without a seed, that of a pass that would begin now."""
@@ -458,8 +462,12 @@ class RandomOrderSampler(RandomSampler):
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[int]:
-        for chunk in self._chunks(drawn(self.generator)):
+        for chunk in self.chunks():
             yield from chunk.tolist()
+
+    def chunks(self) -> Iterator[npt.NDArray[np.int64]]:
+        """The order of a pass, some thousand samples at a time; its key is drawn now."""
+        return self._chunks(drawn(self.generator))
 
 
 class RandomWindowSampler(RandomOrderSampler):

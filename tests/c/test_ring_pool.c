@@ -128,6 +128,61 @@ static void bounds(void) {
 
 static void nothing(void *opaque, uint32_t item, void *context) { (void)opaque, (void)item, (void)context; }
 
+static void nap(void *opaque, uint32_t item, void *context) {
+    (void)item, (void)context;
+    usleep(1000);
+    atomic_fetch_add((_Atomic uint32_t *)opaque, 1);
+}
+
+static void count(void *opaque, uint32_t item, void *context) {
+    (void)item, (void)context;
+    atomic_fetch_add((_Atomic uint32_t *)opaque, 1);
+}
+
+static void run_all(fl_pool *pool, fl_work work, uint32_t items) {
+    fl_error err;
+    _Atomic uint32_t ran = 0;
+    CHECK(fl_pool_submit(pool, work, (void *)&ran, items, &err) == FL_OK);
+    while (atomic_load(&ran) < items) usleep(100);
+    fl_pool_cancel(pool, (void *)&ran); /* the last turn has ended */
+}
+
+/* Slow items are taken one by one, also after quick ones but for one turn of each thread; a turn is never of more than 16. */
+static void turns(void) {
+    fl_error err;
+    fl_pool *pool;
+    CHECK(fl_pool_create("test", 2, 2, NULL, &pool, &err) == FL_OK);
+    run_all(pool, nap, 40);
+    CHECK(fl_pool_turns(pool) == 40);
+    run_all(pool, count, 16000);
+    const uint64_t quick = fl_pool_turns(pool);
+    CHECK(quick - 40 >= 1000);
+    run_all(pool, nap, 60);
+    CHECK(fl_pool_turns(pool) - quick >= 60 - 2 * 15 && fl_pool_turns(pool) - quick <= 60);
+    fl_pool_free(pool);
+}
+
+/* Every thread gets work of one job, although its submission wakes only one: items that wait for as many others as there are threads end. */
+static _Atomic uint32_t met;
+static void meet(void *opaque, uint32_t item, void *context) {
+    (void)opaque, (void)item, (void)context;
+    atomic_fetch_add(&met, 1);
+    while (atomic_load(&met) < THREADS) usleep(100);
+}
+
+static void all_wake(void) {
+    fl_error err;
+    fl_pool *pool;
+    for (int turn = 0; turn < 20; turn++) {
+        atomic_store(&met, 0);
+        CHECK(fl_pool_create("test", THREADS, 2, NULL, &pool, &err) == FL_OK);
+        if (turn % 2) usleep(2000); /* all sleep */
+        CHECK(fl_pool_submit(pool, meet, &met, THREADS, &err) == FL_OK);
+        while (atomic_load(&met) < THREADS) usleep(100);
+        fl_pool_free(pool);
+    }
+}
+
 static void *submit_and_cancel(void *pool) {
     fl_error err;
     fl_code code;
@@ -251,6 +306,8 @@ int main(void) {
     pass_batches();
     cancel();
     bounds();
+    turns();
+    all_wake();
     calls_meet_close();
     signals();
     forked();

@@ -458,11 +458,13 @@ def attach(iterator: Any, arguments: Any, settings: Settings, epoch_state: Epoch
     iterator._sampler_iter = follow(settings, epoch_state, iterator._sampler_iter)
 
 
-def iterated_again(settings: Settings, epoch_state: EpochState) -> Iterator[Any]:
-    """The second iterator of the sampler that torch's DataLoader makes for new workers, after their base seed; it drops the first one."""
+def iterated_again(settings: Settings, epoch_state: EpochState, made: Callable[[Any], Iterator[Any]] = iter) -> Iterator[Any]:
+    """The second iterator of the sampler that torch's DataLoader makes for new workers, after their base seed; it drops the first one.
+
+    `made` makes it."""
     if epoch_state.resumed:
         _load_sampler(settings, epoch_state)
-    return iter(settings.index_sampler)
+    return made(settings.index_sampler)
 
 
 def _part_of(settings: Settings, sharded: Sharded, epoch_state: EpochState) -> Iterator[Any]:

@@ -40,6 +40,7 @@ from fastload.engines.threads.device_prefetch import DevicePrefetcher
 from fastload.engines.threads.engine import ThreadEngine
 from fastload.errors import LoaderTimeout
 from fastload.health import tracing
+from fastload.sampling.arrays import index_batches
 from fastload.sampling.known import Coverage, coverage
 
 
@@ -140,6 +141,7 @@ class NativeIterator(LoaderIterator):
         self._successor: NativeIterator | None = None
         self._succeeded = False
         self._announced: deque[core.Batch | Exception] = deque()
+        self._waiting = 0  # samples of the announced batches; 1 for each that is an error
         self._in_flight: deque[core.Batch | Exception] = deque()
         self._numbers: deque[int] = deque()  # numbers of the batches in flight, then of the announced ones
         self._depth, self._in_order, self._batched = plan.depth, plan.settings.in_order, plan.settings.auto_collation
@@ -161,7 +163,7 @@ class NativeIterator(LoaderIterator):
             return self._start_prefetcher()
         budget = self._depth if depth is None else depth
         while len(self._in_flight) < budget and self._announce(1):
-            batch = self._announced.popleft()
+            batch = self._next_announced()
             if isinstance(batch, core.Batch):
                 batch.submit()
             self._in_flight.append(batch)
@@ -179,7 +181,7 @@ class NativeIterator(LoaderIterator):
                 self._prefetcher.put(self._numbers.popleft(), self._in_flight.popleft(), submitted=True)
         room = self._depth + self._plan.transfer.ahead - self._prefetcher.undelivered
         while room > 0 and self._announce(1):
-            self._prefetcher.put(self._numbers.popleft(), self._announced.popleft())
+            self._prefetcher.put(self._numbers.popleft(), self._next_announced())
             room -= 1
         self._announce(self._engine.read_ahead)
         return self
@@ -217,6 +219,7 @@ class NativeIterator(LoaderIterator):
         self._index_queue.drop()
         self._in_flight.clear()
         self._announced.clear()
+        self._waiting = 0
         self._numbers.clear()
         self._prefetcher = self._successor = None
 
@@ -230,8 +233,7 @@ class NativeIterator(LoaderIterator):
 
     def _announce(self, samples: int) -> bool:
         """Draws index batches and announces them until `samples` samples are waiting. Returns False if no batch is left to submit."""
-        waiting = sum(b.rows if isinstance(b, core.Batch) else 1 for b in self._announced)
-        while waiting < samples and (drawn := self._index_queue.take()) is not None:
+        while self._waiting < samples and (drawn := self._index_queue.take()) is not None:
             number, picked = drawn
             tracer = tracing.active
             began = 0 if tracer is None else core.clock_ns()
@@ -245,8 +247,14 @@ class NativeIterator(LoaderIterator):
                 tracer.add("announce", began, {"batch": number, "samples": len(positions)})
             self._announced.append(batch)
             self._numbers.append(number)
-            waiting += len(positions) or 1
+            self._waiting += _samples_of(batch)
         return bool(self._announced)
+
+    def _next_announced(self) -> core.Batch | Exception:
+        """Takes the batch that was announced first."""
+        batch = self._announced.popleft()
+        self._waiting -= _samples_of(batch)
+        return batch
 
     def _appear_as_torchs(self, batches: Iterator[Any]) -> None:
         """Sets the attributes of torch's iterators that programs read. They do not affect the batches."""
@@ -430,17 +438,18 @@ class ThreadEpochs:
         """Makes an epoch's iterator. It draws as DataLoader does: first the base seed, then, at the first index, the sampler's draws."""
         settings, seed, drawn_epoch = plan.settings, plan.transform_seed, epoch_state.epoch
         settings.seed_order(epoch_state.epoch)
-        batches = iter(settings.index_sampler)
+        asked = engine.view.is_asked
+        iterated = iter if asked else partial(index_batches, facts=settings.order)  # the code that is asked takes integers of Python
+        batches = iterated(settings.index_sampler)
         if settings.seed is None:
             base = epoch_state.base_seed
             if epoch_state.drawn or base is None:
                 base = int(torch.empty((), dtype=torch.int64).random_(generator=settings.generator))
             seed, drawn_epoch = (base, epoch_state.passes) if seed is None else (seed, drawn_epoch)
         if epoch_state.drawn and settings.num_workers:
-            batches = iterated_again(settings, epoch_state)
+            batches = iterated_again(settings, epoch_state, iterated)
         assert seed is not None
         epoch_state.base_seed = seed
-        asked = engine.view.is_asked
         known = _coverage(settings, epoch_state) if engine.in_buckets and not asked else None
         indices = follow(settings, epoch_state, batches, id if known is None else known.leave_out)
         bucket_pass = engine.bucket_pass(known, engine.view.at(epoch_state.epoch))
@@ -476,6 +485,11 @@ class ThreadEpochs:
         if settings.ordered_by_seed and settings.seed is not None:
             return True  # the order is a function of (seed, epoch) alone
         return all(torch.equal(a, b) for a, b in zip(early.before, _states(early.generators), strict=True))
+
+
+def _samples_of(batch: core.Batch | Exception) -> int:
+    """Samples that an announced batch counts as; an error counts as one."""
+    return batch.rows if isinstance(batch, core.Batch) else 1
 
 
 def _begin_early(epochs: weakref.ref[ThreadEpochs], plan: ExecutionPlan, engine: ThreadEngine, before: EpochState) -> NativeIterator | None:
