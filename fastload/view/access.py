@@ -38,7 +38,8 @@ HEADERS: Mapping[str, str] = {
 }
 """Headers of every answer."""
 
-_ON = b'<!doctype html><meta http-equiv="refresh" content="0;url=/"><title>fastload view</title><a href="/">The page</a>'
+_ON = """<!doctype html><meta http-equiv="refresh" content="0;url=/"><link rel="icon" href="icon.svg"><title>fastload view</title>
+<a href="/">The page</a>"""
 """Answer to the address with the token. No redirect: that would count as the request of the site that has the link, without the cookie."""
 
 Scope = MutableMapping[str, Any]

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import torch
 
-from fastload.batch.bad_samples import seed_sample
+from fastload.batch.bad_samples import kept_state, seed_sample
 from fastload.common.rng import checked_epoch, checked_seed
 from fastload.dataset.packed import PackedDataset
 from fastload.errors import ArgumentError, FastloadError, SampleError, TransformError
@@ -113,7 +113,7 @@ class Draws:
         drawing = self._dataset.drawing(checked_seed(seed), checked_epoch(epoch))
         if not drawing.plan.python:
             return drawing[index]
-        with self._lock:
+        with self._lock, kept_state():
             seed_sample(seed, epoch, index)
             return drawing[index]
 

@@ -144,6 +144,7 @@ def _chart(title: str, name: str, values: npt.NDArray[Any]) -> dict[str, Any] | 
             edges = np.append(np.unique(np.ceil(edges[:-1])), float(most) + 1)
         counts, _ = np.histogram(wide, edges)
         spans = zip(edges[:-1].tolist(), edges[1:].tolist(), counts.tolist(), strict=True)
-        bars = [[f"{low:g} .. {high:g}", count, low, high] for low, high, count in spans]
+        last = 1 if finite.dtype.kind in "iu" else 0
+        bars = [[f"{low:g}" if high == low + last else f"{low:g} .. {high - last:g}", count, low, high] for low, high, count in spans]
     left = int(values.size - finite.size)
     return {"title": title + (f" ({left:,} are not finite)" if left else ""), "name": name, "bars": bars}

@@ -25,6 +25,8 @@ from fastload.view.pictures import OBJECTS_MOST
 from fastload.view.png import COLOURS, colour_of
 from fastload.view.subject import Subject
 
+_ORDER = ("picture", "shapes", "points")
+"""Forms from the lowest layer to the highest."""
 POINTS_MOST = 20_000
 """Points of one layer of outlines or keypoints."""
 
@@ -52,7 +54,7 @@ def layers_of(subject: Subject, values: Mapping[str, Any], picture: Callable[[st
             found.append(_layer(field, values[field.name], form="points", points=points, names=list(field.names)))
         elif field.handler.is_ragged and field.handler.follows_image:
             found.append(_layer(field, values[field.name], form="shapes", shapes=_outlines(values[field.name]), texts=[]))
-    return found
+    return sorted(found, key=lambda layer: _ORDER.index(layer["form"]))
 
 
 def colours() -> list[str]:

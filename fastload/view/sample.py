@@ -76,5 +76,5 @@ def _facts(subject: Subject, index: int) -> list[list[str]]:
         if codec is not None and number < len(reader.schema):
             field = reader.schema.fields[number]
             height, width = stored_size(reader, index, field)
-            found.append([f"image {field.name}", f"{width} x {height}, {codec.name}, {len(data):,} bytes"])
+            found.append([field.name, f"{width} x {height}, {codec.name}, {len(data):,} bytes"])
     return found

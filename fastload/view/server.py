@@ -125,7 +125,6 @@ class PageServer:
             proxy_headers=False,
             lifespan="on",
             ws="none",
-            timeout_graceful_shutdown=0,
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._serve, name="fastload-view", daemon=True)

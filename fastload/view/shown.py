@@ -80,10 +80,17 @@ def text_of(value: Any) -> str:
         array = value.detach().cpu().float().numpy() if isinstance(value, torch.Tensor) and value.is_floating_point() else np.asarray(value)
         text = np.array2string(array, threshold=_NUMBERS_MOST, edgeitems=4, max_line_width=100, separator=", ")
     elif isinstance(value, Mapping | Sequence):
-        text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+        text = json.dumps(value, ensure_ascii=False, default=_plain)
+        if "{" in text:  # and no mere numbers
+            text = json.dumps(value, indent=2, ensure_ascii=False, default=_plain)
     else:
         text = str(value)
     return text if len(text) <= TEXT_MOST else f"{text[:TEXT_MOST]} ... ({len(text):,} characters)"
+
+
+def _plain(value: Any) -> Any:
+    """A value in a list, for JSON: of a tensor its numbers."""
+    return np.round(value.double().numpy(), 3).tolist() if isinstance(value, torch.Tensor) else str(value)
 
 
 def document(value: Any) -> bytes:

@@ -302,16 +302,16 @@ async function search(condition) {
 
 // A picture with its layers.
 
-function stage(path, width, height, layers, chosen) {
+function stage(path, width, height, layers, marks = 1) {
   const made = element("div", { class: "stage" });
   made.style.aspectRatio = `${width} / ${height}`;
   const image = element("img", { alt: "", class: width < 256 && height < 256 ? "coarse" : "" });
   made.append(image);
   pictureAddress(path).then((address) => (image.src = address), (error) => image.replaceWith(complaint(error)));
   for (const layer of layers) {
-    const over = layerOf(layer, width, height);
+    const over = layerOf(layer, width, height, marks);
     over.dataset.layer = layer.name;
-    if (chosen.has(layer.name)) over.setAttribute("hidden", "");
+    if (hiddenLayers.has(layer.name)) over.setAttribute("hidden", "");
     made.append(over);
   }
   return made;
@@ -321,14 +321,14 @@ function colour(row) {
   return about.colours[row % about.colours.length];
 }
 
-function layerOf(layer, width, height) {
+function layerOf(layer, width, height, marks) {
   if (layer.form === "picture") {
     const image = element("img", { alt: layer.name, class: "over" });
     pictureAddress(layer.picture).then((address) => (image.src = address), (error) => image.replaceWith(complaint(error)));
     return image;
   }
   const made = drawn("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none" });
-  const size = Math.max(width, height);
+  const size = Math.max(width, height) * marks; // that of points and letters
   if (layer.form === "points") {
     layer.points.forEach((points, row) => points.forEach(([x, y, seen], at) => {
       if (seen === 0) return;
@@ -397,7 +397,7 @@ async function showSample(index) {
   const images = element("div");
   found.images.forEach((image, at) => {
     const side = about.sides[about.sides.length - 1];
-    const made = stage(`${image.picture}side=${side}`, image.width, image.height, at ? [] : found.layers, hiddenLayers);
+    const made = stage(`${image.picture}side=${side}`, image.width, image.height, at ? [] : found.layers);
     made.style.width = `min(100%, calc(72vh * ${image.width / image.height}), ${8 * image.width}px)`;
     images.append(element("figure", {}, made, element("figcaption", { textContent: `${image.name}, ${image.width} x ${image.height}` })));
   });
@@ -461,7 +461,7 @@ function showDraws(section, index) {
 function drawFigure(draw) {
   const caption = element("figcaption", { textContent: `epoch ${draw.epoch}` });
   if (draw.error) return element("figure", {}, complaint({ message: draw.error }), caption);
-  const stages = draw.pictures.map((each) => stage(each.path, each.width, each.height, each.layers, hiddenLayers));
+  const stages = draw.pictures.map((each) => stage(each.path, each.width, each.height, each.layers, 2.5));
   const [first] = draw.pictures;
   caption.append(`, ${first.width} x ${first.height}${first.note ? `, ${first.note}` : ""}`);
   return element("figure", {}, ...stages, caption);
