@@ -61,29 +61,32 @@ class Gate:
         token: the token.
         ticket: another one, for one request.
         cookie: name of the cookie, which differs between servers: browsers keep cookies by host, and not by port.
+
+    Raises:
+        ArgumentError: Starlette is not installed.
     """
 
     def __init__(self, app: App, token: str, ticket: str, cookie: str) -> None:
         self._app, self._cookie, self._token = app, cookie, token
         self._tickets = [ticket]
+        self._request, self._responses = library("starlette.requests").Request, library("starlette.responses")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            answer = self._refusal(library("starlette.requests").Request(scope)) or self._app
+            answer = self._refusal(self._request(scope)) or self._app
             await answer(scope, receive, _with_headers(send))
 
     def _refusal(self, request: Any) -> App | None:
         """The answer to a request that the application does not get."""
-        responses = library("starlette.responses")
-        text: Callable[..., App] = responses.PlainTextResponse
+        text: Callable[..., App] = self._responses.PlainTextResponse
         if host_name(request.headers.get("host", "")) not in HOSTS:
             return text("this server answers at 127.0.0.1 and localhost alone", 400)
         if request.method not in ("GET", "HEAD"):
             return text("this server only shows; it takes GET alone", 405, {"Allow": "GET, HEAD"})
         if request.scope["path"] == "/" and self._opens(request.query_params.get("token", "")):
-            answer = responses.HTMLResponse(_ON)
+            answer = self._responses.HTMLResponse(_ON)
             answer.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
             entry: App = answer
             return entry

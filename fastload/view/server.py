@@ -109,24 +109,16 @@ class PageServer:
     """
 
     def __init__(self, subject: Subject, port: int = 0) -> None:
-        uvicorn = library("uvicorn")
         app = application(subject, Pages(subject))
         token, ticket = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
         self._socket = _listening(port)
         self.port: int = self._socket.getsockname()[1]
         self.address, self.ticket = (f"http://{HOST}:{self.port}/?token={secret}" for secret in (token, ticket))
-        config = uvicorn.Config(
-            Gate(app, token, ticket, f"fastload_view_{self.port}"),
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            proxy_headers=False,
-            lifespan="on",
-            ws="none",
-        )
-        self._server = uvicorn.Server(config)
+        try:
+            self._server = _server(Gate(app, token, ticket, f"fastload_view_{self.port}"))
+        except ArgumentError:
+            self._socket.close()
+            raise
         self._thread = threading.Thread(target=self._serve, name="fastload-view", daemon=True)
 
     def __enter__(self) -> PageServer:
@@ -144,6 +136,23 @@ class PageServer:
 
     def _serve(self) -> None:
         self._server.run(sockets=[self._socket])
+
+
+def _server(app: App) -> Any:
+    """uvicorn's server of an application. Raises ArgumentError if uvicorn is not installed."""
+    uvicorn = library("uvicorn")
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        lifespan="on",
+        ws="none",
+    )
+    return uvicorn.Server(config)
 
 
 def _listening(port: int) -> socket.socket:

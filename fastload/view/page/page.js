@@ -151,7 +151,8 @@ class Sheet {
     const move = now - this.last;
     this.last = now;
     if (!move) return;
-    if (this.ratio <= 1 || Math.abs(move) > 1.5 * this.seen) this.top = now * this.ratio;
+    this.jumps ||= Math.abs(move) > 1.5 * this.seen; // and all moves until the next rest: a browser ends a jump in small steps
+    if (this.ratio <= 1 || this.jumps) this.top = now * this.ratio;
     else {
       this.top += move;
       if (now <= 0 && this.top < 4 * this.ratio) this.top = 0;
@@ -164,6 +165,7 @@ class Sheet {
   }
 
   settle() {
+    this.jumps = false;
     this.scroller.scrollTop = this.top / this.ratio;
     this.last = this.scroller.scrollTop;
   }
