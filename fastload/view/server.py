@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import errno
 import re
 import secrets
 import socket
@@ -38,15 +40,23 @@ def application(subject: Subject, pages: Pages) -> App:
     routes = [routing.Route(path, _file(*found)) for path, found in _FILES.items()]
     routes += [routing.Route(f"/{name}", _about(pages, name)) for name in pages.names]
     routes += [routing.Route(f"/{name}/{{index}}", _of_sample(subject, pages, name)) for name in pages.sample_names]
-    app: App = applications.Starlette(routes=routes, lifespan=_few_threads)
+    app: App = applications.Starlette(routes=routes, lifespan=_running)
     return app
 
 
 @contextlib.asynccontextmanager
-async def _few_threads(_: Any) -> AsyncIterator[None]:
+async def _running(_: Any) -> AsyncIterator[None]:
     """Bounds the threads that make answers: pictures are decoded one at a time in any case, and compressed beside that."""
     library("anyio.to_thread").current_default_thread_limiter().total_tokens = min(_THREADS_MOST, available_cpus() + 2)
+    asyncio.get_running_loop().set_exception_handler(_unless_closed)
     yield
+
+
+def _unless_closed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Reports an error of the event loop, but for that of a client who connects while the server closes its socket."""
+    error = context.get("exception")
+    if not (isinstance(error, OSError) and error.errno == errno.EBADF):
+        loop.default_exception_handler(context)
 
 
 def _file(name: str, kind: str) -> Callable[..., Any]:
@@ -128,7 +138,8 @@ class PageServer:
     def __exit__(self, *error: object) -> None:
         self._server.should_exit = True
         self._thread.join(_STOP_S)
-        self._socket.close()
+        if not self._thread.is_alive():  # else the socket is still its own
+            self._socket.close()
 
     def wait(self) -> None:
         """Returns when the server has ended; Ctrl-C raises KeyboardInterrupt."""
