@@ -76,7 +76,7 @@ class Draws:
     """Draws of a dataset's samples. Any thread may call.
 
     Attributes:
-        note: what does not go through the transform with the image, and why; "": all does.
+        note: the reason why the image alone goes through the transform; "": all fields in it do.
 
     Raises:
         TransformError: the transform cannot be planned.

@@ -86,7 +86,7 @@ class Pages:
         return self._of_sample[name](index, query)
 
     def dataset(self) -> dict[str, Any]:
-        """What the page says of the dataset, and its settings."""
+        """The dataset's description and the settings of its page."""
         subject = self._subject
         dataset, settings = subject.dataset, subject.settings
         reader = dataset.opened.reader

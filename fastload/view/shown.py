@@ -27,7 +27,7 @@ class ShownImage:
 
     Attributes:
         pixels: uint8, (height, width) or (height, width, 3).
-        note: how the pixels were changed to be shown; "": they are the image's.
+        note: the changes that were made to show it, in words; "": the pixels are the image's.
     """
 
     pixels: Pixels

@@ -24,7 +24,7 @@ class PageSettings:
         where: condition of the first page; "": none.
         transform: transform of the draws.
         transform_text: the same in words.
-        seed, epoch: of the first draws that are shown.
+        seed, epoch: seed and first epoch of the draws that are shown first.
     """
 
     where: str = ""
