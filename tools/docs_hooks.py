@@ -4,7 +4,7 @@ A page asks for a generated part by a line `<!-- generated: NAME -->`:
 
 - `cli COMMAND`: the arguments and options of a command of `fastload`.
 - `results`: every file of benchmarks/results as tables.
-- `peers`: bench_peers.py's table, of every result of it.
+- `peers WORK`: bench_peers.py's table of one of its works.
 - `names MODULE`: mkdocstrings' directives for every public name of a module.
 """
 
@@ -117,19 +117,21 @@ def _result(path: Path) -> str:
     return "\n".join(lines)
 
 
-def _peers(_: str | None) -> str:
-    """A table of the loaders that bench_peers.py measured; what could not be installed has its error in the last column."""
-    saved = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("peers*.json"))]
-    rows = {(row["name"], row["workers"]): row for document in reversed(saved) for row in document["peers"]}
-    head = ["| loader | workers | rate | CPU | PSNR | antialiased | batches | work |", "|---|---:|---:|---:|---:|---|---|---|"]
-    figures = ("workers", "to_pillow", "cpu_s_per_1000", "psnr")
+def _peers(work: str | None) -> str:
+    """A table of the loaders that bench_peers.py measured at a work; what could not be installed has its error in the last column."""
+    rows = [row for row in json.loads((RESULTS / "peers.json").read_text())["peers"] if row["work"] == work]
+    figures = ("workers", "to_pillow", "cpu_s_per_1000", "psnr", "first_batch_s", "epoch_gap_ms", "pss_bytes")
+    head = [
+        "| loader | workers | rate | CPU | PSNR | first batch, s | gap, ms | MB | antialiased | batches | work |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---|---|---|",
+    ]
     return "\n".join(
         head
         + [
             f"| {_text(row['title'])} |"
-            + "".join(f" {_number(row[figure])} |" for figure in figures)
+            + "".join(f" {_number(row[figure] and row[figure] * (1e-6 if figure == 'pss_bytes' else 1))} |" for figure in figures)
             + f" {row['antialias']} | {row['output']} | {_text(row['reason'] or row['computes'])} |"
-            for row in sorted(rows.values(), key=lambda row: (row["workers"], row["to_pillow"] or 0.0))
+            for row in sorted(rows, key=lambda row: (row["workers"], row["to_pillow"] or 0.0))
         ]
     )
 

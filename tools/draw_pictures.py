@@ -60,6 +60,13 @@ def ratios() -> list[tuple[str, float]]:
     ]
 
 
+def peers() -> list[tuple[str, float, float]]:
+    """Other loaders at crops with two workers: name, rate as times of torch's, CPU seconds for 1,000 images; the slowest first."""
+    rows = [row for row in result("peers")["peers"] if (row["work"], row["workers"]) == ("crop", 2) and row["to_pillow"] is not None]
+    named = [(row["title"] + ("" if row["antialias"] != "no" else ", not antialiased"), row) for row in rows]
+    return sorted(((name, row["to_pillow"], row["cpu_s_per_1000"]) for name, row in named), key=lambda row: row[1])
+
+
 def result(name: str) -> Any:
     """A saved result of a benchmark."""
     return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text(encoding="utf-8"))
@@ -153,6 +160,18 @@ def ratio_chart() -> str:
     return bars(f"Images a second, times torch: {said}", drawn, notes)
 
 
+def peers_chart() -> str:
+    """Images a second of the loaders of `make peers`, as times of torch's DataLoader."""
+    rows = peers()
+    drawn = [(name, rate, f"{rate:.1f}x, {cpu:.2f} s", name.startswith("fastload")) for name, rate, cpu in rows]
+    notes = (
+        "Images a second, as times of torch's DataLoader in the same",
+        "round, and CPU seconds for 1,000 images. Crops of 224,",
+        "2 cores, 2 workers or threads. By bench_peers",
+    )
+    return bars("Loaders, times torch: " + ", ".join(f"{name} {rate:.1f}" for name, rate, _ in rows), drawn, notes)
+
+
 def slot_life() -> str:
     """States of a slot: free, filling, ready, leased, and free again."""
     states = (
@@ -233,6 +252,7 @@ def bucket_cache() -> str:
 PICTURES: dict[str, Callable[[], str]] = {
     "rate": rate_chart,
     "ratio": ratio_chart,
+    "peers": peers_chart,
     "slot": slot_life,
     "region": region,
     "cache": bucket_cache,

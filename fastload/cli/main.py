@@ -24,6 +24,7 @@ from fastload.cli.tools import export, index, info, unpack, verify
 from fastload.cli.tune import tune
 from fastload.cli.usage import USAGE_ERROR, usage_message
 from fastload.cli.versions import append, columns, concat, drop, prune
+from fastload.cli.view import view
 from fastload.errors import FastloadError
 
 _ABOUT = "Runs training programs with FastLoader; packs image datasets, and checks, shows and measures them."
@@ -31,7 +32,7 @@ _ABOUT = "Runs training programs with FastLoader; packs image datasets, and chec
 GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
     "Train": (run, bench, doctor, tune),
     "Make a dataset": (pack, attach, convert, concat),
-    "Look into a dataset": (info, verify),
+    "Look into a dataset": (info, view, verify),
     "Change a dataset": (append, columns, drop, prune, index, rebase),
     "Make files of a dataset": (unpack, export),
     "Datasets in a bucket": (push, pull, cache),

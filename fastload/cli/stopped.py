@@ -20,6 +20,7 @@ _LEFT = {
     "unpack": "this goes on with what is written",
     "export": "no file was written; this begins anew",
     "info": "this shows it",
+    "view": "it changes nothing; this serves the page again",
     "bench": "nothing was written; this begins anew",
     "doctor": "it changes nothing; this begins anew",
     "tune": "it changes nothing; this begins anew",

@@ -29,6 +29,7 @@ _EXAMPLES = {
     "pull": "s3://bucket/train.fl train.fl",
     "cache": "s3://bucket/train.fl",
     "info": "train.fl",
+    "view": "train.fl",
     "verify": "train.fl",
     "index": "train.fl",
     "unpack": "train.fl files",

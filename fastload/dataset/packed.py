@@ -368,6 +368,21 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         out.seed, out.epoch = self.seed if seed is None else seed, epoch
         return out
 
+    def delivering(self, fields: Sequence[Any] | Mapping[str, str], transform: Any) -> PackedDataset:
+        """A copy that shares all that is open, with other fields, as `fields=` has them, and another transform.
+
+        Raises:
+            ArgumentError: the dataset has not one of the fields.
+            TransformError: the transform cannot be planned.
+        """
+        out = self._copied()
+        form, opened = SampleForm.of(fields), self.opened
+        form.check(opened.form, self.path)
+        out._form, out._images, out._source = opened.own_form(form), None, None
+        out._is_whole = out.image_field in out.fields and not opened.in_image.isdisjoint(out.fields)
+        out.transform = transform
+        return out
+
     def sample(self, index: int) -> Any:
         """Sample index (0 .. len-1), decoded in the calling thread."""
         plan, seed = self.plan, self.seed or 0

@@ -1,0 +1,115 @@
+"""Layers over an image: boxes, points, outlines, masks and instances in its pixels, as a page draws them.
+
+A layer is a JSON object: `name` and `kind` of the field, `count` of its objects, and by `form` what is drawn:
+
+| form | content |
+|---|---|
+| "shapes" | `shapes`: of each object a list of closed lines, each [[x, y], ...]; `texts`: of each object a label, or "" |
+| "points" | `points`: of each object [[x, y, visibility], ...]; `names` of the points, or [] |
+| "picture" | `picture`: the path of a transparent PNG |
+
+An object has the colour of its number in all layers of its boxes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fastload.store import Field
+from fastload.view.pictures import OBJECTS_MOST
+from fastload.view.png import COLOURS, colour_of
+from fastload.view.subject import Subject
+
+_ORDER = ("picture", "shapes", "points")
+"""Forms from the lowest layer to the highest."""
+POINTS_MOST = 20_000
+"""Points of one layer of outlines or keypoints."""
+
+
+def layers_of(subject: Subject, values: Mapping[str, Any], picture: Callable[[str], str], box_format: str = "") -> list[dict[str, Any]]:
+    """Layers of a sample.
+
+    Args:
+        subject: the dataset.
+        values: values of fields by name, as the dataset delivers them; those of masks and instances are not looked at.
+        picture: gives the path of the transparent PNG of a mask or of instances, by the name of its field.
+        box_format: format of all boxes; "": as their fields have it.
+    """
+    found = []
+    for field in subject.dataset.opened.reader.schema:
+        if field.name not in values or field.handler.is_image:
+            continue
+        if field.handler.is_as_large:
+            found.append(_layer(field, None, form="picture", picture=picture(field.name)))
+        elif field.handler.owns_objects:
+            shapes = [[corners] for corners in _numbers(box_corners(_array(values[field.name])[:OBJECTS_MOST], box_format or field.format))]
+            found.append(_layer(field, values[field.name], form="shapes", shapes=shapes, texts=_texts(subject, field, values)))
+        elif field.handler.has_points:
+            points = _numbers(_few(_array(values[field.name])))
+            found.append(_layer(field, values[field.name], form="points", points=points, names=list(field.names)))
+        elif field.handler.is_ragged and field.handler.follows_image:
+            found.append(_layer(field, values[field.name], form="shapes", shapes=_outlines(values[field.name]), texts=[]))
+    return sorted(found, key=lambda layer: _ORDER.index(layer["form"]))
+
+
+def colours() -> list[str]:
+    """Colours of objects by number, as CSS has them."""
+    return ["#{:02x}{:02x}{:02x}".format(*colour_of(number)) for number in range(1, COLOURS + 1)]
+
+
+def box_corners(boxes: npt.NDArray[np.float64], form: str) -> npt.NDArray[np.float64]:
+    """The four corners (number, 4, 2), in order around each box, of boxes of one of the formats of torchvision's BoundingBoxFormat.
+
+    A rotated box is turned counterclockwise by r degrees: cxcywhr around its centre, xywhr around the corner x, y.
+    """
+    if form == "xyxyxyxy":
+        return boxes.reshape(-1, 4, 2)
+    if form == "xyxy":
+        left, top, right, bottom = boxes.T
+        return np.stack([left, top, right, top, right, bottom, left, bottom], 1).reshape(-1, 4, 2)
+    x, y, width, height = boxes.T[:4]
+    turn = np.deg2rad(boxes[:, 4]) if boxes.shape[1] == 5 else np.zeros(len(boxes))
+    along = np.stack([np.cos(turn), -np.sin(turn)], 1) * width[:, None]
+    down = np.stack([np.sin(turn), np.cos(turn)], 1) * height[:, None]
+    first = np.stack([x, y], 1) - ((along + down) / 2 if form.startswith("cxcy") else 0)
+    return np.stack([first, first + along, first + along + down, first + down], 1)
+
+
+def _layer(field: Field, value: Any, **content: Any) -> dict[str, Any]:
+    return {"name": field.name, "kind": field.kind, "of": field.of, "count": None if value is None else len(value), **content}
+
+
+def _texts(subject: Subject, boxes: Field, values: Mapping[str, Any]) -> list[str]:
+    labels = subject.object_labels(boxes)
+    if labels is None or labels.name not in values:
+        return []
+    return [subject.label_text(int(each)) for each in values[labels.name][:OBJECTS_MOST]]
+
+
+def _array(value: Any) -> npt.NDArray[np.float64]:
+    return torch.as_tensor(value).as_subclass(torch.Tensor).double().numpy()
+
+
+def _few(points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Points (number, K, ...) of the first objects."""
+    return points[: min(OBJECTS_MOST, max(1, POINTS_MOST // max(1, points.shape[1])))]
+
+
+def _outlines(objects: Sequence[Sequence[torch.Tensor]]) -> list[list[Any]]:
+    left, out = POINTS_MOST, []
+    for parts in objects[:OBJECTS_MOST]:
+        lines = [_array(part).reshape(-1, 2) for part in parts]
+        left -= sum(map(len, lines))
+        out.append([_numbers(line) for line in lines] if left >= 0 else [])
+    return out
+
+
+def _numbers(array: npt.NDArray[np.float64]) -> list[Any]:
+    """Nested lists, of two decimals: no screen shows more."""
+    out: list[Any] = np.round(np.clip(np.nan_to_num(array), -1e7, 1e7), 2).tolist()
+    return out

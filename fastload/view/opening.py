@@ -1,0 +1,28 @@
+"""open_subject(): the dataset of a page, from a folder or a URL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fastload.common.urls import is_url, local_path, shown
+from fastload.dataset.packed import PackedDataset
+from fastload.view.subject import PageSettings, Subject
+
+
+def open_subject(
+    dataset: str,
+    settings: PageSettings,
+    version: int | None = None,
+    storage_options: Mapping[str, object] | None = None,
+    timeout: float | None = None,
+) -> Subject:
+    """Opens a packed dataset for its page; `PackedDataset` has the arguments. One in a bucket is read through the usual cache.
+
+    Raises:
+        DatasetError: it is no packed dataset, is damaged, or has no such version.
+        RemoteError: the store does not answer.
+    """
+    remote = is_url(dataset) and local_path(dataset) is None
+    options = {"storage_options": storage_options, "timeout": timeout} if remote else {}
+    opened = PackedDataset(dataset, version=version, **options)  # type: ignore[arg-type]
+    return Subject(shown(dataset) if is_url(dataset) else dataset, opened, settings)

@@ -1,0 +1,131 @@
+"""Pages: answers to the page's requests, by path. The server and the static report share them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from fastload.errors import ArgumentError
+from fastload.view.checking import bad_document, check_samples
+from fastload.view.draws import DEFAULT_TEXT, EPOCHS_MOST, Draws
+from fastload.view.facts import Facts
+from fastload.view.layers import colours
+from fastload.view.listing import ROWS_MOST, Listing
+from fastload.view.pictures import SIDES, Pictures
+from fastload.view.sample import sample_document
+from fastload.view.shown import document
+from fastload.view.subject import Subject
+
+JSON = "application/json"
+PNG = "image/png"
+Query = Mapping[str, str]
+
+
+@cache
+def page_file(name: str) -> bytes:
+    """A file of the page: page.html, page.css, page.js or icon.svg."""
+    return (files("fastload.view") / "page" / name).read_bytes()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer to a request: its bytes and their type."""
+
+    content: bytes
+    kind: str
+
+
+class Pages:
+    """The answers of a dataset's page. Any thread may call.
+
+    Raises:
+        TransformError: the transform of the draws cannot be planned.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self.listing, self.pictures = Listing(subject), Pictures(subject)
+        self.facts, self.draws = Facts(subject), Draws(subject)
+        self._documents: Mapping[str, Callable[[Query], Any]] = {
+            "dataset": lambda query: self.dataset(),
+            "rows": lambda query: self.listing.rows(query.get("where", ""), _int(query, "start", 0), _int(query, "count", ROWS_MOST)),
+            "facts": lambda query: self.facts.document(),
+            "bad": lambda query: bad_document(subject),
+            "check": lambda query: check_samples(subject, _int(query, "start", 0)),
+        }
+        self._of_sample: Mapping[str, Callable[[int, Query], Answer]] = {
+            "sample": lambda index, query: _json(self._sample(index, query)),
+            "draws": lambda index, query: _json(self.draws.document(index, *_draw(query), _int(query, "count", 8))),
+            "picture": lambda index, query: Answer(self.pictures.image(index, _int(query, "side", SIDES[-1]), query.get("field", "")), PNG),
+            "layer": lambda index, query: Answer(self.pictures.layer(index, query.get("field", "")), PNG),
+            "draw": lambda index, query: Answer(self.draws.picture(index, *_draw(query), _int(query, "view", 0)), PNG),
+            "draw-layer": lambda index, query: Answer(self.draws.layer(index, *_draw(query), query.get("field", "")), PNG),
+        }
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the documents of the whole dataset."""
+        return tuple(self._documents)
+
+    @property
+    def sample_names(self) -> tuple[str, ...]:
+        """Names of the answers about one sample."""
+        return tuple(self._of_sample)
+
+    def about(self, name: str, query: Query) -> Answer:
+        """The document of the whole dataset of a name. Raises FastloadError."""
+        return _json(self._documents[name](query))
+
+    def of_sample(self, name: str, index: int, query: Query) -> Answer:
+        """The answer about sample `index`. Raises FastloadError; ArgumentError if there is no such sample."""
+        if not 0 <= index < len(self._subject.dataset):
+            raise ArgumentError(f"there is no sample {index}; the dataset has {len(self._subject.dataset):,}")
+        return self._of_sample[name](index, query)
+
+    def dataset(self) -> dict[str, Any]:
+        """The dataset's description and the settings of its page."""
+        subject = self._subject
+        dataset, settings = subject.dataset, subject.settings
+        reader = dataset.opened.reader
+        return {
+            "path": subject.path,
+            "samples": len(dataset),
+            "version": dataset.version,
+            "bytes": reader.manifest.bytes,
+            "shards": len(reader.manifest.shards),
+            "fields": [[field.name, field.describe()] for field in reader.schema],
+            "label": subject.label,
+            "where": settings.where,
+            "transform": settings.transform_text or DEFAULT_TEXT,
+            "seed": settings.seed,
+            "epoch": settings.epoch,
+            "epochs_most": EPOCHS_MOST,
+            "sides": list(SIDES),
+            "colours": colours(),
+        }
+
+    def _sample(self, index: int, query: Query) -> dict[str, Any]:
+        found = sample_document(self._subject, index)
+        found["position"], found["before"], found["after"] = self.listing.neighbours(query.get("where", ""), index)
+        return found
+
+
+def _json(value: Any) -> Answer:
+    return Answer(document(value), JSON)
+
+
+def _draw(query: Query) -> tuple[int, int]:
+    return _int(query, "seed", 0), _int(query, "epoch", 0)
+
+
+def _int(query: Query, name: str, default: int) -> int:
+    """A whole number of a query. Raises ArgumentError if it is none."""
+    text = query.get(name, "")
+    if not text:
+        return default
+    if not (text.isascii() and text.removeprefix("-").isdigit()) or len(text) > 20:
+        raise ArgumentError(f"{name}={text[:40]!r} is no whole number")
+    return int(text)

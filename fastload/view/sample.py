@@ -1,0 +1,80 @@
+"""sample_document(): all that a dataset has of one sample: its fields, its layers, and facts about its record."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from fastload.errors import SampleError
+from fastload.store import Field, stored_size
+from fastload.store.kinds.codecs import BY_ENTRY
+from fastload.view.layers import layers_of
+from fastload.view.shown import text_of
+from fastload.view.subject import Subject
+
+
+def sample_document(subject: Subject, index: int) -> dict[str, Any]:
+    """A sample for a page: `index`, `label`, `size` [width, height], `images`, `layers`, `fields` and `facts`.
+
+    Each image is {name, picture, width, height}, where `picture` is a path that `side=...` goes behind; each field is {name, kind, text},
+    and each fact [what, text].
+
+    Raises:
+        SampleError: its record cannot be read.
+    """
+    dataset, reader = subject.dataset, subject.dataset.opened.reader
+    values = _values(subject, index)
+    height, width = stored_size(reader, index)
+    label = subject.label
+    return {
+        "index": index,
+        "label": "" if label is None else subject.label_text(int(values[label])),
+        "size": [width, height],
+        "images": [_image(subject, index, field) for field in reader.schema if field.handler.is_image],
+        "layers": layers_of(subject, values, lambda name: f"layer/{index}.png?field={quote(name, safe='')}"),
+        "fields": [
+            {"name": field.name, "kind": field.describe(), "text": _text(subject, field, values)}
+            for field in reader.schema
+            if field.name in dataset.fields and not field.handler.has_pixels
+        ],
+        "facts": _facts(subject, index),
+    }
+
+
+def _values(subject: Subject, index: int) -> dict[str, Any]:
+    """Values of the sample's fields by name; of masks and instances none is read, and None stands in their place."""
+    dataset = subject.dataset
+    schema = dataset.opened.reader.schema
+    stored = [field.name for field in schema if not field.is_column and not field.handler.has_pixels]
+    values = dataset.stored_values(index, stored) if stored else {}
+    values |= {name: found[0] for name, found in dataset.column_values([index]).items()}
+    return values | {field.name: None for field in schema if field.handler.is_as_large}
+
+
+def _text(subject: Subject, field: Field, values: dict[str, Any]) -> str:
+    text = text_of(values[field.name])
+    classes = subject.dataset.classes
+    return f"{text}: {subject.label_text(int(text))}" if field.name == subject.label and classes else text
+
+
+def _image(subject: Subject, index: int, field: Field) -> dict[str, Any]:
+    height, width = stored_size(subject.dataset.opened.reader, index, field)
+    query = "" if field == subject.dataset.opened.reader.schema.image else f"field={quote(field.name, safe='')}&"
+    return {"name": field.name, "picture": f"picture/{index}.png?{query}", "width": width, "height": height}
+
+
+def _facts(subject: Subject, index: int) -> list[list[str]]:
+    reader = subject.dataset.opened.reader
+    found = [["file", reader.shard_of(index)]]
+    try:
+        stored = reader.stored_fields(index)
+    except SampleError as error:
+        return [*found, ["record", error.reason or str(error)]]
+    found.append(["record", f"{sum(len(data) for _, data in stored.values()):,} bytes in {len(stored)} entries"])
+    for number, (kind, data) in stored.items():
+        codec = BY_ENTRY.get(kind)
+        if codec is not None and number < len(reader.schema):
+            field = reader.schema.fields[number]
+            height, width = stored_size(reader, index, field)
+            found.append([field.name, f"{width} x {height}, {codec.name}, {len(data):,} bytes"])
+    return found

@@ -1,0 +1,114 @@
+"""Subject: the packed dataset that a page shows, open for all threads of the server, with the settings of the page."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from fastload.dataset.packed import PackedDataset
+from fastload.store import Field
+
+Value = TypeVar("Value")
+BAD_MOST = 1000
+"""Bad samples that are listed."""
+
+
+@dataclass(frozen=True)
+class PageSettings:
+    """Settings of a page, from the command line.
+
+    Attributes:
+        where: condition of the first page; "": none.
+        transform: transform of the draws.
+        transform_text: the same in words.
+        seed, epoch: seed and first epoch of the draws that are shown first.
+    """
+
+    where: str = ""
+    transform: Any = None
+    transform_text: str = ""
+    seed: int = 0
+    epoch: int = 0
+
+
+@dataclass
+class Subject:
+    """A dataset as its page reads it. Any thread may read.
+
+    Attributes:
+        path: the folder or the URL, without secrets.
+        dataset: the dataset, without a transform and with all its fields.
+        settings: settings of the page.
+        bad: sentences of the samples that could not be shown, by index; at most BAD_MOST. Written under `lock`.
+    """
+
+    path: str
+    dataset: PackedDataset
+    settings: PageSettings
+    bad: dict[int, str] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.dataset.opened.decoder  # noqa: B018 -- made here, and not by several threads at once
+
+    @property
+    def label(self) -> str | None:
+        """Name of the field that is the label: the one int field; None: there is none, or more than one."""
+        labels = [name for name in self.dataset.fields if self.dataset.opened.handlers[name].can_label]
+        return labels[0] if len(labels) == 1 else None
+
+    def label_text(self, label: int) -> str:
+        """The class of a label, or its number."""
+        classes = self.dataset.classes
+        return classes[label] if 0 <= label < len(classes) else str(label)
+
+    def object_labels(self, boxes: Field) -> Field | None:
+        """The field with one int for each of the boxes; None: there is none, or more than one."""
+        found = [
+            each
+            for each in self.dataset.opened.reader.schema
+            if each.of == boxes.name and each.handler.is_array and not each.row_shape and each.stored_dtype.kind in "iu"
+        ]
+        return found[0] if len(found) == 1 else None
+
+    def meet(self, index: int, error: Exception) -> str:
+        """Notes a bad sample; returns the sentence."""
+        sentence = str(error)
+        with self.lock:
+            if len(self.bad) < BAD_MOST:
+                self.bad[index] = sentence
+        return sentence
+
+
+class Kept(Generic[Value]):
+    """The values that were made last, by key. Any thread may ask; two threads may make the same value.
+
+    Args:
+        most: number of values that are kept.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._values: OrderedDict[Any, Value] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Any, make: Callable[[], Value]) -> Value:
+        """The value of a key, made if it is not kept."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key]
+        value = make()
+        with self._lock:
+            self._values[key] = value
+            while len(self._values) > self._most:
+                self._values.popitem(last=False)
+        return value
+
+
+def spread(count: int, most: int) -> Sequence[int]:
+    """At most `most` positions of `count`, evenly spaced, or all."""
+    return range(count) if count <= most else [count * at // most for at in range(most)]
