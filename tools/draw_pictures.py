@@ -165,9 +165,9 @@ def peers_chart() -> str:
     rows = peers()
     drawn = [(name, rate, f"{rate:.1f}x, {cpu:.2f} s", name.startswith("fastload")) for name, rate, cpu in rows]
     notes = (
-        "Images a second, as times of torch's DataLoader in the same",
-        "round, and CPU seconds for 1,000 images. Crops of 224,",
-        "2 cores, 2 workers or threads. By bench_peers",
+        "Images a second, as times of torch's DataLoader in",
+        "the same round; CPU seconds for 1,000 images. Crops",
+        "of 224, 2 cores, 2 workers or threads, by bench_peers",
     )
     return bars("Loaders, times torch: " + ", ".join(f"{name} {rate:.1f}" for name, rate, _ in rows), drawn, notes)
 
