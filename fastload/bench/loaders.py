@@ -6,7 +6,7 @@ Every loader gets the same work and must give the same batch shape.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,11 +37,11 @@ def _arguments(dataset: Dataset[Any], spec: TurnSpec) -> dict[str, Any]:
     }
 
 
-def _packed(spec: TurnSpec) -> Any:
+def _packed(spec: TurnSpec, **opening: Any) -> Any:
     from fastload import PackedDataset
     from fastload import transforms as T
 
-    return PackedDataset(spec.source, transform=[T.RandomResizedCrop(spec.size), T.RandomHorizontalFlip()])
+    return PackedDataset(spec.source, transform=[T.RandomResizedCrop(spec.size), T.RandomHorizontalFlip()], **opening)
 
 
 def build(spec: TurnSpec) -> Iterable[Batch]:
@@ -63,11 +63,11 @@ def build(spec: TurnSpec) -> Iterable[Batch]:
     return _torch_loader(rivals.HandWritten(spec.source, spec.images, spec.size), spec, rivals.channels_first)
 
 
-def build_fastload(spec: TurnSpec, **more: Any) -> FastLoader[Any]:
-    """The FastLoader that spec names; `more` are arguments of it beside those of the spec."""
+def build_fastload(spec: TurnSpec, opening: Mapping[str, Any] | None = None, **more: Any) -> FastLoader[Any]:
+    """The FastLoader that spec names; `more` are arguments of it beside those of the spec, and `opening` those of its PackedDataset."""
     from fastload import FastLoader
 
-    return FastLoader(**_arguments(_packed(spec), spec), seed=spec.seed, **more)
+    return FastLoader(**_arguments(_packed(spec, **(opening or {})), spec), seed=spec.seed, **more)
 
 
 def check_batch(batch: Batch, spec: TurnSpec) -> None:

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import json
+from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fastload.cli.bench import note
-from fastload.cli.options import in_a_folder
+from fastload.cli.options import StorageOptions, Timeout, in_a_folder, parsed_options, parsed_timeout
 from fastload.cli.output import say
 from fastload.common.files import expanded
+from fastload.common.urls import is_url, local_path, shown
 from fastload.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from fastload.tune.dataset import DatasetLoop
 
 
 def tune(
     target: Annotated[
-        str, typer.Argument(metavar="SCRIPT_OR_DATASET", help="A packed dataset; or a training script (.py), whose first loader is tried.")
+        str,
+        typer.Argument(
+            metavar="SCRIPT_OR_DATASET", help="A packed dataset or its URL; or a training script (.py): its first loader is tried."
+        ),
     ],
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="[ARGS]...", help="The script's arguments; after --, if one begins with a dash.")
@@ -28,22 +36,32 @@ def tune(
     step_ms: Annotated[float, typer.Option(min=0.0, help="Milliseconds of a training step; 0: the loop only takes batches.")] = 0.0,
     batch_size: Annotated[int, typer.Option(min=1, help="For a dataset: samples of a batch.")] = 64,
     size: Annotated[int, typer.Option(min=1, help="For a dataset: side of the crop, pixels.")] = 224,
-    limit: Annotated[int, typer.Option(min=0, help="For a dataset: samples used, evenly spaced; 0: all.")] = 4096,
+    limit: Annotated[
+        int, typer.Option(min=0, help="For a dataset: samples used, evenly spaced; 0: all. Of one in a bucket, 512 at most.")
+    ] = 4096,
+    storage_options: StorageOptions = None,
+    timeout: Timeout = None,
 ) -> None:
     """Tries settings of a loader on this machine, in short turns, and names those that are clearly faster. Unclear
     differences change nothing, and ties go to the smaller setting. A dataset is not changed. A script runs as by `fastload run`, up to its
     first loop over a loader; it is ended there."""
     from fastload.tune.report import lines
 
-    is_script = target.endswith(".py")
+    is_script, in_bucket = target.endswith(".py"), is_url(target) and local_path(target) is None
     if arguments and not is_script:
         raise ArgumentError(f"{arguments[0]}: only a script (.py) has arguments, and {target} is none")
+    if not in_bucket and (storage_options or timeout is not None):
+        raise ArgumentError(f"{shown(target)}: --storage-option and --timeout are for a dataset at a URL")
     say(f"this takes about {seconds:.0f} s{' from the first loader on' * is_script}; other programs disturb it", err=True)
     if is_script:
         document = _of_script([expanded(target), *(arguments or ())], seconds, step_ms)
     else:
-        folder = in_a_folder(target)
-        document = _of_dataset(folder, seconds, step_ms, quiet=as_json, batch_size=batch_size, size=size, limit=limit)
+        spec = {"batch_size": batch_size, "size": size, "limit": limit}
+        if in_bucket:
+            opening = {"storage_options": parsed_options(storage_options), "timeout": parsed_timeout(timeout)}
+            document = _of_bucket(target, opening, seconds, step_ms, quiet=as_json, **spec)
+        else:
+            document = _of_dataset(in_a_folder(target), seconds, step_ms, quiet=as_json, **spec)
     if as_json:
         typer.echo(json.dumps(document, indent=2, ensure_ascii=True))
         return
@@ -61,15 +79,36 @@ def _of_script(program: list[str], seconds: float, step_ms: float) -> dict[str, 
 
 def _of_dataset(dataset: str, seconds: float, step_ms: float, *, quiet: bool, **spec: Any) -> dict[str, Any]:
     from fastload.bench.harness import count_packed
-    from fastload.bench.measure import OthersTime
     from fastload.bench.spec import TurnSpec
-    from fastload.tune.dataset import DatasetLoop, tune_dataset
-    from fastload.tune.document import Tuned
+    from fastload.tune.dataset import DatasetLoop
 
     folder = Path(expanded(dataset))
-    loop = DatasetLoop(TurnSpec("fastload", str(folder.absolute()), images=count_packed(folder), **spec), step_ms / 1000)
-    others = OthersTime()
-    trials, arguments, skipped = tune_dataset(loop, seconds, (lambda _: contextlib.nullcontext()) if quiet else note)
-    tuned = Tuned(trials, arguments, skipped, others.share())
+    turn = TurnSpec("fastload", str(folder.absolute()), images=count_packed(folder), **spec)
     work = {"dataset": folder.name, "step_ms": step_ms, "seconds": seconds, **spec}
-    return tuned.to_json(work, f"FastLoader({json.dumps(dataset, ensure_ascii=False)}, batch_size={spec['batch_size']}", dataset)
+    return _document(DatasetLoop(turn, step_ms / 1000), work, dataset, quiet=quiet)
+
+
+def _of_bucket(url: str, opening: dict[str, Any], seconds: float, step_ms: float, *, quiet: bool, **spec: Any) -> dict[str, Any]:
+    from fastload import PackedDataset
+    from fastload.bench.spec import TurnSpec
+    from fastload.tune.caches import FETCHED
+    from fastload.tune.dataset import DatasetLoop
+
+    with closing(PackedDataset(url, **opening)) as dataset:
+        images = len(dataset)
+    used = min(images, spec["limit"] or images, FETCHED)
+    spec["limit"] = max(used - used % spec["batch_size"], min(used, spec["batch_size"]))  # whole batches: an epoch fetches all of them
+    work = {"dataset": shown(url), "step_ms": step_ms, "seconds": seconds, **spec}
+    return _document(DatasetLoop(TurnSpec("fastload", url, images=images, **spec), step_ms / 1000, opening), work, shown(url), quiet=quiet)
+
+
+def _document(loop: DatasetLoop, work: dict[str, Any], dataset: str, *, quiet: bool) -> dict[str, Any]:
+    """The result of a dataset's trials; `dataset`: its path or URL, as it is shown."""
+    from fastload.bench.measure import OthersTime
+    from fastload.tune.dataset import tune_dataset
+    from fastload.tune.document import Tuned
+
+    others = OthersTime()
+    trials, arguments, skipped = tune_dataset(loop, work["seconds"], (lambda _: contextlib.nullcontext()) if quiet else note)
+    tuned = Tuned(trials, arguments, skipped, others.share())
+    return tuned.to_json(work, f"FastLoader({json.dumps(dataset, ensure_ascii=False)}, batch_size={work['batch_size']}", dataset)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fastload.bench import measure
+from fastload.tune.caches import CACHE, SHARES
 from fastload.tune.forms import ENCODES, FORM
 from fastload.tune.trials import SCHEMA, Arguments, Json, Trial
 
@@ -43,7 +44,12 @@ class Tuned:
             "others_share": self.others_share,
             "trials": [trial.to_json() for trial in self.trials],
             "skipped": dict(self.skipped),
-            "advice": {"arguments": changed, "line": _line(call, changed), "convert": self._command(dataset)},
+            "advice": {
+                "arguments": changed,
+                "line": _line(call, changed),
+                "convert": self._command(dataset),
+                "cache_share": self._cache_share(),
+            },
         }
 
     def _changed(self) -> Json:
@@ -56,6 +62,13 @@ class Tuned:
         for trial in self.trials:
             if trial.setting.name == FORM and trial.value != trial.setting.default and dataset is not None:
                 return ["fastload", "convert", "--encode", ENCODES[trial.value], dataset, "OUT"]
+        return None
+
+    def _cache_share(self) -> float | None:
+        """The share of the dataset that a cache need hold; None: all of it, or the dataset has none."""
+        for trial in self.trials:
+            if trial.setting is CACHE and trial.value != CACHE.default:
+                return SHARES[trial.value]
         return None
 
 

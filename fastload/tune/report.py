@@ -32,6 +32,8 @@ def lines(document: Json) -> Iterator[str]:
     elif not advice["arguments"]:
         yield "Nothing was shown to be better than the defaults:"
     yield printable(advice["line"])
+    if advice["cache_share"] is not None:
+        yield f"A cache (cache_size) of {advice['cache_share']:.0%} of the dataset is as good as one of all of it."
     if advice["convert"] is not None:
         yield "The form of the stored JPEGs that is faster, with the same pixels:"
         yield printable(shlex.join(advice["convert"]))

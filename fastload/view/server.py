@@ -10,6 +10,7 @@ import secrets
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 from fastload.common.system import available_cpus
@@ -30,8 +31,8 @@ _STOP_S = 0.7
 _NUMBER = re.compile(r"(\d{1,18})(?:\.png)?")
 
 
-def application(subject: Subject, pages: Pages) -> App:
-    """The ASGI application of a page, for those whom the gate lets in.
+def application(subject: Subject, pages: Pages, ends: Callable[[], bool] = lambda: False) -> App:
+    """The ASGI application of a page, for those whom the gate lets in. `ends`: returns True once the server is to end.
 
     Raises:
         ArgumentError: Starlette is not installed.
@@ -40,22 +41,22 @@ def application(subject: Subject, pages: Pages) -> App:
     routes = [routing.Route(path, _file(*found)) for path, found in _FILES.items()]
     routes += [routing.Route(f"/{name}", _about(pages, name)) for name in pages.names]
     routes += [routing.Route(f"/{name}/{{index}}", _of_sample(subject, pages, name)) for name in pages.sample_names]
-    app: App = applications.Starlette(routes=routes, lifespan=_running)
+    app: App = applications.Starlette(routes=routes, lifespan=partial(_running, ends))
     return app
 
 
 @contextlib.asynccontextmanager
-async def _running(_: Any) -> AsyncIterator[None]:
+async def _running(ends: Callable[[], bool], _: Any) -> AsyncIterator[None]:
     """Bounds the threads that make answers: pictures are decoded one at a time in any case, and compressed beside that."""
     library("anyio.to_thread").current_default_thread_limiter().total_tokens = min(_THREADS_MOST, available_cpus() + 2)
-    asyncio.get_running_loop().set_exception_handler(_unless_closed)
+    asyncio.get_running_loop().set_exception_handler(partial(_unless_closed, ends))
     yield
 
 
-def _unless_closed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _unless_closed(ends: Callable[[], bool], loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Reports an error of the event loop, but for that of a client who connects while the server closes its socket."""
     error = context.get("exception")
-    if not (isinstance(error, OSError) and error.errno == errno.EBADF):
+    if not (ends() and isinstance(error, OSError) and error.errno == errno.EBADF):
         loop.default_exception_handler(context)
 
 
@@ -119,7 +120,8 @@ class PageServer:
     """
 
     def __init__(self, subject: Subject, port: int = 0) -> None:
-        app = application(subject, Pages(subject))
+        self._ends = False
+        app = application(subject, Pages(subject), lambda: self._ends)
         token, ticket = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
         self._socket = _listening(port)
         self.port: int = self._socket.getsockname()[1]
@@ -136,7 +138,7 @@ class PageServer:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._server.should_exit = True
+        self._ends = self._server.should_exit = True
         self._thread.join(_STOP_S)
         if not self._thread.is_alive():  # else the socket is still its own
             self._socket.close()

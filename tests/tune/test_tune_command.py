@@ -16,6 +16,7 @@ from fastload.cli.tune import tune
 from fastload.errors import ArgumentError, DatasetError
 from fastload.store import DatasetReader
 from fastload.store.kinds.codecs import DCT, JPEG
+from fastload.tune.caches import CACHE
 from fastload.tune.choose import choose
 from fastload.tune.dataset import worker_counts
 from fastload.tune.document import Tuned
@@ -46,7 +47,7 @@ def checked(text: str) -> dict[str, Any]:
         for row in rows.values():
             assert row["verdict"].startswith(VERDICTS) or row["verdict"].endswith("rounds: not known")
             assert row["samples_per_s"] > 0
-    assert document["advice"].keys() == {"arguments", "line", "convert"}
+    assert document["advice"].keys() == {"arguments", "line", "convert", "cache_share"}
     return document
 
 
@@ -137,7 +138,7 @@ def test_refusals(tmp_path: Path) -> None:
     """What cannot be tuned is refused before anything runs."""
     for arguments, reason in (
         (["absent.py"], "absent.py: there is no such file"),
-        (["s3://bucket/train.fl"], "needs a dataset in a folder"),
+        (["data.fl", "--timeout", "3"], "data.fl: --storage-option and --timeout are for a dataset at a URL"),
         (["data.fl", "more"], r"more: only a script \(.py\) has arguments, and data.fl is none"),
     ):
         with pytest.raises(ArgumentError, match=reason):
@@ -161,6 +162,14 @@ def test_forms_hold_the_same_images(packed: Path, tmp_path: Path) -> None:
     again, _ = forms(made["dct"][0])
     assert again is not None
     assert (again.values, again.default) == (("dct", "jpeg"), "dct")
+
+
+def test_the_smallest_cache_that_is_as_good_is_named() -> None:
+    """Equal rates choose the smallest cache, of which the document and the table say the share."""
+    rates = dict.fromkeys(CACHE.values, [200.0] * 20)
+    document = Tuned([Trial(CACHE, rates, choose(rates, CACHE.default))], {}, {}, None).to_json({}, 'FastLoader("s3://b/d"', "s3://b/d")
+    assert document["advice"]["cache_share"] == 0.25
+    assert "A cache (cache_size) of 25% of the dataset is as good as one of all of it." in lines(document)
 
 
 def test_threads_to_try() -> None:
@@ -187,6 +196,7 @@ def test_the_line_names_what_was_chosen_and_nothing_else() -> None:
         "arguments": {"num_workers": 1, "memory_format": "channels_last"},
         "line": 'loader = FastLoader("a b.fl", num_workers=1, memory_format=torch.channels_last)',
         "convert": ["fastload", "convert", "--encode", "dct", "a b.fl", "OUT"],
+        "cache_share": None,
     }
     shown = list(lines(document))
     assert "  1                    200                          chosen" in shown
