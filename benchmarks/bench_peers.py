@@ -169,11 +169,7 @@ def boxed_pictures(source: Path) -> Path:
     out = common.WORK / f"coco-{source.name}"
     done = out.with_suffix(".done")
     if not done.exists():
-        listing = write_coco(source, out) / "annotations" / "instances_train2017.json"
-        known = json.loads(listing.read_text())
-        for each in known["annotations"]:
-            del each["segmentation"]
-        listing.write_text(json.dumps(known))
+        write_coco(source, out, outlines=False)
         done.touch()
     return out
 

@@ -23,8 +23,8 @@ def size_of(path: Path) -> tuple[int, int]:
         return image.size
 
 
-def write_coco(source: Path, out: Path) -> Path:
-    """A folder with train2017/ and annotations/instances_train2017.json: each photograph with outlines of ellipses as objects."""
+def write_coco(source: Path, out: Path, *, outlines: bool = True) -> Path:
+    """A folder with train2017/ and annotations/instances_train2017.json: each photograph with objects, and ellipses as their outlines."""
     (out / "annotations").mkdir(parents=True, exist_ok=True)
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
@@ -47,7 +47,7 @@ def write_coco(source: Path, out: Path) -> Path:
                     "bbox": [*low.tolist(), *(high - low).tolist()],
                     "area": float(np.prod(high - low)),
                     "iscrowd": 0,
-                    "segmentation": [outline.reshape(-1).tolist()],
+                    **({"segmentation": [outline.reshape(-1).tolist()]} if outlines else {}),
                 }
             )
     categories = [{"id": number, "name": f"class {number}"} for number in range(1, 81)]

@@ -14,7 +14,7 @@ from fastload.cli.bench import note
 from fastload.cli.options import StorageOptions, Timeout, in_a_folder, parsed_options, parsed_timeout
 from fastload.cli.output import say
 from fastload.common.files import expanded
-from fastload.common.urls import is_url, local_path, shown
+from fastload.common.urls import is_remote, shown
 from fastload.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def tune(
     first loop over a loader; it is ended there."""
     from fastload.tune.report import lines
 
-    is_script, in_bucket = target.endswith(".py"), is_url(target) and local_path(target) is None
+    is_script, in_bucket = target.endswith(".py"), is_remote(target)
     if arguments and not is_script:
         raise ArgumentError(f"{arguments[0]}: only a script (.py) has arguments, and {target} is none")
     if not in_bucket and (storage_options or timeout is not None):

@@ -35,6 +35,11 @@ def local_path(url: str) -> str | None:
     return unquote(parts.path) if parts.scheme.lower() == "file" and parts.netloc in ("", "localhost") else None
 
 
+def is_remote(path: object) -> bool:
+    """Returns True if a path is the URL of something in a store, and not on a disk, as a path and a ``file://`` URL are."""
+    return isinstance(path, str) and is_url(path) and local_path(path) is None
+
+
 def normalized(url: str) -> str:
     """A URL with its scheme and host in lower case and without slashes at its end."""
     parts = urlsplit(url)

@@ -45,11 +45,21 @@ def within(side: int) -> Resize:
     return Resize(None, max_size=side)
 
 
+def label_field(dataset: PackedDataset) -> str | None:
+    """Name of the field that is the label: the one int field; None: there is none, or more than one."""
+    labels = [name for name in dataset.fields if dataset.opened.handlers[name].can_label]
+    return labels[0] if len(labels) == 1 else None
+
+
+def label_text(dataset: PackedDataset, label: int) -> str:
+    """The class of a label, or its number."""
+    classes = dataset.classes
+    return classes[label] if 0 <= label < len(classes) else str(label)
+
+
 def _caption(dataset: PackedDataset, index: int, side: int) -> str:
     """The index, and the class or number where samples have one."""
-    labels = [name for name in dataset.fields if dataset.opened.handlers[name].can_label]
-    text = str(index)
-    if len(labels) == 1:
-        label, classes = dataset.column_values([index])[labels[0]][0], dataset.classes
-        text += f" {classes[label] if 0 <= label < len(classes) else label}"
+    label, text = label_field(dataset), str(index)
+    if label is not None:
+        text += f" {label_text(dataset, dataset.column_values([index])[label][0])}"
     return text.encode("latin-1", "replace").decode("latin-1")[: side // 6]  # Pillow's own font knows no other letters

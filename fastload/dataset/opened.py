@@ -12,12 +12,12 @@ import numpy.typing as npt
 import torch
 
 from fastload._native import core
-from fastload.common.files import expanded
-from fastload.common.urls import is_url, local_path, shown
+from fastload.common.urls import is_remote, shown
 from fastload.dataset.query import Columns, ConditionEngine
 from fastload.dataset.sample_form import SampleForm
 from fastload.errors import ArgumentError, DatasetError, SampleError
 from fastload.store.kinds import KINDS
+from fastload.store.manifest import dataset_folder
 from fastload.store.reader import DatasetFiles, DatasetReader
 
 TORCH_DTYPES = {
@@ -167,8 +167,7 @@ class OpenOnUse:
 
 def files_of(path: str | os.PathLike[str], base: Path | None, options: Mapping[str, Any]) -> DatasetFiles:
     """The files of a folder or of a URL. Raises ArgumentError if an argument does not go with it."""
-    local = local_path(path) if isinstance(path, str) and is_url(path) else None
-    if isinstance(path, str) and is_url(path) and local is None:
+    if isinstance(path, str) and is_remote(path):
         if base is not None:
             raise ArgumentError(f"base={os.fspath(base)!r} goes with attached files on a disk: {shown(path)} holds its images itself")
         from fastload.remote.files import remote_files  # asyncio and threads, which nobody else needs
@@ -177,4 +176,4 @@ def files_of(path: str | os.PathLike[str], base: Path | None, options: Mapping[s
     given = [name for name, value in options.items() if value is not None]
     if given:
         raise ArgumentError(f"{given[0]} goes with a dataset in a bucket (s3://, https://, ...): {os.fspath(path)!r} is on a disk")
-    return DatasetFiles(Path(expanded(path) if local is None else local).absolute(), base)
+    return DatasetFiles(dataset_folder(path).absolute(), base)

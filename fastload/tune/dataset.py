@@ -12,7 +12,7 @@ from typing import Any
 from fastload.bench.spec import TurnSpec
 from fastload.common.files import scratch_folder
 from fastload.common.system import share_of_cpus
-from fastload.common.urls import is_url
+from fastload.common.urls import is_remote
 from fastload.remote.cache_folder import on_disk
 from fastload.tune.caches import CACHE, SHARES
 from fastload.tune.forms import FORM, forms, pack_forms
@@ -87,7 +87,7 @@ def tune_dataset(loop: DatasetLoop, seconds: float, note: Note) -> tuple[list[Tr
     """
     cpus = share_of_cpus()
     settings = (Setting("num_workers", worker_counts(cpus), cpus), PREFETCH, LAYOUT)
-    if is_url(loop.spec.source):
+    if is_remote(loop.spec.source):
         return _tune_in_bucket(loop, settings, seconds, note)
     form, reason = forms(Path(loop.spec.source))
     budget = Budget(seconds, shares_of(settings) + (0 if form is None else len(form.values) + 1))

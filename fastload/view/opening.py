@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fastload.common.urls import is_url, local_path, shown
+from fastload.common.urls import is_remote, is_url, shown
 from fastload.dataset.packed import PackedDataset
 from fastload.view.subject import PageSettings, Subject
 
@@ -22,7 +22,6 @@ def open_subject(
         DatasetError: it is no packed dataset, is damaged, or has no such version.
         RemoteError: the store does not answer.
     """
-    remote = is_url(dataset) and local_path(dataset) is None
-    options = {"storage_options": storage_options, "timeout": timeout} if remote else {}
+    options = {"storage_options": storage_options, "timeout": timeout} if is_remote(dataset) else {}
     opened = PackedDataset(dataset, version=version, **options)  # type: ignore[arg-type]
     return Subject(shown(dataset) if is_url(dataset) else dataset, opened, settings)

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from fastload.bench.spec import evenly
+from fastload.dataset.contact_sheet import label_field, label_text
 from fastload.dataset.packed import PackedDataset
 from fastload.store import Field
 
@@ -57,13 +59,11 @@ class Subject:
     @property
     def label(self) -> str | None:
         """Name of the field that is the label: the one int field; None: there is none, or more than one."""
-        labels = [name for name in self.dataset.fields if self.dataset.opened.handlers[name].can_label]
-        return labels[0] if len(labels) == 1 else None
+        return label_field(self.dataset)
 
     def label_text(self, label: int) -> str:
         """The class of a label, or its number."""
-        classes = self.dataset.classes
-        return classes[label] if 0 <= label < len(classes) else str(label)
+        return label_text(self.dataset, label)
 
     def object_labels(self, boxes: Field) -> Field | None:
         """The field with one int for each of the boxes; None: there is none, or more than one."""
@@ -111,4 +111,4 @@ class Kept(Generic[Value]):
 
 def spread(count: int, most: int) -> Sequence[int]:
     """At most `most` positions of `count`, evenly spaced, or all."""
-    return range(count) if count <= most else [count * at // most for at in range(most)]
+    return range(count) if count <= most else evenly(count, most)
