@@ -20,6 +20,7 @@ struct fl_slot {
     void *data;             /* mapped while the slot exists; changed only while FILLING by its taker */
     _Atomic size_t bytes;   /* as data; others may read it at any time */
     size_t wanted; /* by the batch that has it, in whole pages; under ring->lock */
+    bool lent;     /* data is the caller's; set before other threads see the slot */
     fl_slot *next; /* in ring->all, under ring->lock */
 };
 
@@ -30,8 +31,6 @@ struct fl_ring {
     size_t wanted;  /* by all batches that have a slot */
     size_t most[2]; /* that was wanted at once: since takes was 0, and in the FL_RING_RECENT takes before that */
     _Atomic uint32_t published; /* counts fl_slot_publish and fl_ring_stop: the futex that waiters sleep on */
-    fl_unmapping tell;          /* set once, before other threads see the ring */
-    void *opaque;               /* for tell */
 };
 
 static size_t pages(size_t bytes) { return (bytes + 4095) & ~(size_t)4095; }
@@ -49,9 +48,8 @@ static fl_code map(size_t bytes, fl_slot *slot, fl_error *err) {
     return FL_OK;
 }
 
-static void unmap(const fl_ring *ring, fl_slot *slot) {
-    if (slot->data && ring->tell) ring->tell(ring->opaque, slot->data);
-    if (slot->data) munmap(slot->data, slot->bytes);
+static void unmap(fl_slot *slot) {
+    if (slot->data && !slot->lent) munmap(slot->data, slot->bytes);
     slot->data = NULL;
     slot->bytes = 0;
 }
@@ -75,17 +73,12 @@ fl_code fl_ring_create(uint32_t keep, size_t bytes, fl_ring **out, fl_error *err
     return FL_OK;
 }
 
-void fl_ring_tell(fl_ring *ring, fl_unmapping tell, void *opaque) {
-    ring->tell = tell;
-    ring->opaque = opaque;
-}
-
 void fl_ring_free(fl_ring *ring) {
     if (!ring) return;
     while (ring->all) {
         fl_slot *slot = ring->all;
         ring->all = slot->next;
-        unmap(ring, slot);
+        unmap(slot);
         free(slot);
     }
     pthread_mutex_destroy(&ring->lock);
@@ -117,7 +110,7 @@ static fl_slot *superfluous(fl_ring *ring) {
     fl_slot *largest = NULL;
     size_t mapped = 0;
     for (fl_slot *s = ring->all; s; s = s->next) {
-        mapped += s->bytes;
+        mapped += s->lent ? 0 : s->bytes;
         if (atomic_load_explicit(&s->state, memory_order_relaxed) != FL_SLOT_FREE) continue;
         if (!largest || s->bytes > largest->bytes) largest = s;
     }
@@ -126,16 +119,24 @@ static fl_slot *superfluous(fl_ring *ring) {
     return largest;
 }
 
+/* Under the lock: a slot without memory; NULL where there is no room for it. */
+static fl_slot *added(fl_ring *ring) {
+    fl_slot *slot = calloc(1, sizeof *slot);
+    if (!slot) return NULL;
+    slot->next = ring->all;
+    ring->all = slot;
+    ring->slots++;
+    return slot;
+}
+
 fl_code fl_ring_take(fl_ring *ring, size_t bytes, fl_slot **out, fl_error *err) {
     *out = NULL;
     pthread_mutex_lock(&ring->lock);
     fl_slot *slot = best_free(ring, bytes);
     if (slot) {
         ring->free--;
-    } else if ((slot = calloc(1, sizeof *slot))) {
-        slot->next = ring->all;
-        ring->all = slot;
-        ring->slots++;
+    } else {
+        slot = added(ring);
     }
     if (slot) {
         atomic_store_explicit(&slot->state, FL_SLOT_FILLING, memory_order_relaxed);
@@ -145,7 +146,7 @@ fl_code fl_ring_take(fl_ring *ring, size_t bytes, fl_slot **out, fl_error *err) 
     if (!slot) return fl_fail(err, FL_ENOMEM, "no memory for a slot");
     if (slot->bytes < bytes || !slot->data) {
         const size_t room = slot->bytes ? bytes + bytes / 8 : bytes;
-        unmap(ring, slot);
+        unmap(slot);
         fl_code code = room < bytes ? FL_ENOMEM : map(room, slot, err);
         if (code && room != bytes) code = map(bytes, slot, err);
         if (code) {
@@ -153,6 +154,22 @@ fl_code fl_ring_take(fl_ring *ring, size_t bytes, fl_slot **out, fl_error *err) 
             return code;
         }
     }
+    *out = slot;
+    return FL_OK;
+}
+
+fl_code fl_ring_lend(fl_ring *ring, void *data, size_t bytes, fl_slot **out, fl_error *err) {
+    *out = NULL;
+    pthread_mutex_lock(&ring->lock);
+    fl_slot *slot = added(ring);
+    if (slot) {
+        slot->data = data;
+        slot->bytes = bytes;
+        slot->lent = true;
+        atomic_store_explicit(&slot->state, FL_SLOT_FILLING, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&ring->lock);
+    if (!slot) return fl_fail(err, FL_ENOMEM, "no memory for a slot");
     *out = slot;
     return FL_OK;
 }
@@ -173,7 +190,7 @@ void fl_slot_release(fl_ring *ring, fl_slot *slot) {
     pthread_mutex_lock(&ring->lock);
     ring->wanted -= slot->wanted;
     fl_slot *drop = slot;
-    if (slot->data && ring->free < ring->keep) {
+    if (slot->data && !slot->lent && ring->free < ring->keep) {
         atomic_store_explicit(&slot->state, FL_SLOT_FREE, memory_order_release);
         ring->free++;
         drop = superfluous(ring);
@@ -186,7 +203,7 @@ void fl_slot_release(fl_ring *ring, fl_slot *slot) {
     }
     pthread_mutex_unlock(&ring->lock);
     if (drop) {
-        unmap(ring, drop);
+        unmap(drop);
         free(drop);
     }
 }

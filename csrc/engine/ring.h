@@ -14,6 +14,8 @@
  *
  * Memory is private and anonymous, pre-faulted, huge pages advised. Private, so that a process forked while a batch is held keeps that
  * batch's bytes when the parent refills the slot. The ring must outlive its slots' last release.
+ *
+ * A slot may also lie in memory of the caller's, which the ring neither maps nor keeps: fl_ring_lend. Its release ends the slot.
  */
 #ifndef FL_ENGINE_RING_H
 #define FL_ENGINE_RING_H
@@ -34,23 +36,21 @@ typedef struct fl_stop {
     _Atomic uint32_t set;
 } fl_stop;
 
-/* Told of memory that is about to be unmapped: by whoever releases, takes or frees, without the ring's lock. */
-typedef void (*fl_unmapping)(void *opaque, void *data);
-
 typedef enum fl_slot_state { FL_SLOT_FREE = 0, FL_SLOT_FILLING = 1, FL_SLOT_READY = 2, FL_SLOT_LEASED = 3 } fl_slot_state;
 
 typedef struct fl_ring_counts {
     uint32_t slots, free, filling, ready, leased;
-    uint64_t bytes; /* mapped */
+    uint64_t bytes; /* of all slots, lent memory included */
 } fl_ring_counts;
 
 /* Makes `keep` free slots of `bytes` each; both may be 0: then slots are made when they are taken. */
 fl_code fl_ring_create(uint32_t keep, size_t bytes, fl_ring **out, fl_error *err);
-void fl_ring_tell(fl_ring *ring, fl_unmapping tell, void *opaque); /* before other threads see the ring; opaque outlives it */
-void fl_ring_free(fl_ring *ring);                                  /* no slot may be in use; NULL is allowed */
+void fl_ring_free(fl_ring *ring); /* no slot may be in use; NULL is allowed */
 
 /* A slot with room for `bytes`. FL_ENOMEM names the bytes. */
 fl_code fl_ring_take(fl_ring *ring, size_t bytes, fl_slot **out, fl_error *err);
+/* A slot, FILLING, in `bytes` bytes at `data`, which outlive it. */
+fl_code fl_ring_lend(fl_ring *ring, void *data, size_t bytes, fl_slot **out, fl_error *err);
 void fl_slot_publish(fl_ring *ring, fl_slot *slot);
 void fl_slot_lease(fl_slot *slot);
 void fl_slot_release(fl_ring *ring, fl_slot *slot);

@@ -107,19 +107,17 @@ cdef extern from "engine/ring.h" nogil:
         pass
     ctypedef struct fl_stop:
         uint32_t set
-    ctypedef void (*fl_unmapping)(void *, void *) noexcept
     ctypedef struct fl_ring_counts:
         uint32_t slots, free, filling, ready, leased
         uint64_t bytes
     int FL_SLOT_READY
     fl_code fl_ring_create(uint32_t, size_t, fl_ring **, fl_error *)
-    void fl_ring_tell(fl_ring *, fl_unmapping, void *)
     void fl_ring_free(fl_ring *)
     fl_code fl_ring_take(fl_ring *, size_t, fl_slot **, fl_error *)
+    fl_code fl_ring_lend(fl_ring *, void *, size_t, fl_slot **, fl_error *)
     void fl_slot_lease(fl_slot *)
     void fl_slot_release(fl_ring *, fl_slot *)
     void *fl_slot_data(const fl_slot *)
-    size_t fl_slot_bytes(const fl_slot *)
     int fl_slot_state_of(const fl_slot *)
     fl_code fl_ring_wait(fl_ring *, fl_slot **, uint32_t, int64_t, const fl_stop *, uint32_t *, fl_error *)
     void fl_ring_stop(fl_ring *, fl_stop *)

@@ -10,9 +10,8 @@
 from fastload._native.c_common cimport FL_ERECORD, FL_EREMOTE, fl_error, fl_fail, FL_IMAGE_SIDE_MAX, FL_OK, fl_view
 from fastload._native.c_engine cimport (
     fl_batch, fl_batch_ahead, fl_batch_cached, fl_batch_outdated, fl_batch_pixels, fl_batch_run, fl_counters, fl_pool, fl_pool_cancel,
-    fl_pool_close,
-    fl_pool_create, fl_pool_free, fl_pool_submit, fl_ring_take, fl_row, fl_slot_data, fl_slot_lease, FL_SLOT_READY, fl_slot_release,
-    fl_slot_state_of, fl_source, fl_worker, fl_worker_counters, fl_worker_create, fl_worker_free,
+    fl_pool_close, fl_pool_create, fl_pool_free, fl_pool_submit, fl_ring_lend, fl_ring_take, fl_row, fl_slot, fl_slot_data, fl_slot_lease,
+    FL_SLOT_READY, fl_slot_release, fl_slot_state_of, fl_source, fl_worker, fl_worker_counters, fl_worker_create, fl_worker_free,
 )
 
 
@@ -116,6 +115,7 @@ cdef class Batch:
     cdef fl_batch batch
     cdef readonly bint held
     cdef bint submitted  # it has its slot, and all of the slot is in `batch`: release() is of another thread, and may come in the middle
+    cdef object memory  # keeps the slot's memory, where that was lent to the ring
     cdef list given  # records that rows were given, until they are made
     cdef public object fetch  # object for which the batch waits, kept here by the holder of the batch
     cdef public bint early  # it was submitted before its epoch was asked for: renew() comes before its rows are used
@@ -253,9 +253,12 @@ cdef class Batch:
         self.engine._live()
         if self.batch.slot is not NULL:
             raise _errors.FastloadError("this batch was submitted already")
-        self.engine.ring._settle()
-        check(fl_ring_take(self.engine.ring.ptr, self._bytes(), &self.batch.slot, &err), &err)
-        self.engine.ring._pin(self.batch.slot)
+        lent = None if self.engine.ring.memory is None else self.engine.ring.memory(self._bytes())
+        if lent is None:
+            check(fl_ring_take(self.engine.ring.ptr, self._bytes(), &self.batch.slot, &err), &err)
+        else:
+            address, self.memory = lent
+            check(fl_ring_lend(self.engine.ring.ptr, <void *><size_t>address, self._bytes(), &self.batch.slot, &err), &err)
         self.targets._lie(fl_slot_data(self.batch.slot))
         if self.rooms is not None:
             self.rooms._lie(<uint8_t *>fl_slot_data(self.batch.slot) + self.targets.bytes)
@@ -384,16 +387,22 @@ cdef class Batch:
         return [] if self.rooms is None else self.rooms._described(self.targets.bytes)
 
     def lease(self):
-        """The finished slot, handed over: of each part rows x width x height x 3 values, in its output's layout, where `parts` and `places` say."""
+        """The finished memory, handed over: of each part rows x width x height x 3 values, in its output's layout, where `parts` and
+        `places` say. A Lease, or the object that keeps memory which was lent to the ring."""
         cdef Lease lease
+        cdef fl_slot *slot = self.batch.slot
         if not self.ready:
             raise _errors.FastloadError("this batch is not ready")
-        lease = Lease.__new__(Lease)
-        lease.ring, lease.slot = self.engine.ring, self.batch.slot
-        lease.size = self._bytes()
-        fl_slot_lease(lease.slot)
         self.batch.slot = NULL
         self.finished = True
         self.given = None
+        if self.memory is not None:
+            fl_slot_release(self.engine.ring.ptr, slot)
+            memory, self.memory = self.memory, None
+            return memory
+        lease = Lease.__new__(Lease)
+        lease.ring, lease.slot = self.engine.ring, slot
+        lease.size = self._bytes()
+        fl_slot_lease(slot)
         _add(&_live_leases, 1)
         return lease

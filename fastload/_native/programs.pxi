@@ -281,11 +281,3 @@ cdef class Decoder:
         if found is not None:
             found.extend((targets.places[i].width, targets.places[i].height) for i in range(targets.count))
         return [None if each is None else (each, rooms.room[i].kept[0]) for i, each in enumerate(made)]
-
-
-# NOTE [ engine: pinned slots ]
-# A guard, where a ring has one, pins each slot's memory when a batch first takes it, and unpins it before it is unmapped. The end of a
-# pinned slot's lease asks the guard for an event; until its query() is true the slot cools: it stays LEASED for the ring, so that nobody
-# refills or unmaps what a device may still be reading. Each submit() first gives back the slots that have cooled, and the end of the ring
-# waits for the rest. Memory pinned before this process forked is pinned anew: writing to it after the fork may have moved its pages away
-# from under the device. In the forked child there is no device: slots go back at once, and nothing is unpinned.

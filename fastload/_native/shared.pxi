@@ -3,8 +3,9 @@
 # NOTE [ shared slots: lifetimes ]
 # A SharedSlot is this process's mapping of one slot. In a worker its buffer is written; in the parent batches are handed out as
 # SharedLeases, each of which holds the slot: it is free again when the lease is gone, and `retired` if the process forked
-# meanwhile, because the child may still look at it: then it must not be refilled. Under a guard (see NOTE [ engine: pinned slots ])
-# it is pinned at once, is `cooling` after each lease until the event of that lease has passed, and is unpinned after the last event.
+# meanwhile, because the child may still look at it: then it must not be refilled. Under a guard it is pinned at once, is `cooling` after
+# each lease until the event of that lease has passed, and is unpinned after the last event; if nobody can wait for that event its memory
+# stays mapped. In a forked child there is no device: nothing is asked of the guard.
 
 from fastload._native.c_common cimport fl_error
 from fastload._native.c_engine cimport (
@@ -49,10 +50,12 @@ cdef void _end_lease(SharedSlot slot) noexcept:
     slot.event = slot.guarded.end_of_lease()
 
 
-cdef void _unpin(SharedSlot slot) noexcept:
+cdef bint _unpin(SharedSlot slot) noexcept:
+    """Returns True if no device reads the memory any more."""
     if slot.event is not None:
         slot.event.synchronize()
     slot.guarded.unpin(<size_t>slot.shm.data)
+    return True
 
 
 @_cython.no_gc_clear
@@ -76,9 +79,8 @@ cdef class SharedSlot:
         _add(&_live_shared, 1)
 
     def __dealloc__(self):
-        if self._guards():
-            _unpin(self)
-        fl_shm_close(&self.shm)
+        if not self._guards() or _unpin(self):
+            fl_shm_close(&self.shm)
         if self.counted:
             _add(&_live_shared, -1)
 
@@ -105,7 +107,8 @@ cdef class SharedSlot:
         fl_shm_release_fd(&self.shm)
 
     def guard(self, guarded):
-        """Pins the slot until it is unmapped, by what Ring.guard takes. False, and no guard, when its pin() refuses."""
+        """Pins the slot until it is unmapped. `guarded` has pin(address, bytes) -> bool, unpin(address), and end_of_lease() -> an event with
+        query() and synchronize(). False, and no guard, when its pin() refuses."""
         if not guarded.pin(self.address, self.bytes):
             return False
         self.guarded, self.pinner = guarded, _getpid()

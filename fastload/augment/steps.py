@@ -157,4 +157,4 @@ def _sent(images: Tensor, steps: Sequence[Step]) -> tuple[list[dict[str, Tensor]
     for step, there in zip(steps, own, strict=True):
         if step.on_host:
             there.update(zip(step.arrays, send(list(step.arrays.values()), torch.device("cpu")), strict=True))
-    return own, shared, [next(tensors) if needed else torch.empty(0) for needed in partial]
+    return own, shared, [next(tensors) if needed else torch.empty(0, device="cpu") for needed in partial]

@@ -277,11 +277,11 @@ class Collate:
         if len({image.shape[:-2] for image in images}) > 1:
             raise ArgumentError(f"{_named(path)}: images of one batch have different channels: {_two(each.shape for each in images)}")
         values = _zeros((len(images), *images[0].shape[:-2], height, width), images)
-        mask = torch.zeros((len(images), height, width), dtype=torch.bool)
+        mask = values.new_zeros((len(images), height, width), dtype=torch.bool)
         for row, image in enumerate(images):
             _copy(image, values[row])
             mask[row, : image.shape[-2], : image.shape[-1]] = True
-        return Padded(values, mask, torch.tensor([image.shape[-2:] for image in images]))
+        return Padded(values, mask, torch.tensor([image.shape[-2:] for image in images], device=values.device))
 
     def _frame(self, images: Sequence[Tensor]) -> tuple[int, int]:
         """The largest height and width, each rounded up to a multiple of pad_to."""
@@ -301,16 +301,16 @@ class Collate:
 
 
 def _padded(rows: Sequence[Tensor], tail: tuple[int, ...]) -> Padded:
-    lengths = torch.tensor([len(each) for each in rows])
+    lengths = torch.tensor([len(each) for each in rows], device=rows[0].device)
     most = int(lengths.max())
     values = _zeros((len(rows), most, *tail), rows)
     for row, each in enumerate(rows):
         _copy(each, values[row])
-    return Padded(values, torch.arange(most) < lengths[:, None], lengths)
+    return Padded(values, torch.arange(most, device=lengths.device) < lengths[:, None], lengths)
 
 
 def _flat(rows: Sequence[Tensor], tail: tuple[int, ...]) -> Flat:
-    offsets = torch.tensor([0, *(len(each) for each in rows)]).cumsum(0)
+    offsets = torch.tensor([0, *(len(each) for each in rows)], device=rows[0].device).cumsum(0)
     values = _zeros((int(offsets[-1]), *tail), rows)
     for start, each in zip(offsets.tolist(), rows, strict=False):
         _copy(each, values[start:])
@@ -483,8 +483,8 @@ def _copy(part: Tensor, whole: Tensor) -> None:
 
 
 def _zeros(shape: tuple[int, ...], parts: Sequence[Tensor]) -> Tensor:
-    """Zeros of the dtype that all parts have, or are promoted to; channels_last where they are."""
-    out = torch.zeros(shape, dtype=reduce(torch.promote_types, (part.dtype for part in parts)))
+    """Zeros of the dtype that all parts have, or are promoted to, on the first one's device; channels_last where they are."""
+    out = parts[0].new_zeros(shape, dtype=reduce(torch.promote_types, (part.dtype for part in parts)))
     return out.contiguous(memory_format=torch.channels_last) if _are_last(shape, parts) else out
 
 

@@ -1,13 +1,15 @@
 """Containers of a batch: its tensors one by one, a change of each, its parts by their places, and the way to a device.
 
-A batch is a tensor, or a dict, list, tuple or named tuple of batches, or an object of any other kind, which stays as it is. Lists, tuples
-and named tuples keep their type, and dicts of any type become dict. torch.utils._pytree is not used: it takes a subclass of dict or list
-for a single object, so its tensors would stay where they are.
+A batch is a tensor, or a mapping, list, tuple or named tuple of batches, or an object of any other kind. Containers keep their type. An
+object that has a method `to` of its own (transformers' BatchEncoding, PackedSequence, a graph of PyG) moves itself to a device; any other
+stays as it is. torch.utils._pytree is not used: it takes a subclass of dict or list for a single object, so its tensors would stay where
+they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
 import torch
@@ -42,29 +44,94 @@ class Flat(NamedTuple):
     offsets: torch.Tensor
 
 
-def to_device(batch: Any, device: torch.device) -> Any:
-    """Moves every tensor of a batch of the usual containers. To CUDA the host does not wait: what is not pinned yet is pinned for it."""
-    return each_tensor(batch, lambda tensor: _moved(tensor, device))
+def to_device(batch: Any, device: torch.device, *, closed: bool = True) -> Any:
+    """Moves every tensor of a batch, and every object that moves itself. To CUDA the host does not wait: what is not pinned yet is pinned
+    for it.
+
+    Args:
+        batch: the batch.
+        device: the device that it goes to.
+        closed: also objects that move themselves and do not show which tensors they hold (is_closed).
+    """
+
+    def change(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return _moved(value, device)
+        return _moved_by_itself(value, device) if closed or not is_closed(value) else value
+
+    return _each(batch, change, _moves_itself)
 
 
 def each_tensor(batch: Any, change: Callable[[torch.Tensor], Any]) -> Any:
-    """The batch with `change` of each tensor in its dicts, lists, tuples and named tuples; the rest as it is."""
-    if isinstance(batch, torch.Tensor):
+    """The batch with `change` of each tensor in its containers; the rest as it is."""
+    return _each(batch, lambda value: change(value) if isinstance(value, torch.Tensor) else value, lambda value: False)
+
+
+def _each(batch: Any, change: Callable[[Any], Any], is_leaf: Callable[[Any], bool]) -> Any:
+    """The batch with `change` of everything that is no container, or that `is_leaf` takes for none."""
+    if isinstance(batch, torch.Tensor) or is_leaf(batch):
         return change(batch)
-    if isinstance(batch, dict):
-        return {key: each_tensor(value, change) for key, value in batch.items()}
+    if isinstance(batch, Mapping):
+        return _mapping_like(batch, {key: _each(value, change, is_leaf) for key, value in batch.items()})
     if isinstance(batch, list | tuple):
-        return sequence_like(type(batch), [each_tensor(value, change) for value in batch])
-    return batch
+        return sequence_like(type(batch), [_each(value, change, is_leaf) for value in batch])
+    return change(batch)
 
 
 def tensors_of(batch: Any) -> Iterator[torch.Tensor]:
     """Every tensor of a batch, in order."""
-    if isinstance(batch, torch.Tensor):
+    return (leaf for leaf in leaves_of(batch) if isinstance(leaf, torch.Tensor))
+
+
+def leaves_of(batch: Any) -> Iterator[Any]:
+    """Everything in a batch that is no container, in order."""
+    if isinstance(batch, Mapping | list | tuple):
+        for value in batch.values() if isinstance(batch, Mapping) else batch:
+            yield from leaves_of(value)
+    else:
         yield batch
-    elif isinstance(batch, dict | list | tuple):
-        for value in batch.values() if isinstance(batch, dict) else batch:
-            yield from tensors_of(value)
+
+
+def is_closed(value: Any) -> bool:
+    """Returns True if an object moves itself to a device, and nobody can tell which stream uses its memory."""
+    shown = isinstance(value, torch.Tensor | Mapping | list | tuple) or callable(getattr(type(value), "record_stream", None))
+    return not shown and _moves_itself(value)
+
+
+def record_stream(batch: Any, stream: Any) -> None:
+    """Tells torch's allocator that a stream uses a batch's memory on its device."""
+    for leaf in leaves_of(batch):
+        if leaf.is_cuda if isinstance(leaf, torch.Tensor) else callable(getattr(type(leaf), "record_stream", None)):
+            leaf.record_stream(stream)
+
+
+def _moves_itself(value: Any) -> bool:
+    return type(value) not in (dict, list, tuple) and callable(getattr(type(value), "to", None))
+
+
+def _moved_by_itself(value: Any, device: torch.device) -> Any:
+    """The object on a device, by its own `to`, which may also change the object and return nothing."""
+    if not _moves_itself(value):
+        return value
+    try:
+        moved = value.to(device, non_blocking=True)
+    except TypeError:  # its `to` knows no non_blocking
+        moved = value.to(device)
+    return value if moved is None else moved
+
+
+def _mapping_like(mapping: Mapping[Any, Any], values: dict[Any, Any]) -> Any:
+    """The values in a mapping of the same type, as torch's pin_memory makes one: a copy that is updated, else a new one; else a dict."""
+    if type(mapping) is dict:
+        return values
+    try:
+        if isinstance(mapping, MutableMapping):
+            other = copy.copy(mapping)
+            other.update(values)
+            return other
+        return type(mapping)(values)  # type: ignore[call-arg]
+    except TypeError:
+        return values
 
 
 def sequence_like(kind: type[Any], values: Iterable[Any]) -> Any:

@@ -204,21 +204,21 @@ class NativeField:
         """Shape of one of its rows, in a sample whose image has that size; of a mask, its shape. Not of polygons."""
         return size if self.in_image else self.field.row_shape
 
-    def outlines(self, memory: Any, at: int, end: int) -> list[list[torch.Tensor]]:
+    def outlines(self, memory: torch.Tensor, at: int, end: int) -> list[list[torch.Tensor]]:
         """Polygons of one sample, copied: of each object its parts, float32 (points, 2). They lie in the bytes from `at` to `end`."""
-        return [[torch.from_numpy(part) for part in parts] for parts in polygons_of(memoryview(memory)[at:end])]
+        return [[torch.from_numpy(part) for part in parts] for parts in polygons_of(memory[at:end].numpy().data)]
 
-    def values(self, memory: Any, at: int, rows: int | None, size: Size) -> torch.Tensor:
+    def values(self, memory: torch.Tensor, at: int, rows: int | None, size: Size) -> torch.Tensor:
         """The tensor of one sample, without a copy but for a conversion: it keeps the memory. Not for polygons.
 
         Args:
-            memory: a writable buffer of bytes.
+            memory: bytes, as a flat uint8 tensor.
             at: the first byte in it.
             rows: number of rows; None for a mask.
             size: size of the sample's image.
         """
         shape = self.row_shape(size) if rows is None else (rows, *self.row_shape(size))
-        values = torch.from_numpy(np.frombuffer(memory, self.dtype, math.prod(shape), at).reshape(shape))
+        values = memory[at : at + math.prod(shape) * self.dtype.itemsize].view(getattr(torch, self.dtype.name)).view(shape)
         return values.to(getattr(torch, self.mask_dtype)) if self.mask_dtype and self.in_image else values
 
 
@@ -273,8 +273,11 @@ class NativeFields:
         """The values of one sample by name, of what core.Decoder made, without a copy but of polygons."""
         out: dict[str, Any] = {}
         for each, found in zip(self.fields, made, strict=True):
-            if found is not None and each.is_ragged:
-                out[each.field.name] = each.outlines(found[0], 0, len(found[0]))
-            elif found is not None:
-                out[each.field.name] = each.values(found[0], 0, found[1] if each.field.is_varying else None, size)
+            if found is None:
+                continue
+            memory, count = torch.from_numpy(found[0]), found[1]
+            if each.is_ragged:
+                out[each.field.name] = each.outlines(memory, 0, len(memory))
+            else:
+                out[each.field.name] = each.values(memory, 0, count if each.field.is_varying else None, size)
         return out

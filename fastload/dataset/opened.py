@@ -96,7 +96,9 @@ class OpenedDataset:
         Raises:
             SampleError: it cannot be made; with the reason alone.
         """
-        images = [torch.empty((o.channels, *size), dtype=TORCH_DTYPES[o.dtype]) for size, o in zip(sizes, outputs, strict=True)]
+        images = [
+            torch.empty((o.channels, *size), dtype=TORCH_DTYPES[o.dtype], device="cpu") for size, o in zip(sizes, outputs, strict=True)
+        ]
         into = [image.view(torch.uint8).reshape(-1).numpy() for image in images]
         wide, files = [(width, height) for height, width in sizes], self.reader.files
         record = files.record(index) if files.remote else None

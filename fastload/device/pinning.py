@@ -1,22 +1,31 @@
-"""Pinned slots: memory registered with the driver, so that a GPU copies from it directly and no batch is copied to be pinned.
+"""Pinned memory of batches, which a GPU reads directly: who owns it, and when it may be filled again.
 
 NOTE [ pin: a slot whose copy is still running ]
-`batch.to(device, non_blocking=True)` returns before the copy has read the slot, and the caller may drop the batch at once. So when the
-lease of a pinned slot ends, on whatever thread, events are recorded: on the current stream of each device in use, where the user's copies
-are queued, and on the streams of our own transfers. The slot is neither refilled nor unmapped before all these events have passed.
+`batch.to(device, non_blocking=True)` returns before the copy has read the batch, on whatever stream is current, and the caller may drop the
+batch at once, on another. Only torch's pinned cache knows that stream. So native threads fill memory of that cache, a fresh piece for each
+batch, and what is handed out are views of its storage: the cache waits for the copies before it gives the memory to anyone.
+
+Slots of worker processes are memfds, which that cache cannot own. There are three ways, of which host_memory() decides:
+- With device=, nobody but the loader's own transfer sees the slot. The end of a lease records an event on the loader's stream.
+- With pin_memory=, users copy, on any stream. The end of a lease records an event over all work of each device (cuCtxRecordEvent). That
+  ends a capture of a graph, so in a thread that captures it is put off until the slot is asked for.
+- Where the driver cannot do that, batches are copied into torch's pinned cache.
+A slot is neither refilled nor unmapped before its event has passed.
 """
 
 from __future__ import annotations
 
 import warnings
-import weakref
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, Literal
 
 import torch
 
-from fastload._native import core
+from fastload.device import cuda_runtime
 
-_side_streams: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()  # by id: two streams of the pool may compare equal
+HostMemory = Literal["pageable", "pinned", "registered", "copied"]
+"""Memory that batches lie in on the host: as the system gives it; of torch's pinned cache; slots registered with the driver; copied into
+torch's pinned cache."""
 
 
 def can_register() -> bool:
@@ -25,70 +34,152 @@ def can_register() -> bool:
     return accelerator is not None and accelerator.type == "cuda"
 
 
-def wanted(pin_memory: bool, device: torch.device | None) -> bool:
-    """Returns True if slots should be registered: batches are pinned, or copied to a device that reads registered memory."""
-    return (pin_memory or (device is not None and device.type == "cuda")) and can_register()
+def host_memory(pin_memory: bool, device: torch.device | None, engine: str) -> HostMemory:
+    """The memory of a loader's batches; see NOTE [ pin: a slot whose copy is still running ].
+
+    Args:
+        pin_memory: batches that stay on the host are pinned.
+        device: device to which the loader moves batches; None: it moves none.
+        engine: "threads", "processes", or "caller", which has no slots.
+    """
+    on_device = device is not None and device.type == "cuda"
+    if not (pin_memory or on_device):
+        return "pageable"
+    if not can_register():
+        return "copied" if pin_memory else "pageable"
+    if engine == "threads":
+        return "pinned"
+    runtime = cuda_runtime.runtime()
+    can_guard = runtime is not None and (on_device or runtime.records_contexts)
+    return "registered" if engine == "processes" and can_guard else "copied"
 
 
-def side_stream(device: torch.device) -> Any:
-    """A new stream of the device. While it lives, the end of every lease records an event on it."""
-    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-    _side_streams[id(stream)] = stream
-    return stream
+class PinnedCache:
+    """Torch's pinned cache as the memory of a core.Ring. Once it refuses, with a warning, batches lie in pageable memory."""
 
+    def __init__(self) -> None:
+        self._refused = False
 
-def register(memory: core.SharedSlot) -> bool:
-    """Pins a slot for as long as it is mapped. Returns False, with a warning, if the driver refuses."""
-    return memory.guard(Registered())
+    def __call__(self, size: int) -> tuple[int, torch.Tensor] | None:
+        """Returns (address, tensor of that many bytes); None: there is no pinned memory."""
+        if self._refused:
+            return None
+        try:
+            memory = torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=True)
+        except RuntimeError as error:
+            self._refused = True
+            _warn_refused(size, str(error).partition("\n")[0])
+            return None
+        return memory.data_ptr(), memory
+
+    def taken(self, size: int) -> int:
+        """Bytes that the cache takes for a batch of that size: it rounds up to a power of two."""
+        return size if self._refused or not size else 1 << (size - 1).bit_length()
 
 
 class Registered:
-    """Guard for core.Ring and core.SharedSlot that registers their memory with the driver, and unregisters it."""
+    """Guard for core.SharedSlot that registers its memory with the driver, and unregisters it.
 
-    def __init__(self) -> None:
-        self._runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+    Args:
+        stream: the loader's stream, on which alone slots are read; None: users read them on any.
+    """
+
+    def __init__(self, stream: Any = None) -> None:
+        self._stream = stream
+        self._cudart: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
 
     def pin(self, address: int, size: int) -> bool:
         """Registers memory. Returns False, with a warning, if the driver refuses."""
-        refused = self._runtime.cudaHostRegister(address, size, 0)
+        with _relaxed():
+            refused = self._cudart.cudaHostRegister(address, size, 0)
         if int(refused):
-            warnings.warn(
-                f"the driver would not pin {size} bytes of a slot ({refused}): its batches are copied into pinned memory. "
-                "Often the limit of locked memory (ulimit -l) is too low",
-                stacklevel=2,
-            )
+            runtime = cuda_runtime.runtime()
+            if runtime is not None:
+                runtime.clear_error()
+            _warn_refused(size, self._cudart.cudaGetErrorString(refused))
         return not int(refused)
 
     def unpin(self, address: int) -> None:
         """Undoes pin()."""
-        self._runtime.cudaHostUnregister(address)
+        with _relaxed():
+            self._cudart.cudaHostUnregister(address)
 
-    def end_of_lease(self) -> Events:
-        """Events that pass once the copies queued so far are done."""
-        return Events()
+    def end_of_lease(self) -> StreamEvent | ContextEvents:
+        """An event that passes once the copies queued so far are done."""
+        return ContextEvents() if self._stream is None else StreamEvent(self._stream)
 
 
-class Events:
-    """Events recorded at one moment on every stream that may read a slot; see NOTE [ pin: a slot whose copy is still running ]."""
+class StreamEvent:
+    """Event recorded on one stream."""
+
+    def __init__(self, stream: Any) -> None:
+        self._event = stream.record_event()
+
+    def query(self) -> bool:
+        """Returns True if it has passed."""
+        with _relaxed():
+            return bool(self._event.query())
+
+    def synchronize(self) -> None:
+        """Waits until it has passed."""
+        with _relaxed():
+            self._event.synchronize()
+
+
+class ContextEvents:
+    """Events over all work queued on each device in use. In a thread that captures a graph they are recorded by a later query()."""
 
     def __init__(self) -> None:
-        current = [torch.cuda.current_stream(device) for device in _devices_in_use()]
-        self._events = [stream.record_event() for stream in {*current, *_side_streams.values()}]
+        self._events: list[Any] | None = None
+        self._record()
+
+    def _record(self) -> None:
+        runtime, devices = cuda_runtime.runtime(), _devices_in_use()
+        assert runtime is not None
+        if devices and torch.cuda.is_current_stream_capturing():
+            return
+        events = []
+        for device in devices:
+            with torch.cuda.device(device):
+                event = torch.cuda.current_stream().record_event()  # makes the event; what it covers is replaced
+                runtime.record_context(event)
+            events.append(event)
+        self._events = events
 
     def query(self) -> bool:
         """Returns True if all events have passed."""
-        return all(event.query() for event in self._events)
+        if self._events is None:
+            self._record()
+        with _relaxed():
+            return self._events is not None and all(event.query() for event in self._events)
 
     def synchronize(self) -> None:
-        """Waits until all events have passed."""
-        for event in self._events:
-            event.synchronize()
+        """Waits until all events have passed.
+
+        Raises:
+            RuntimeError: this thread captures a graph, and nobody can say when they pass.
+        """
+        if self._events is None:
+            self._record()
+        if self._events is None:
+            raise RuntimeError("a pinned slot was dropped while a CUDA graph was captured: its memory stays mapped")
+        with _relaxed():
+            for event in self._events:
+                event.synchronize()
+
+
+def _warn_refused(size: int, reason: str) -> None:
+    warnings.warn(f"the driver would not pin {size} bytes ({reason}): copies to the device are slower", stacklevel=3)
+
+
+def _relaxed() -> Any:
+    runtime = cuda_runtime.runtime()
+    return nullcontext() if runtime is None else runtime.relaxed()
 
 
 def _devices_in_use() -> list[int]:
     """Devices that have a CUDA context. Asking another device for its stream would create a context, which takes memory there."""
-    count = torch.cuda.device_count()
     has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
-    if count == 1 or has_context is None:
+    if has_context is None:
         return [torch.cuda.current_device()]
-    return [device for device in range(count) if has_context(device)]
+    return [device for device in range(torch.cuda.device_count()) if has_context(device)]

@@ -15,7 +15,8 @@ NOTE [ batch stages: which thread ]
 A stage with the keyword-only parameters `seed`, `epoch` and `indices` (fastload.augment's AugmentBatch, MixUp, CutMix) draws its random
 numbers from these alone, so it may run in the transfer's thread, ahead of the loop. Any other stage takes a `batch` parameter, of its own
 or because it is wrapped in fastload.augment's Seeded, which seeds the global generators for the time of the call. The loop uses these
-generators too, so such a stage runs in the loop's own thread, when the loop asks for the batch.
+generators too, so such a stage runs in the loop's own thread, when the loop asks for the batch. So does a stage that has parameters of a
+module, such as a teacher's: the loop may write them, and on a device only the loop's own stream comes after that.
 
 NOTE [ batch stages: what goes with the images ]
 A stage that also has the keyword-only parameters `masks`, `boxes`, `keypoints` and `box_format` (AugmentBatch) gets the batch's fields of
@@ -26,10 +27,12 @@ a field lies in the image that it cannot move: the field would be left behind.
 
 from __future__ import annotations
 
+import functools
 import inspect
+import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -162,6 +165,7 @@ class StageCall:
         view: the view that it takes, from 0, where images are lists of views; None: it takes what is in their place.
         objects: True if it takes masks, boxes and keypoints.
         pairs: True if it takes the pairs of keypoints that mirror each other.
+        trained: True if it has parameters of a module.
     """
 
     call: Callable[..., Any]
@@ -170,11 +174,12 @@ class StageCall:
     view: int | None = None
     objects: bool = False
     pairs: bool = False
+    trained: bool = False
 
     @property
     def ahead(self) -> bool:
         """True if it may run in another thread, ahead of the loop; see NOTE [ batch stages: which thread ]."""
-        return "batch" not in self.keys
+        return "batch" not in self.keys and not self.trained
 
     def __call__(self, batch: Any, key: BatchKey, fields: BatchFields) -> Any:
         number = key.number if self.view is None else key.number + (self.view << _VIEW_BITS)
@@ -266,10 +271,35 @@ def _stage_call(transform: Any, seeded: Seeding) -> StageCall:
         raise ArgumentError(f"batch_transform: {transform!r} cannot be called")
     keys = _keys(transform)
     if {"seed", "epoch", "indices"} <= set(keys) and "batch" not in keys:
-        return StageCall(transform, _takes_labels(transform), keys, objects=_takes(transform, *_OBJECTS), pairs=_takes(transform, *_PAIRS))
+        takes = {"objects": _takes(transform, *_OBJECTS), "pairs": _takes(transform, *_PAIRS)}
+        return StageCall(transform, _takes_labels(transform), keys, **takes, trained=has_parameters(transform))
     if {"seed", "epoch", "batch"} <= set(keys):
         return StageCall(transform, _takes_labels(getattr(transform, "transform", transform)), keys)
     return StageCall(seeded(transform), _takes_labels(transform), ("seed", "epoch", "batch"))
+
+
+_LISTED_MOST = 256
+"""Values of a list in which parameters are looked for: modules come in short lists, data in long ones."""
+
+
+def has_parameters(value: Any, depth: int = 4) -> bool:
+    """Returns True if a callable has parameters of a module: it is one, is bound to one, or holds one in attributes, closures or lists."""
+    if isinstance(value, torch.nn.Module):
+        return next(value.parameters(), None) is not None
+    if not depth or isinstance(value, type | types.ModuleType):
+        return False
+    if isinstance(value, types.FunctionType):
+        seen = inspect.getclosurevars(value)
+        parts: list[Any] = [*seen.nonlocals.values(), *seen.globals.values(), *(value.__defaults__ or ())]
+    elif isinstance(value, types.MethodType):
+        parts = [value.__self__, value.__func__]
+    elif isinstance(value, functools.partial):
+        parts = [value.func, *value.args, *value.keywords.values()]
+    elif isinstance(value, Mapping | list | tuple):
+        parts = list(islice(value.values() if isinstance(value, Mapping) else value, _LISTED_MOST))
+    else:
+        parts = [*getattr(value, "__dict__", {}).values(), vars(type(value)).get("__call__")]
+    return any(has_parameters(part, depth - 1) for part in parts)
 
 
 def _parameters(transform: Any) -> list[inspect.Parameter]:

@@ -142,7 +142,7 @@ class Form:
 
 
 def _constants(most: float, mean: Sequence[float] | None, std: Sequence[float] | None, device: torch.device) -> Tensor:
-    host = torch.tensor([most, *(mean or ()), *(std or ())])
+    host = torch.tensor([most, *(mean or ()), *(std or ())], dtype=torch.float32, device="cpu")
     return host.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else host.to(device)
 
 

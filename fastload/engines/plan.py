@@ -24,10 +24,10 @@ from fastload.common.distribution import pip_install
 from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.mixture import Mixture
 from fastload.dataset.view import Draws, NativeData, NativeDataReader, NativeDataset, NativeView, same_objects
-from fastload.device import pinning
+from fastload.device.pinning import HostMemory, host_memory
 from fastload.device.stages import BatchFields, FormedSamples
 from fastload.device.to_float import Floats
-from fastload.device.transfer import StageTimer, TransferPlan
+from fastload.device.transfer import Lanes, StageTimer, TransferPlan
 from fastload.engines.batch_stages import BatchStages, form_of
 from fastload.engines.settings import EngineChoice, Settings
 from fastload.errors import ArgumentError
@@ -118,9 +118,9 @@ class ExecutionPlan:
         return self.size.slots(self.depth + self.transfer.ahead * self.transfers)
 
     @cached_property
-    def pinned(self) -> bool:
-        """Returns True if slots are registered with the accelerator."""
-        return pinning.wanted(self.transfer.pin, self.transfer.device)
+    def host_memory(self) -> HostMemory:
+        """The memory that batches lie in on the host."""
+        return host_memory(self.transfer.pin, self.transfer.device, self.engine)
 
     @property
     def transform_seed(self) -> int | None:
@@ -159,7 +159,7 @@ class Planner:
     """
 
     def __init__(self, timer: StageTimer) -> None:
-        self._timer = timer
+        self._timer, self._lanes = timer, Lanes()
         self._reader = NativeDataReader()
         self._stages = BatchStages()
         self._last: ExecutionPlan | None = None
@@ -221,7 +221,7 @@ class Planner:
         stages = self._stages.calls(settings, data)
         if data is not None and any(stage.objects for stage in stages):
             _check_formats(data)
-        return TransferPlan(settings.device, pin, stages, _fields_of(data), settings.device_prefetch, self._timer)
+        return TransferPlan(settings.device, pin, stages, _fields_of(data), settings.device_prefetch, self._timer, self._lanes)
 
     def _why(self, settings: Settings, data: NativeData | None) -> tuple[str, str]:
         """The reason for the engine, and what to change so that native threads make the batches."""

@@ -135,7 +135,7 @@ class LoaderState:
             return plan.engine == "threads" and iterator.usable
         if plan.engine == "threads":
             return False
-        stale = plan.data is not None and self._sent.note(plan.data)
+        stale = (plan.data is not None and self._sent.note(plan.data)) or not iterator.has_slots_for(plan)
         if iterator.usable and not stale:
             return True
         self.counters.workers.restarts += not iterator.usable

@@ -135,7 +135,8 @@ def _of_batches(settings: Settings, shown: Sequence[tuple[BatchStage, StageCall]
     reason = "" if settings.device is not None else "no device= is given"
     for number, (stage, call) in enumerate(shown):
         if not call.ahead:
-            reason = f"{stage.names[0]} uses the global generators: from it on in the loop's thread, when it asks for the batch"
+            why = "has parameters, which the loop may write" if call.trained else "uses the global generators"
+            reason = f"{stage.names[0]} {why}: from it on in the loop's thread, when it asks for the batch"
         for line, name in enumerate(stage.names):
             seconds: float | str | None = costs.stages[number] if number < len(costs.stages) else None
             yield Row(name, where, reason, SAME_PASS if line and seconds is not None else seconds)
@@ -276,6 +277,8 @@ def explain(state: LoaderState, *, measured: bool = False) -> str:
     if plan.data is not None and plan.data.in_place:
         lines.append(f"indexes    {_learnt(plan.data)}")
     lines += [f"bucket     {_bucket(each)}" for each in _buckets(plan.data)]
+    if plan.host_memory != "pageable":
+        lines.append(f"pinned     {_pinned(plan)}")
     if told.get("batches"):
         share = told["envelope_batches"] / told["batches"]
         lines.append(
@@ -379,6 +382,17 @@ def _bucket(status: RemoteStatus) -> str:
         f"{status.url}: {status.cached:,} of {status.count:,} samples in {status.cache}{unwritten}; "
         f"{status.fetched / 2**20:,.1f} MiB fetched by {status.ranges:,} requests"
     )
+
+
+def _pinned(plan: ExecutionPlan) -> str:
+    """The pinned memory that batches lie in; see NOTE [ pin: a slot whose copy is still running ]."""
+    if plan.host_memory == "pinned":
+        return "each batch lies in memory of torch's pinned cache, which waits for its copies"
+    if plan.host_memory == "registered" and plan.transfer.device is not None:
+        return "slots are registered with the driver, and filled again after the loader's copies from them"
+    if plan.host_memory == "registered":
+        return "slots are registered with the driver, and filled again after all that the device was given before the batch was dropped"
+    return "each batch is copied into memory of torch's pinned cache"
 
 
 def _engine(plan: ExecutionPlan) -> str:

@@ -7,6 +7,7 @@ import torch
 from torch.utils.data import Dataset
 
 from fastload import FastLoader
+from fastload.device import cuda_runtime
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
@@ -22,21 +23,29 @@ class Constant(Dataset[torch.Tensor]):
 
 
 def test_batches_are_pinned_where_they_lie() -> None:
-    """The tensors are pinned, and without a pin thread or a copy: their memory is the slot's."""
+    """The tensors are pinned, and without a pin thread; where the driver can record contexts without a copy: explain() says which."""
     with FastLoader(Constant(), batch_size=4, num_workers=2, pin_memory=True) as loader:
         for batch in loader:
             assert batch.is_pinned()
+        registered = loader._fastload.plan.host_memory == "registered"
+        assert registered == cuda_runtime.runtime().records_contexts
+        assert ("registered with the driver" in loader.explain()) == registered
 
 
-def test_dropped_batch_is_copied_whole() -> None:
-    """A batch dropped right after its copy was queued reaches the device unchanged, however soon the slot could be refilled."""
+@pytest.mark.parametrize("inside", [True, False])
+def test_dropped_batch_is_copied_whole(inside: bool) -> None:
+    """A batch dropped right after its copy was queued, on that stream or outside of it, reaches the device unchanged, however soon the slot
+    could be refilled."""
     with FastLoader(Constant(), batch_size=4, num_workers=2, pin_memory=True) as loader:
         stalled = torch.cuda.Stream()
         copies = []
-        with torch.cuda.stream(stalled):
-            for batch in loader:
+        for batch in loader:
+            with torch.cuda.stream(stalled):
                 torch.cuda._sleep(20_000_000)
                 copies.append(batch.to("cuda", non_blocking=True))
+                if inside:
+                    del batch
+            if not inside:
                 del batch
         torch.cuda.synchronize()
     for k, copied in enumerate(copies):

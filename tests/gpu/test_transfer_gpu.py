@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,15 +52,19 @@ def test_kernel_gives_the_bits_of_the_host(dtype: torch.dtype, source: Any, out:
             assert torch.equal(eager(x.cuda(), dtype, mean, std, out, reciprocal).cpu(), want)
 
 
-def test_another_batch_size_compiles_nothing() -> None:
-    """The last, smaller batch runs the kernel there is."""
-    kernel = pytest.importorskip("fastload.device.to_float_kernel")
+@pytest.mark.parametrize(("source", "out"), list(itertools.product(FORMATS, FORMATS)))
+def test_another_batch_size_compiles_nothing(source: Any, out: Any) -> None:
+    """The last, smaller batch runs the kernel that was built for a whole one, whichever of the four it is."""
+    kernels = pytest.importorskip("fastload.device.to_float_kernel")
+    names = {(True, True): "_innermost", (False, True): "_to_last", (True, False): "_to_planar", (False, False): "_planar"}
+    kernel = getattr(kernels, names[source is torch.channels_last, out is torch.channels_last])
+    built = []
     for rows in (16, 16, 7, 1, 3):
-        x = torch.zeros(rows, 3, 40, 40, dtype=torch.uint8, device="cuda").contiguous(memory_format=torch.channels_last)
-        to_float(x, torch.bfloat16, MEAN, STD)
-        if rows == 16:
-            made = _compiled(kernel._innermost)
-    assert _compiled(kernel._innermost) == made
+        x = torch.zeros(rows, 3, 40, 40, dtype=torch.uint8, device="cuda").contiguous(memory_format=source)
+        to_float(x, torch.bfloat16, MEAN, STD, out)
+        built.append(_compiled(kernel))
+    assert built[0] > 0
+    assert set(built) == {built[0]}
 
 
 def _compiled(function: Any) -> int:
@@ -91,38 +97,28 @@ def test_workers_batches_are_the_hosts(workers: int) -> None:
                 assert torch.equal(images, labels.to(torch.uint8)[:, None, None, None].expand_as(images))
 
 
-@pytest.fixture
-def no_waiting() -> Any:
-    """Any synchronisation raises, in every thread."""
-    yield
-    torch.cuda.set_sync_debug_mode("default")
-
-
 @pytest.mark.parametrize(
     "steps", [None, AUGMENT, [AUGMENT, T.Normalize(MEAN, STD), A.MixUp(0.2, num_classes=3)]], ids=["", "augment", "mixup"]
 )
-def test_nothing_waits_in_the_loop(packed: Path, no_waiting: None, steps: Any) -> None:
+def test_nothing_waits_in_the_loop(packed: Path, no_waiting: Callable[[], None], steps: Any) -> None:
     """After a first epoch has compiled and allocated, epochs with work on every batch run without one synchronisation."""
     model = torch.nn.Conv2d(3, 8, 3).cuda()
     dtype = torch.float32 if isinstance(steps, list) else None
     with FastLoader(packed, 8, num_workers=4, transform=TRAIN, batch_transform=steps, device="cuda", dtype=dtype) as loader:
         for number in range(3):
             if number == 1:
-                torch.cuda.synchronize()
-                torch.cuda.set_sync_debug_mode("error")
+                no_waiting()
             for images, labels in loader:
                 model(images.float()).sum().backward()
                 labels.sum()
-    torch.cuda.set_sync_debug_mode("default")
-    torch.cuda.synchronize()
 
 
-def test_workers_loop_does_not_wait(no_waiting: None) -> None:
+def test_workers_loop_does_not_wait(no_waiting: Callable[[], None]) -> None:
     """The same with worker processes."""
     with FastLoader(Constant(), 4, num_workers=2, device="cuda", persistent_workers=True) as loader:
         for number in range(2):
             if number == 1:
-                torch.cuda.set_sync_debug_mode("error")
+                no_waiting()
             for images, _ in loader:
                 images.float().mean()
 
@@ -143,20 +139,26 @@ def test_loops_stream_waits_for_the_copy(packed: Path, prefetch: int) -> None:
     assert [each.item() for each in sums] == want
 
 
-def test_poisoned_refill(packed: Path) -> None:
-    """A leased pinned tensor that is copied by the user without waiting and dropped at once arrives whole: every refill would poison it."""
+@pytest.mark.parametrize("inside", [True, False])
+def test_poisoned_refill(packed: Path, inside: bool) -> None:
+    """A leased pinned tensor that the user copies without waiting, and drops at once, on that stream or outside of it, arrives whole: every
+    refill would poison it."""
     ds = PackedDataset(packed, transform=T.RandomResizedCrop(224))
     common: dict[str, Any] = {"batch_size": 10, "num_workers": 4, "prefetch_factor": 1, "seed": 5}
     with FastLoader(ds, **common) as loader:
         want = [images.clone() for _ in range(4) for images, _ in loader]
     stalled, got = torch.cuda.Stream(), []
-    with FastLoader(ds, **common, pin_memory=True) as loader, torch.cuda.stream(stalled):
+    with FastLoader(ds, **common, pin_memory=True) as loader:
         for _ in range(4):
             for images, _ in loader:
                 assert images.is_pinned()
-                torch.cuda._sleep(50_000_000)  # the copy begins long after the batch was dropped
-                got.append(images.to("cuda", non_blocking=True))
-                del images
+                with torch.cuda.stream(stalled):
+                    torch.cuda._sleep(50_000_000)  # the copy begins long after the batch was dropped
+                    got.append(images.to("cuda", non_blocking=True))
+                    if inside:
+                        del images
+                if not inside:
+                    del images
     torch.cuda.synchronize()
     assert all(torch.equal(a, b.cpu()) for a, b in zip(want, got, strict=True))
 

@@ -86,6 +86,8 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
         if follows:
             self._resume()
         self._transfer = Transfer(plan.transfer) if plan.transfers else None
+        if self._transfer is not None:
+            self._transfer.begin()
         self._seeds = (int(self._base_seed) if settings.seed is None else settings.seed, epoch)
         self._by_sample = settings.seed_by == "sample"
         self._policy = Policy(settings.on_error, plan.data is not None, *self._seeds)

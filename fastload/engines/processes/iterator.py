@@ -18,7 +18,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter, _sharding_worker_in
 
 from fastload.batch.bad_samples import NOTHING, PassLosses, Policy
 from fastload.dataset.view import set_draws, set_mixture
-from fastload.device import pinning
+from fastload.device.pinning import Registered
 from fastload.device.stages import BatchKey
 from fastload.device.transfer import Transfer, TransferredBatch
 from fastload.engines.iterator import IteratorArguments, LoaderIterator
@@ -76,7 +76,11 @@ class WorkerIterator(LoaderIterator):
         if context.get_start_method() == "fork":
             thread_libraries()
         schedule = Schedule(self._depth, self._depth + self._ahead + 2, self._shared, self._in_order)
-        prepare = pinning.register if plan.pinned else None
+        self._slots_for = plan.host_memory, plan.transfer.device
+        prepare = None
+        if plan.host_memory == "registered":
+            guard = Registered(None if self._transfer is None else self._transfer.stream)
+            prepare = lambda memory: memory.guard(guard)  # noqa: E731
         ended = weakref.WeakMethod(self._ended_early)
         self._scheduler = TaskScheduler(context, self._job(plan), schedule, self._counts, prepare, lambda tasks: _call(ended(), tasks))
         self._set_turns()
@@ -86,6 +90,8 @@ class WorkerIterator(LoaderIterator):
     def _use(self, plan: ExecutionPlan) -> None:
         """Sets the epoch's transfer. Batches are moved ahead only to CUDA, where the work is queued; elsewhere the loop would wait."""
         self._transfer = Transfer(plan.transfer) if plan.transfers else None
+        if self._transfer is not None:
+            self._transfer.begin()
         device = plan.transfer.device
         self._ahead = plan.transfer.ahead if device is not None and device.type == "cuda" else 0
 
@@ -162,6 +168,10 @@ class WorkerIterator(LoaderIterator):
     def usable(self) -> bool:
         """True if the iterator can begin another epoch."""
         return not (self.closed or self._inconsistent)
+
+    def has_slots_for(self, plan: ExecutionPlan) -> bool:
+        """Returns True if its slots, and their guard, are as the plan of another epoch needs them."""
+        return self._slots_for == (plan.host_memory, plan.transfer.device)
 
     # NOTE [ worker batches: interrupted updates ]
     # A signal handler (Ctrl-C, an alarm) may raise an exception between any two lines, for instance after a message was received and

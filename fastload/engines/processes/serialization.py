@@ -90,7 +90,7 @@ class Arena:
             count *= side
         size = count * dtype.itemsize
         if not size or self.slot is None or self.needed + size > self.room:
-            return torch.empty(shape, dtype=dtype)  # its place is reserved when it is packed
+            return torch.empty(shape, dtype=dtype, device="cpu")  # its place is reserved when it is packed
         at = self.reserve(size)
         assert at is not None
         return torch.frombuffer(self.slot, dtype=dtype, count=count, offset=at).view(shape)
@@ -244,7 +244,7 @@ def rebuild_tensor(at: int, code: int, shape: tuple[int, ...], order: tuple[int,
     """A tensor that views its place in the slot being unpacked."""
     dtype = DTYPES[code]
     if at < 0:
-        tensor = torch.empty(shape, dtype=dtype)
+        tensor = torch.empty(shape, dtype=dtype, device="cpu")
     else:
         count = 1
         for side in shape:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,6 +82,16 @@ class BatchAssembler:
         self.losses = PassLosses(counts)
         self._transfer = Transfer(plan.transfer) if plan.transfers else None
 
+    def begin(self) -> None:
+        """Begins the pass, in the loop's thread."""
+        if self._transfer is not None and self._transfer.has_rest:
+            self._transfer.begin()
+
+    def enter_thread(self) -> None:
+        """Prepares another thread, which calls it, for finishing batches."""
+        if self._transfer is not None:
+            self._transfer.enter_thread()
+
     def __call__(self, number: int, batch: core.Batch) -> AssembledBatch:
         """Finishes a ready batch, the `number`-th of its pass.
 
@@ -124,28 +135,27 @@ class BatchAssembler:
                 batch.tighten()
             if self._form is not None and self._form.form == "flat":
                 batch.compact()
-            lease, instead = batch.lease(), {row: (one, one.lease()) for row, one in alone.items()}
+            lease, instead = batch.lease(), {row: (one, memory_of(one.lease())) for row, one in alone.items()}
             parts, places = self._parts(batch, lease, instead, keep), self._engine.image_parts
             images: dict[str, Images] = {
                 name: parts[at] if isinstance(at, int) else [parts[each] for each in at] for name, at in places.items()
             }
             fields = self._engine.row_fields
-            native = {} if fields is None else native_values(batch, lease, fields, self.layout, instead, keep)
+            native = {} if fields is None else native_values(batch, memory_of(lease), fields, self.layout, instead, keep)
             rows = _Rows(images, sources, indices, rest, native)
             return self._whole(rows) if self._is_whole(batch, bool(alone), keep) else self._assemble(rows)
 
         def key() -> BatchKey:
             return BatchKey(self._seed, self._epoch, number, indices)
 
-        return AssembledBatch(TransferredBatch(made(), key()) if self._transfer is None else self._transfer.put(made, key), lost)
+        make = partial(_as_in_a_thread, made) if self._collate is None and torch.is_inference_mode_enabled() else made
+        return AssembledBatch(TransferredBatch(make(), key()) if self._transfer is None else self._transfer.put(make, key), lost)
 
-    def _parts(
-        self, batch: core.Batch, lease: core.Lease, instead: dict[int, Alone], keep: list[int] | None
-    ) -> list[torch.Tensor | SlotImages]:
+    def _parts(self, batch: core.Batch, lease: Any, instead: dict[int, Alone], keep: list[int] | None) -> list[torch.Tensor | SlotImages]:
         """The parts of a batch that was leased: without a copy where all rows are kept."""
         if self.layout is EQUAL:
             return [image if keep is None else image[keep] for image in _images_of(batch, lease)]
-        return [SlotImages(batch, lease, part, self.layout, instead, keep) for part in range(len(batch.parts))]
+        return [SlotImages(batch, memory_of(lease), part, self.layout, instead, keep) for part in range(len(batch.parts))]
 
     def hand_over(self, finished: AssembledBatch) -> Any:
         """The batch, for the loop's thread; NOTHING if no row is left. Counts the rows that on_error replaced or skipped."""
@@ -349,20 +359,30 @@ class BatchAssembler:
         return values
 
 
-def _images_of(batch: core.Batch, lease: core.Lease) -> list[torch.Tensor]:
-    """The parts of a leased batch, each (rows, channels, height, width), not copied: channels_last for layout "HWC", contiguous for "CHW".
+def _as_in_a_thread(make: Callable[[], Any]) -> Any:
+    """The result of `make`, without the inference mode of the calling thread: a thread ahead of the loop has none."""
+    with torch.inference_mode(False):
+        return make()
 
-    The tensors own the slot's lease: the slot is refilled only after the last view of any of them is freed.
+
+def memory_of(lease: Any, dtype: torch.dtype = torch.uint8) -> torch.Tensor:
+    """The memory of a batch that was leased, as a flat tensor.
+
+    The tensor owns the slot's lease: the slot is refilled only after the last view of it is freed. Where the memory is a piece of torch's
+    pinned cache, views have its storage, so that the cache knows which copies read it. It ends at a multiple of 64 bytes.
     """
+    return lease.view(dtype) if isinstance(lease, torch.Tensor) else torch.frombuffer(lease, dtype=dtype)
+
+
+def _images_of(batch: core.Batch, lease: Any) -> list[torch.Tensor]:
+    """The parts of a batch, (rows, channels, height, width), as views: channels_last for layout "HWC", contiguous for "CHW"."""
     rows, out = batch.rows, []
     for at, width, height, output in batch.parts:
-        channels = output.channels
-        flat = torch.frombuffer(lease, dtype=TORCH_DTYPES[output.dtype], count=rows * height * width * channels, offset=at)
-        if output.layout == "CHW":
-            out.append(flat.view(rows, channels, height, width))
-        else:
-            size, stride = (rows, channels, height, width), (height * width * channels, 1, width * channels, channels)
-            out.append(flat.as_strided(size, stride))  # as a view that is permuted, in one call
+        channels, dtype = output.channels, TORCH_DTYPES[output.dtype]
+        size, step = (rows, channels, height, width), height * width * channels
+        stride = (step, height * width, width, 1) if output.layout == "CHW" else (step, 1, width * channels, channels)
+        # As a view that is permuted, in one call. Parts begin at multiples of 64 bytes.
+        out.append(memory_of(lease, dtype).as_strided(size, stride, at // dtype.itemsize))
     return out
 
 

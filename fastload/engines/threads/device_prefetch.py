@@ -62,6 +62,7 @@ class DevicePrefetcher:
         ring: the ring of the engine that makes the batches.
         finish: called in the thread with (number, batch); must not refer to the iterator.
         threads: most threads that an op of torch may use there; None: any number.
+        enter: called in the thread first.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class DevicePrefetcher:
         in_order: bool,
         finish: Callable[[int, core.Batch], Any],
         threads: int | None = None,
+        enter: Callable[[], None] = lambda: None,
     ) -> None:
         self._ring = ring
         self._depth = depth
@@ -79,6 +81,7 @@ class DevicePrefetcher:
         self._in_order = in_order
         self._finish = finish
         self._threads = threads
+        self._enter = enter
         self._changed = threading.Condition()
         self._waiting: deque[Waiting] = deque()
         self._done: deque[Done] = deque()
@@ -193,6 +196,7 @@ class DevicePrefetcher:
 
 def _run(ahead: DevicePrefetcher) -> None:
     """The thread's main loop."""
+    ahead._enter()
     if ahead._threads is not None:
         _take_at_most(ahead._threads)
     while (candidates := ahead._next()) is not None:

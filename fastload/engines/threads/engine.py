@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,16 @@ ASKED_FROM = 64 << 20
 """Bytes of slots from which free memory is checked first: that reads all control groups, which takes a millisecond."""
 
 
+class SlotMemory(Protocol):
+    """Memory for the batches of a ring that has none of its own; see NOTE [ ring: memory that is lent ]."""
+
+    def __call__(self, size: int) -> tuple[int, object] | None:
+        """Returns (address, object that keeps that many bytes); None: the ring uses its own."""
+
+    def taken(self, size: int) -> int:
+        """Bytes that a batch of that size takes of the system."""
+
+
 class ThreadEngine:
     """The threads, ring and sources of one loader.
 
@@ -56,13 +66,22 @@ class ThreadEngine:
         row_fields: fields that rows have natively beside the images; None: there are none.
     """
 
-    def __init__(self, view: NativeView, threads: int, outputs: list[core.Output], depth: int, batch_size: int) -> None:
+    def __init__(
+        self,
+        view: NativeView,
+        threads: int,
+        outputs: list[core.Output],
+        depth: int,
+        batch_size: int,
+        memory: SlotMemory | None = None,
+    ) -> None:
         self.view = view
         self.outputs = outputs
         self.pid = os.getpid()
         slot_bytes = self._slot_bytes(batch_size)
-        _require_memory(slot_bytes, depth + 1)
-        self.ring = core.Ring(depth + 1, slot_bytes)
+        self._taken = int if memory is None else memory.taken
+        _require_memory(self._taken(slot_bytes), depth + 1)
+        self.ring = core.Ring(depth + 1, 0 if memory is not None else slot_bytes, memory)
         self.core = core.Engine([d.source for d in view.datasets], threads, QUEUE, self.ring)
         first = view.datasets[0]
         self.image_parts: dict[str, int | list[int]] = first.images.by_name(first.plan, range(len(outputs)))
@@ -131,9 +150,9 @@ class ThreadEngine:
 
     def _require_room(self, batch: core.Batch, described: str) -> None:
         """Raises ResourceError where a batch for which memory must be mapped needs more than is free: the system may not refuse it."""
-        free = available_memory()
-        if free is not None and batch.bytes > free:
-            need = f"a batch of {batch.rows} images {described} needs {batch.bytes} bytes"
+        free, needed = available_memory(), self._taken(batch.bytes)
+        if free is not None and needed > free:
+            need = f"a batch of {batch.rows} images {described} needs {needed} bytes"
             raise ResourceError(f"{need} and {free} are available: lower batch_size")
         self._largest = max(self._largest, batch.bytes)
 

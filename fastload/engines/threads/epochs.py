@@ -29,7 +29,7 @@ import torch
 from fastload._native import core
 from fastload.batch.bad_samples import NOTHING, Counts
 from fastload.dataset.view import same_objects
-from fastload.device import pinning
+from fastload.device.pinning import PinnedCache
 from fastload.engines.iterator import LoaderIterator
 from fastload.engines.plan import ExecutionPlan
 from fastload.engines.resume.epoch import EpochState, Progress, begin, follow, fresh, generators_of, iterated_again
@@ -157,6 +157,11 @@ class NativeIterator(LoaderIterator):
         self._index_queue.begin()
         return self
 
+    def begin_transfer(self) -> NativeIterator:
+        """Begins the transfer of its batches, at iter(). Returns the iterator itself."""
+        self._assembler.begin()
+        return self
+
     def start(self, depth: int | None = None) -> NativeIterator:
         """Submits batches until `depth` are in flight. Returns the iterator itself."""
         if depth is None and self._threaded:
@@ -175,7 +180,8 @@ class NativeIterator(LoaderIterator):
         if self._prefetcher is None:
             depth, most = self._depth, self._plan.transfer.ahead
             left = self._engine.spare_cpus if self._plan.transfer.on_cpu else None
-            self._prefetcher = DevicePrefetcher(self._engine.ring, depth, most, self._in_order, self._assembler, left)
+            enter = self._assembler.enter_thread
+            self._prefetcher = DevicePrefetcher(self._engine.ring, depth, most, self._in_order, self._assembler, left, enter)
             self._closing = weakref.finalize(self, self._prefetcher.close)
             while self._in_flight:
                 self._prefetcher.put(self._numbers.popleft(), self._in_flight.popleft(), submitted=True)
@@ -380,9 +386,9 @@ class ThreadEpochs:
             _set_states(early.generators, early.after)
             early.iterator.epoch_state.agreement = epoch_state.agreement
             self._progress.epoch_state = early.iterator.epoch_state
-            return early.iterator.taken().start()
+            return early.iterator.taken().begin_transfer().start()
         del early
-        return self._start(plan, engine, epoch_state).begin().start()
+        return self._start(plan, engine, epoch_state).begin().begin_transfer().start()
 
     def engine(self, plan: ExecutionPlan) -> ThreadEngine:
         """The engine of this process. It is made again after a fork, after close(), and if the plan that it depends on changed."""
@@ -393,16 +399,14 @@ class ThreadEpochs:
         assert view is not None
         assert outputs is not None
         threads = plan.settings.num_workers
-        made_from = (view, threads, [(each.dtype, each.layout) for each in outputs], plan.slots, plan.size.rows, plan.pinned)
+        made_from = (view, threads, [(each.dtype, each.layout) for each in outputs], plan.slots, plan.size.rows, plan.host_memory)
         self._plan = plan
         if engine is not None and made_from == self._made_from:
             return engine
         self._retire()
-        engine = ThreadEngine(view, threads, outputs, plan.slots, plan.size.rows)
-        self._engine, self._made_from = engine, made_from
-        if plan.pinned:
-            engine.ring.guard(pinning.Registered())
-        return engine
+        memory = PinnedCache() if plan.host_memory == "pinned" else None
+        self._engine, self._made_from = ThreadEngine(view, threads, outputs, plan.slots, plan.size.rows, memory), made_from
+        return self._engine
 
     def _retire(self) -> None:
         """Gives the engine up to be replaced: it ends now, or with the last epoch that still uses it."""

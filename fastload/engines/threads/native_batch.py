@@ -19,7 +19,7 @@ from fastload.dataset.native_row import NativeField, NativeFields, Size
 from fastload.dataset.opened import TORCH_DTYPES
 from fastload.engines.threads.image_sizes import LIST, ImageLayout
 
-Alone = tuple[core.Batch, core.Lease]
+Alone = tuple[core.Batch, torch.Tensor]
 """A batch of one row, and its memory."""
 
 
@@ -27,7 +27,7 @@ class SlotImages:
     """One part of a batch: an image of each row, or one of its views.
 
     Args:
-        batch, lease: a ready batch, and its memory, which the tensors keep.
+        batch, memory: a ready batch, and its memory, which the tensors keep.
         part: number of the batch's part.
         layout: the layout that was asked for; where all images happen to have one size they lie as "equal".
         alone: by row, (batch of that row alone, its memory), of any size: it was made in place of the row.
@@ -35,10 +35,16 @@ class SlotImages:
     """
 
     def __init__(
-        self, batch: core.Batch, lease: core.Lease, part: int, layout: ImageLayout, alone: Mapping[int, Alone], keep: Sequence[int] | None
+        self,
+        batch: core.Batch,
+        memory: torch.Tensor,
+        part: int,
+        layout: ImageLayout,
+        alone: Mapping[int, Alone],
+        keep: Sequence[int] | None,
     ) -> None:
         at, width, height, self._output = batch.parts[part]
-        self._lease, self._layout, self._count = lease, layout, batch.rows
+        self._memory, self._layout, self._count = memory, layout, batch.rows
         self._at, self._frame = at, (height, width)
         self._places = batch.places[part]
         self._keep = range(batch.rows) if keep is None else keep
@@ -74,7 +80,7 @@ class SlotImages:
         step = self._layout.pad_to
         sizes = np.array([each.shape[1:] for each in samples], np.int64)
         height, width = (-(-int(side) // step) * step for side in sizes.max(axis=0))
-        values = torch.zeros((len(samples), samples[0].shape[0], height, width), dtype=samples[0].dtype)
+        values = torch.zeros((len(samples), samples[0].shape[0], height, width), dtype=samples[0].dtype, device="cpu")
         if self._output.layout == "HWC":
             values = values.contiguous(memory_format=torch.channels_last)
         for row, each in enumerate(samples):
@@ -87,7 +93,8 @@ class SlotImages:
     def _tensor(self, at: int, rows: int, height: int, width: int) -> torch.Tensor:
         """(rows, channels, height, width): channels_last for layout "HWC", contiguous for "CHW"."""
         channels = self._output.channels
-        flat = torch.frombuffer(self._lease, dtype=TORCH_DTYPES[self._output.dtype], count=rows * channels * height * width, offset=at)
+        dtype = TORCH_DTYPES[self._output.dtype]
+        flat = self._memory[at : at + rows * channels * height * width * dtype.itemsize].view(dtype)
         if self._output.layout == "CHW":
             return flat.view(rows, channels, height, width)
         return flat.view(rows, height, width, channels).permute(0, 3, 1, 2)
@@ -109,7 +116,7 @@ class NativeRows:
 
     Attributes:
         native: the field.
-        memory: the batch's lease, which the tensors keep; or an array, where the field outgrew its room there.
+        memory: the batch's memory, which the tensors keep; or other bytes, where the field outgrew its room there.
         starts: the first byte of each row's values, and the end.
         kept: number of values in each row; None for masks, which have one.
         sizes: (height, width) of each row's image.
@@ -117,7 +124,7 @@ class NativeRows:
     """
 
     native: NativeField
-    memory: Any
+    memory: torch.Tensor
     starts: npt.NDArray[np.int64]
     kept: npt.NDArray[np.uint32] | None
     sizes: list[Size]
@@ -214,33 +221,34 @@ class NativeValues:
         lengths = torch.from_numpy((kept if self.keep is None else kept[self.keep]).astype(np.int64))
         most = int(lengths.max())
         values = rows.joined(room * len(kept)).view(len(kept), room, *size)[:, :most]
-        return Padded(values if self.keep is None else values[self.keep], torch.arange(most) < lengths[:, None], lengths)
+        return Padded(values if self.keep is None else values[self.keep], torch.arange(most, device="cpu") < lengths[:, None], lengths)
 
 
 def native_values(
-    batch: core.Batch, lease: core.Lease, fields: NativeFields, layout: ImageLayout, instead: Mapping[int, Alone], keep: list[int] | None
+    batch: core.Batch, memory: torch.Tensor, fields: NativeFields, layout: ImageLayout, instead: Mapping[int, Alone], keep: list[int] | None
 ) -> dict[str, NativeValues]:
     """The fields of a batch, by name.
 
     Args:
-        batch, lease: a batch that was leased, and its memory, which the tensors keep.
+        batch, memory: a batch that was leased, and its memory, which the tensors keep.
         fields: fields of the batch's rows.
         layout: the layout that was asked for; where all images happen to have one size they lie as "equal".
         instead: by row, (batch of that row alone, its memory): it was made in place of the row.
         keep: the rows that are left; None: all.
     """
-    found = _rows_of(batch, lease, fields, layout)
+    found = _rows_of(batch, memory, fields, layout)
     others = {row: _rows_of(*one, fields, LIST) for row, one in instead.items()}
     return {name: NativeValues(rows, {row: other[name] for row, other in others.items()}, keep) for name, rows in found.items()}
 
 
-def _rows_of(batch: core.Batch, lease: core.Lease, fields: NativeFields, layout: ImageLayout) -> dict[str, NativeRows]:
+def _rows_of(batch: core.Batch, memory: torch.Tensor, fields: NativeFields, layout: ImageLayout) -> dict[str, NativeRows]:
     (_, width, height, _), places = batch.parts[0], batch.places[0]
     sizes: list[Size] = [(height, width)] * batch.rows if places is None else [(high, wide) for _, wide, high in places.tolist()]
     frame = (height, width) if places is not None and layout.kind == "padded" else None
     found = {}
     for native, item in zip(fields.fields, batch.items, strict=True):
         if item is not None:
-            memory, starts, kept = item
-            found[native.field.name] = NativeRows(native, lease if memory is None else memory, starts, kept, sizes, frame)
+            grown, starts, kept = item
+            lies = memory if grown is None else torch.from_numpy(grown)
+            found[native.field.name] = NativeRows(native, lies, starts, kept, sizes, frame)
     return found

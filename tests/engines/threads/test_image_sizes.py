@@ -23,6 +23,7 @@ from fastload import transforms as T
 from fastload._native import core
 from fastload.batch.collate import Collate
 from fastload.engines.threads import engine as engine_module
+from fastload.engines.threads.assemble import memory_of
 from fastload.engines.threads.image_sizes import ImageLayout, batch_sizes
 from fastload.engines.threads.native_batch import SlotImages
 from fastload.errors import ArgumentError, BatchShapeError, ResourceError, SampleError
@@ -260,7 +261,7 @@ def test_any_sizes_lie_as_said(packed: Path, data: st.DataObject) -> None:
     batch.submit()
     assert core.wait_any([batch], 30) == 0
     assert batch.failures() == []
-    images = SlotImages(batch, batch.lease(), 0, layout, {}, None)
+    images = SlotImages(batch, memory_of(batch.lease()), 0, layout, {}, None)
     assert ring.counts()["leased"] == 1
     want = [ds[row][0] for row in rows]
     assert all(torch.equal(got, one) for got, one in zip(images.samples(), want, strict=True))
