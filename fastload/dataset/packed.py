@@ -21,7 +21,7 @@ from fastload._native import core
 from fastload.common.files import expanded
 from fastload.common.limits import checked_max_pixels
 from fastload.common.positions import position_in
-from fastload.common.rng import checked_epoch, checked_seed
+from fastload.common.rng import checked_epoch, checked_seed, current_occurrence, row_seed
 from fastload.dataset.contact_sheet import contact_sheet, within
 from fastload.dataset.native_row import NativeFields, NativeImages, exchanged_pairs
 from fastload.dataset.opened import OpenedDataset, OpenOnUse, files_of
@@ -388,6 +388,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         plan, seed = self.plan, self.seed or 0
         if self.seed is None and plan.random:
             seed = int(torch.empty((), dtype=torch.int64).random_())
+        seed = row_seed(seed, self.epoch, current_occurrence()[0])
         values = self.before_python(index, seed, self.epoch)
         if plan.python and self.takes_whole_samples:
             return finished(plan, self.opened.reader.schema, values, self.assemble)

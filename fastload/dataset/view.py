@@ -25,7 +25,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
-import cloudpickle
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -38,6 +37,7 @@ from fastload.dataset.in_place.datasets import LIBRARIES, InPlaceDatasets
 from fastload.dataset.in_place.listed import evenly_spaced
 from fastload.dataset.mixture import Changes, Mixture, MixtureOrder
 from fastload.dataset.packed import PackedDataset
+from fastload.dataset.repeats import Repeats, are_distinct, has_repeats, repeats_of
 from fastload.errors import ArgumentError
 from fastload.store import DatasetReader
 from fastload.store.kinds import KINDS
@@ -66,6 +66,7 @@ _MAKERS = (
 """Attributes of PackedDataset that make `ds[i]`. If another's code replaces one, native threads do not read the dataset."""
 _OWN = OwnCode((PackedDataset, _MAKERS), (TransformedDataset, ("plan", "transform")))
 
+Occurrences = npt.NDArray[np.uint32]
 Draws = tuple[int | None, int, Changes | None]
 """Basis of the samples of one pass: the seed (None: that of each dataset), the epoch, and a Mixture's weights by epoch."""
 
@@ -98,6 +99,16 @@ class MixedRows:
             datasets, at = view.rows(places[mine])
             source[mine], index[mine] = datasets + np.uint32(first), at
         return source, index
+
+    def occurrences(self, positions: npt.NDArray[np.int64], again: Occurrences | None) -> Occurrences | None:
+        """Occurrences of the samples at some positions: the passes over their sources are counted, and repeats within a source."""
+        numbers, places, turns = self.order.samples(self.epoch, positions)
+        found = turns if again is None else again * self.order.passes(self.epoch)[numbers] + turns
+        for number in np.unique(numbers).tolist():
+            mine, view = numbers == number, self.parts[number][1]
+            if view.repeats is not None:
+                found[mine] = view.repeats.occurrences(places[mine], found[mine])
+        return found if found.any() else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,6 +164,29 @@ class NativeView:
             raise IndexError(f"sample {missing[0]} is by the indices of a Subset one that its dataset does not have") from None
         return source, index.astype(np.uint64)
 
+    @cached_property
+    def repeats(self) -> Repeats | None:
+        """The samples at several positions; None: there are none, or nobody can tell before they are asked for."""
+        tree = self.tree
+        if tree is None or tree.is_asked or tree.is_distinct:
+            return None
+        return repeats_of(len(self), self.datasets, self.existing, lambda where: tree.rows(where, 0))
+
+    def occurrences(self, positions: Sequence[int], again: Occurrences | None) -> Occurrences | None:
+        """Occurrences of the samples at some positions, which exist; None: all are 0. See NOTE [ occurrences: an index that comes again ].
+
+        Args:
+            positions: the positions.
+            again: how often each came before in the pass; None: none did.
+        """
+        if self.mixed is None and self.repeats is None:
+            return again if again is not None and again.any() else None
+        where = positions_within(positions, len(self))
+        if self.mixed is not None:
+            return self.mixed.occurrences(where, again)
+        assert self.repeats is not None
+        return self.repeats.occurrences(where, again)
+
     def existing(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The positions whose samples exist."""
         return positions if self.tree is None else positions[self.tree.has(positions)]
@@ -167,6 +201,7 @@ class _Leaf:
 
     leaves = 1
     is_asked = False
+    is_distinct = True
     line = 0, 0, 1
 
     @property
@@ -207,6 +242,11 @@ class _Picked:
         return len(self.positions)
 
     @cached_property
+    def is_distinct(self) -> bool:
+        picked = self.positions
+        return self.inner.is_distinct and (isinstance(picked, range) or not has_repeats(picked, self.inner.count))
+
+    @cached_property
     def line(self) -> tuple[int, int, int] | None:
         inner, picked = self.inner.line, self.positions
         if inner is None or not isinstance(picked, range) or (len(picked) and not 0 <= min(picked[0], picked[-1])):
@@ -237,6 +277,7 @@ class _Asked:
     indices: Any
 
     is_asked = True
+    is_distinct = False
     line = None
 
     @property
@@ -278,6 +319,10 @@ class _Joined:
     @property
     def is_asked(self) -> bool:
         return any(part.is_asked for part in self.parts)
+
+    @cached_property
+    def is_distinct(self) -> bool:
+        return all(part.is_distinct for part in self.parts) and are_distinct(_datasets(self))
 
     @property
     def count(self) -> int:
@@ -340,6 +385,7 @@ class _Mixed:
 
 
 _Part = _Leaf | _Picked | _Asked | _Joined
+"""A tree of datasets: `is_distinct` is True if no two positions have the same sample."""
 _Node = _Part | _Mixed
 _Wanted = Sequence[Any] | npt.NDArray[np.int64]
 _Rows = tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]
@@ -354,6 +400,13 @@ def _within(wanted: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.bool_]:
 def _from_start(wanted: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
     """Positions with the negative ones, which count from the end, as positions from the start."""
     return np.where(wanted < 0, wanted + count, wanted)
+
+
+def _datasets(node: _Part) -> list[NativeDataset]:
+    """The native datasets of a tree, by source number."""
+    if isinstance(node, _Leaf):
+        return [node.dataset]
+    return [each for part in (node.parts if isinstance(node, _Joined) else [node.inner]) for each in _datasets(part)]
 
 
 _Kept = dict[int, tuple[Any, npt.NDArray[np.int64] | range]]
@@ -488,13 +541,6 @@ def _view(node: _Node) -> NativeView | None:
     if not datasets or len(set(map(_form, datasets))) != 1:
         return None
     return NativeView(tuple(datasets), node)
-
-
-def _datasets(node: _Part) -> list[NativeDataset]:
-    """The native datasets of a tree, by source number."""
-    if isinstance(node, _Leaf):
-        return [node.dataset]
-    return [each for part in (node.parts if isinstance(node, _Joined) else [node.inner]) for each in _datasets(part)]
 
 
 def _mixed_view(node: _Mixed) -> NativeView | None:
@@ -685,26 +731,6 @@ class NativeDataReader:
 
     def _forget(self) -> None:
         self.data, self._made_from = None, {}
-
-
-class SentToWorkers:
-    """Rows and transforms with which persistent workers were started: they tell whether the workers have the dataset as it is now."""
-
-    def __init__(self) -> None:
-        self._sent: tuple[Any, ...] | None = None
-
-    def note(self, data: NativeData) -> bool:
-        """Notes the rows and transforms. Returns True if they differ from those noted before."""
-        view = data.view
-        try:
-            steps = cloudpickle.dumps([dataset.plan.python for dataset in view.datasets])
-        except Exception:  # an object that cannot be pickled cannot be compared: its changes stay unseen, as in torch's workers
-            steps = b""
-        before, self._sent = self._sent, ((view.tree,), view.datasets, steps)
-        if before is None:
-            return False
-        same = same_objects(before[0], self._sent[0]) and same_objects(before[1], self._sent[1]) and before[2] == steps
-        return not same
 
 
 def same_objects(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:

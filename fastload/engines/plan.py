@@ -142,6 +142,10 @@ class ExecutionPlan:
         """True if an epoch draws a base seed, as torch's does."""
         return self.native is None or self.settings.seed is None
 
+    def python_view(self, epoch: int) -> NativeView | None:
+        """Rows of packed data that Python makes samples of, in an epoch; None: other data, or rows that only the user's code can tell."""
+        return None if self.data is None or self.data.view.is_asked else self.data.view.at(epoch)
+
     def python_dataset(self, epoch: int) -> tuple[Any, Draws | None]:
         """The dataset as worker processes, or the calling process, read it; and the basis of its draws, if it is packed or a Mixture."""
         dataset = self.settings.dataset

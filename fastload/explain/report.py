@@ -22,7 +22,7 @@ from fastload.lazy.counts import LazyCounts
 from fastload.remote.files import RemoteFiles
 from fastload.remote.session import RemoteStatus
 from fastload.sampling.arrays import comes_in_arrays
-from fastload.sampling.known import DRAWN_BYTES, listed_order
+from fastload.sampling.known import DRAWN_BYTES, gives_each_at_most_once, listed_order
 from fastload.transforms.spec import Plan, Stage
 
 SAME_PASS = "″"
@@ -331,13 +331,14 @@ def _order(plan: ExecutionPlan) -> str:
     settings = plan.settings
     name = type(settings.order.deciding).__name__
     asked = plan.native is not None and plan.native.is_asked
+    again = "" if gives_each_at_most_once(settings.order) else "; it may give an index again: counted, 4 bytes a sample of the dataset"
     if plan.engine == "threads" and settings.may_draw_ahead and not asked:
-        return f"{name}, drawn as far ahead as is read: its order is fixed at its first index"
+        return f"{name}, drawn as far ahead as is read: its order is fixed at its first index{again}"
     why = "; a Subset's indices are asked for one by one" if asked else ""
     if not settings.drawn_at_iter:
-        return f"{name}, a batch drawn at each next(){why}"
+        return f"{name}, a batch drawn at each next(){why}{again}"
     count = settings.drawn_at_iter
-    return f"{name}, {count} batch{'es' * (count > 1)} drawn at iter(), one more at each next(){why}"
+    return f"{name}, {count} batch{'es' * (count > 1)} drawn at iter(), one more at each next(){why}{again}"
 
 
 ORDER_NAMED = 10**8
