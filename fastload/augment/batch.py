@@ -7,7 +7,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
@@ -20,7 +19,7 @@ from fastload import transforms as T
 from fastload.augment import space
 from fastload.augment.annotations import Annotations, Augmented
 from fastload.augment.by_params import KorniaOp, is_kornia
-from fastload.augment.jitter import ColorJitter, at_once, fused
+from fastload.augment.jitter import ColorJitter, at_once
 from fastload.augment.labels import LABEL_MOST
 from fastload.augment.philox import Draw, as_indices, words, words_of
 from fastload.augment.policies import AutoAugment, RandAugment, TrivialAugmentWide
@@ -114,8 +113,6 @@ class AugmentBatch:
     Args:
         ops: specs of this package, in the order in which they are done; of `fastload.transforms`, both flips and RandomCrop; modules of
             kornia.augmentation, as KorniaOp does them.
-        compile: colour jitter through torch.compile, once per device, dtype and image size, for any number of samples (NOTE
-            [ colour jitter: grouped, at once or fused ]). A compiler rounds differently: a uint8 value may then differ by one.
         first: number of ops that are done to the same batches before these: without it, equal ops of two lists would draw equal numbers.
             A FastLoader sets it in the ops it is given, counting from 0.
         mask_fill: the label that comes into a mask where there is nothing of it, such as 255 to be ignored; at most 2**24.
@@ -124,9 +121,8 @@ class AugmentBatch:
         TransformError: an op that does not run on a batch, or `first` or `mask_fill` is no such number.
     """
 
-    def __init__(self, ops: Sequence[Any], *, compile: bool = False, first: int = 0, mask_fill: int = 0) -> None:
+    def __init__(self, ops: Sequence[Any], *, first: int = 0, mask_fill: int = 0) -> None:
         self.ops = tuple(KorniaOp(op) if is_kornia(op) else op for op in ops)
-        self.compile = bool(compile)
         self.first = first
         self.mask_fill = mask_fill
         if not isinstance(mask_fill, int) or not -LABEL_MOST <= mask_fill <= LABEL_MOST:
@@ -253,34 +249,17 @@ class AugmentBatch:
         wants = [(n, op.words if isinstance(op, Op) else _NATIVE[type(op)][0]) for n, op in zip(streams, self.ops, strict=True)]
         height, width = images.shape[2:]
         steps: list[Step] = []
-        triton = not self.compile and any(isinstance(op, ColorJitter) for op in self.ops) and at_once(images.device)
+        triton = any(isinstance(op, ColorJitter) for op in self.ops) and at_once(images.device)
         for op, drawn in zip(self.ops, words_of(seed, epoch, indices, wants), strict=True):
             frame = Frame(len(images), height, width, images.dtype != torch.uint8, triton)
-            done = self._plan(op, Draw(drawn), frame)
+            done = op.plan(Draw(drawn), frame) if isinstance(op, Op) else _NATIVE[type(op)][1](op, Draw(drawn), frame)
             height, width = next((step.size for step in reversed(done) if step.size), (height, width))
             steps += done
         return steps
 
-    def _plan(self, op: Any, draw: Draw, frame: Frame) -> list[Step]:
-        if self.compile and isinstance(op, ColorJitter):
-            return [Step(self._compiled, step.rows, step.arrays) for step in op.plan_fused(draw, frame)]
-        return op.plan(draw, frame) if isinstance(op, Op) else _NATIVE[type(op)][1](op, draw, frame)
-
-    @cached_property
-    def _jitter(self) -> Callable[..., Tensor]:
-        return torch.compile(fused, fullgraph=True)
-
-    def _compiled(self, x: Tensor, full: Tensor, before: Tensor) -> Tensor:
-        if len(x) == 1:  # a size of 1 is compiled apart, whatever is said of it
-            return self._compiled(*(torch.cat((tensor, tensor)) for tensor in (x, full, before)))[:1]
-        for tensor in (x, full, before):
-            torch._dynamo.mark_dynamic(tensor, 0)
-        return self._jitter(x, full, before)
-
     def __repr__(self) -> str:
-        compiled = ", compile=True" if self.compile else ""
         fill = f", mask_fill={self.mask_fill}" if self.mask_fill else ""
-        return f"AugmentBatch([{', '.join(map(repr, self.ops))}]{compiled}{f', first={self.first}' if self.first else ''}{fill})"
+        return f"AugmentBatch([{', '.join(map(repr, self.ops))}]{f', first={self.first}' if self.first else ''}{fill})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AugmentBatch) and self._value() == other._value()
@@ -291,12 +270,12 @@ class AugmentBatch:
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, self._value()
 
-    def _value(self) -> tuple[tuple[Any, ...], bool, int, int]:
-        return self.ops, self.compile, self.first, self.mask_fill
+    def _value(self) -> tuple[tuple[Any, ...], int, int]:
+        return self.ops, self.first, self.mask_fill
 
 
-def _again(ops: tuple[Any, ...], compile: bool, first: int, mask_fill: int = 0) -> AugmentBatch:
-    return AugmentBatch(ops, compile=compile, first=first, mask_fill=mask_fill)
+def _again(ops: tuple[Any, ...], first: int, mask_fill: int = 0) -> AugmentBatch:
+    return AugmentBatch(ops, first=first, mask_fill=mask_fill)
 
 
 def _format(images: Tensor) -> torch.memory_format:

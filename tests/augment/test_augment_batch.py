@@ -279,24 +279,6 @@ def test_crop_draws() -> None:
     assert_frequencies(np.bincount(corner[:, 0] * 5 + corner[:, 1], minlength=25), np.ones(25))
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
-def test_compiled_jitter() -> None:
-    """compile=True gives the same pixels within a level, for any number of rows by one compilation, also for one row."""
-    ops = [A.RandomHorizontalFlip(), A.ColorJitter(0.4, 0.4, 0.4, 0.1, p=0.8)]
-    x = batch(16)
-    want = A.AugmentBatch(ops)(x, seed=SEED, epoch=EPOCH, indices=range(16))
-    compiled = A.AugmentBatch(ops, compile=True)
-    got = compiled(x, seed=SEED, epoch=EPOCH, indices=range(16))
-    assert_levels(got, want, 1, share=0.01)
-    counters = torch._dynamo.utils.counters
-    before = counters["stats"]["unique_graphs"]
-    for rows in (7, 16, 1, 2):
-        again = compiled(x[:rows], seed=SEED, epoch=EPOCH, indices=range(rows))
-        assert_levels(again, got[:rows], 0)
-    assert counters["stats"]["unique_graphs"] == before > 0
-    assert pickle.loads(pickle.dumps(compiled)) == compiled != A.AugmentBatch(ops)
-
-
 def test_missing_kornia_is_named() -> None:
     """Without Kornia, the import says what to install, as an ImportError and as a FastloadError."""
     code = """
