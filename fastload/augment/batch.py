@@ -18,8 +18,9 @@ from torch import Tensor
 from fastload import transforms as T
 from fastload.augment import space
 from fastload.augment.annotations import Annotations, Augmented
-from fastload.augment.by_params import KorniaOp, is_kornia
+from fastload.augment.by_params import KorniaOp
 from fastload.augment.jitter import ColorJitter, at_once
+from fastload.augment.kornia_classes import is_kornia
 from fastload.augment.labels import LABEL_MOST
 from fastload.augment.philox import Draw, as_indices, words, words_of
 from fastload.augment.policies import AutoAugment, RandAugment, TrivialAugmentWide

@@ -32,6 +32,7 @@ class Frame:
         height, width: size of the images as this op gets them.
         floating: True if values are 0..1 instead of 0..255.
         triton: True if the jitter's kernel in Triton runs on the batch's device.
+        channels: channels of the images.
     """
 
     rows: int
@@ -39,6 +40,7 @@ class Frame:
     width: int
     floating: bool
     triton: bool = False
+    channels: int = 3
 
     @property
     def unit(self) -> float:
