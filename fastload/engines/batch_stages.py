@@ -210,7 +210,7 @@ def _join_ops(stages: Sequence[BatchStage]) -> list[BatchStage]:
 
 def _seeded(transform: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps a callable that draws from the global generators, so that its result depends on (seed, epoch, batch) alone."""
-    from fastload.augment import Seeded  # imported here: only this needs Kornia
+    from fastload.augment import Seeded  # imported here: most loaders need nothing of it
 
     return Seeded(transform)
 

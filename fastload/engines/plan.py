@@ -169,7 +169,7 @@ class Planner:
 
     def is_packed(self, dataset: Any, engine: EngineChoice, index_cache: str | os.PathLike[str] | None, *, device: bool) -> bool:
         """Returns True if a dataset is packed data, or files that native threads read in place."""
-        self.reads_packed = self._reader.read(dataset, device and _has_kornia(), engine != "python", index_cache) is not None
+        self.reads_packed = self._reader.read(dataset, device, engine != "python", index_cache, _missing_ops()) is not None
         return self.reads_packed
 
     @property
@@ -185,7 +185,7 @@ class Planner:
             Whatever reading the dataset raises.
         """
         device, allowed = why_not_device(settings) is None, settings.engine != "python"
-        data = self._reader.read(settings.dataset, device, allowed, settings.index_cache)
+        data = self._reader.read(settings.dataset, device, allowed, settings.index_cache, _missing_ops())
         self.reads_packed = data is not None
         size = EpochSize(1, 1) if data is None or data.native is None else epoch_size(settings, data.view)
         last, listed = self._last, tuple(settings.batch_transforms)
@@ -281,12 +281,17 @@ def why_not_device(settings: Settings) -> str | None:
         if settings.default_replaced:
             return f"default_collate takes finished samples: {settings.collate_replaced}"
         return "your collate_fn takes finished samples" if collation is None else f"{collation} leaves images of several sizes"
-    return None if _has_kornia() else f"Kornia is not installed: {pip_install('augment')}"
+    return None
+
+
+OF_KORNIA = frozenset({"GaussianBlur"})
+"""Names of the ops on whole batches that run in Kornia."""
 
 
 @cache
-def _has_kornia() -> bool:
-    return find_spec("kornia") is not None
+def _missing_ops() -> frozenset[str]:
+    """Names of the ops that need Kornia, where it is not installed."""
+    return OF_KORNIA if find_spec("kornia") is None else frozenset()
 
 
 def epoch_size(settings: Settings, dataset: Sized) -> EpochSize:
@@ -389,4 +394,6 @@ def _not_moved(settings: Settings, dataset: NativeDataset) -> str:
     """The reason why the Python steps are not left to the device, if they could be."""
     if not dataset.plan.movable or settings.device is None:
         return ""
-    return f"; the device could do that part, but {why_not_device(settings) or 'the packed datasets differ in it'}"
+    lacking = sorted(dataset.snapshot(device=True).plan.device_ops & _missing_ops())
+    missing = f"{lacking[0]} needs Kornia, which is not installed: {pip_install('augment')}" if lacking else ""
+    return f"; the device could do that part, but {why_not_device(settings) or missing or 'the packed datasets differ in it'}"

@@ -78,7 +78,9 @@ def test_the_pass_to_floats() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
-@pytest.mark.parametrize("op", [*OPS, *(A.KorniaOp(module(n)) for n in ("RandomPosterize", "ColorJitter", "RandomResizedCrop"))], ids=lambda op: repr(op)[:30])
+@pytest.mark.parametrize(
+    "op", [*OPS, *(A.KorniaOp(module(n)) for n in ("RandomPosterize", "ColorJitter", "RandomResizedCrop"))], ids=lambda op: repr(op)[:30]
+)
 def test_the_devices_way_on_the_cpu(op: Any, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same pixels, but for the rounding of a filter."""
     x = pictures(ROWS, 64, 72)
