@@ -107,8 +107,8 @@ class AugmentBatch:
     2. The input is never written to. The result has its dtype, device and memory format, and may be the input where nothing was to do.
     3. No call waits for the device, unless a module of Kornia's does; parameters cross in one copy (NOTE [ augment: drawn on the host,
        sent once ]).
-    4. Masks, boxes and keypoints of the samples are moved with their images' pixels (NOTE [ objects: moved as torchvision does ]), by every
-       op but a KorniaOp that moves pixels, which is refused with them. RandomErasing and changes of colour leave them as they are.
+    4. Masks, boxes and keypoints of the samples are moved with their images' pixels (NOTE [ objects: moved as torchvision does ]); by
+       modules of Kornia as Kornia moves them. RandomErasing and changes of colour leave them as they are.
     5. Plain value: picklable, comparable, repr is what makes it again. Global generators are as they were.
 
     Args:
@@ -202,28 +202,21 @@ class AugmentBatch:
         if len(rows) != len(images):
             raise ArgumentError(f"AugmentBatch got {len(rows)} indices for {len(images)} images; give the dataset index of every row")
         objects = Annotations(masks, boxes, keypoints, box_format, self.mask_fill, keypoint_pairs or {})
+        for op in self.ops:
+            if isinstance(op, KorniaOp):
+                op.check(objects.given)
         if not len(rows) and not any(isinstance(op, T.RandomCrop) for op in self.ops):
             return Augmented(images, masks, boxes, keypoints) if objects else images
         steps = self._drawn(images, seed, epoch, rows)
         out = run(images, space.fold_flips(steps)).contiguous(memory_format=_format(images))
         if not objects:
             return out
-        self._check_moves()
         return Augmented(out, *objects.moved(images, steps))
 
     @property
     def moves(self) -> bool:
         """True if an op moves pixels."""
         return any(op.moves if isinstance(op, KorniaOp) else isinstance(op, _MOVING) or type(op) in _NATIVE for op in self.ops)
-
-    def _check_moves(self) -> None:
-        """Raises ArgumentError if an op moves pixels in a way that objects cannot follow."""
-        for op in self.ops:
-            if isinstance(op, KorniaOp) and op.moves:
-                raise ArgumentError(
-                    f"AugmentBatch: {op!r} moves pixels, and masks, boxes and keypoints cannot follow it: use the flips, RandomCrop, "
-                    "RandomRotation and RandomAffine of fastload.augment"
-                )
 
     def numbered(self, first: int) -> AugmentBatch:
         """A copy with the same ops and another `first`."""

@@ -5,21 +5,22 @@ from __future__ import annotations
 import copy
 import pickle
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fastload.augment.data_keys import KINDS, contradiction, named
 from fastload.augment.drawing import GATE, SHAPE, Drawn, Params, parameters
-from fastload.augment.kornia_classes import Traits, traits_of, why_whole
+from fastload.augment.kornia_classes import Traits, library, traits_of, why_whole
 from fastload.augment.philox import Draw
 from fastload.augment.specs import Op, fail
-from fastload.augment.steps import Frame, Step
+from fastload.augment.steps import Array, Frame, Step
 from fastload.batch.bad_samples import kept_state
 from fastload.batch.private_draws import GlobalDraw
-from fastload.errors import TransformError
+from fastload.errors import ArgumentError, TransformError
 
 _SMALL, _LARGE = Frame(2, 64, 64, True), Frame(2, 4096, 4096, True)
 
@@ -37,12 +38,17 @@ class KorniaOp(Op):
     Args:
         module: an instance of a class in fastload.augment.kornia_classes.ROWWISE, with its own p; not same_on_batch, and with p_batch 1,
             which would draw for whole batches.
+        data_keys: those of the AugmentationSequential that it is of: a call has objects of the kinds that they name, and no others. None:
+            all objects of a call move.
 
     Raises:
-        TransformError: another module. Given as batch_transform=, it runs under Seeded.
+        TransformError: another module, or a data key that Kornia has not. Given as batch_transform=, the module runs under Seeded.
     """
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, data_keys: Sequence[str] | None = None) -> None:
+        self.data_keys = None if data_keys is None else tuple(str(key).lower() for key in data_keys)
+        if unknown := sorted(set(self.data_keys or ()) - KINDS.keys()):
+            raise fail(self, f"data_keys={data_keys!r}: {unknown[0]!r} is none of {', '.join(KINDS)}")
         reason = why_whole(module)
         if not reason:
             self.module = copy.deepcopy(module)
@@ -62,6 +68,20 @@ class KorniaOp(Op):
         """True if the module moves pixels."""
         return self._traits.moves
 
+    @property
+    def objects(self) -> frozenset[str]:
+        """Kinds of objects that it changes. Where nothing moves, masks are erased only if data_keys name them."""
+        changed = self._traits.objects
+        return changed if self.moves else changed & named(self.data_keys or ())
+
+    def check(self, given: Mapping[str, Collection[str]]) -> None:
+        """Raises ArgumentError if a batch's objects contradict data_keys, or cannot follow; `given`: their kinds, and boxes' formats."""
+        clause = "" if self.data_keys is None else contradiction(self.data_keys, self.moves, given)
+        if not clause and self.moves and (left := sorted(given.keys() - self.objects)):
+            clause = f"it moves pixels, and Kornia does not move {left[0]} with them: leave them out of the batch, or this step"
+        if clause:
+            raise ArgumentError(f"{self!r}: {clause}")
+
     def plan(self, draw: Draw, frame: Frame) -> list[Step]:
         """One step for all rows on which Kornia's gate is open, or one for each set of values that are Kornia's of a whole batch."""
         words = draw.words(2).astype(np.uint64)
@@ -70,7 +90,16 @@ class KorniaOp(Op):
         if traits.floats and not frame.floating:
             raise fail(self, f"{self.module!r} makes values that bytes cannot hold: make floats of the images first (T.ToFloat())")
         return [
-            Step(self.run, drawn.rows, drawn.own, {"shared": drawn.shared}, self._size(drawn, frame), on_host=traits.on_host)
+            Step(
+                self.run,
+                drawn.rows,
+                drawn.own,
+                {"shared": drawn.shared},
+                self._size(drawn, frame),
+                on_host=traits.on_host,
+                masks=self.masks if "masks" in self.objects else None,
+                centres=self.centres if "boxes" in self.objects else None,
+            )
             for drawn in parameters(self.module, keys, frame, traits.shared)
         ]
 
@@ -88,10 +117,7 @@ class KorniaOp(Op):
     def run(self, x: Tensor, shared: Params, **own: Tensor) -> Tensor:
         """The module on rows with these parameters, each (rows, ...); those of a whole batch stay on the host, where Kornia reads them."""
         if self._traits.alone and len(x) > 1:
-            each = range(len(x))
-            return torch.cat(
-                [self.run(x[row : row + 1], shared, **{name: value[row : row + 1] for name, value in own.items()}) for row in each]
-            )
+            return _one_by_one(self.run, x, own, shared=shared)
         wide = x / 255 if x.dtype == torch.uint8 else x.to(torch.promote_types(x.dtype, torch.float32), copy=True)
         out: Tensor = self.module(wide, params=self._given(len(x), shared, own))
         if out.shape[:2] != x.shape[:2] or (out.shape != x.shape and not self._traits.resizes):
@@ -104,8 +130,34 @@ class KorniaOp(Op):
         given = {**own, **shared, GATE: torch.ones(rows), SHAPE: torch.tensor([rows, *shared[SHAPE][1:].tolist()])}
         return {**given, numbers: torch.arange(rows)[:, None]} if numbers else given
 
+    def masks(self, x: Tensor, shared: Params, fill: int, **own: Tensor) -> Tensor:
+        """Masks (rows, any number, height, width) by the module's own code, by the nearest pixel, with `fill` where it has nothing of them.
+
+        A further mask of ones goes with them: it is zero there.
+        """
+        if self._traits.alone and len(x) > 1:
+            return _one_by_one(self.masks, x, own, shared=shared, fill=fill)
+        wide, flags = x if x.dtype == torch.float64 else x.float(), self.module.flags
+        sequence = library().AugmentationSequential(self.module)
+        own_flags = {name: _zero(flags[name]) for name in ("fill", "fill_value", "pad_value") if flags.get(name) is not None}
+        own_flags |= {name: flags[name] for name in ("align_corners",) if name in flags}
+        sequence.extra_args = {key: {**extra, **own_flags} for key, extra in sequence.extra_args.items()}
+        (name, _), *_ = sequence.named_children()
+        params = [library().container.params.ParamItem(name, self._given(len(x), shared, own))]
+        out = sequence(torch.cat((wide, torch.ones_like(wide[:, :1])), dim=1), params=params, data_keys=["mask"])
+        return torch.where(out[:, -1:] > 0.5, out[:, :-1], fill).to(x.dtype)
+
+    def centres(self, step: Step, size: tuple[int, int]) -> Array:
+        """Matrices (R, 3, 3), float64, of a step's rows, from pixels' centres to pixels' centres; `size`: (height, width) before it."""
+        shared: Params = step.constants["shared"]
+        given = self._given(len(step.rows), shared, {name: torch.tensor(array) for name, array in step.arrays.items()})
+        image = torch.empty((), dtype=torch.float64).expand(len(step.rows), int(shared[SHAPE][1]), *size)
+        found: Array = self.module.generate_transformation_matrix(image, given, self.module.flags).numpy()
+        return found
+
     def __repr__(self) -> str:
-        return f"KorniaOp({self.module!r})"
+        keys = "" if self.data_keys is None else f", data_keys={list(self.data_keys)}"
+        return f"KorniaOp({self.module!r}{keys})"
 
     def __eq__(self, other: object) -> bool:
         """Returns True for modules that Kornia prints alike."""
@@ -113,6 +165,16 @@ class KorniaOp(Op):
 
     def __hash__(self) -> int:
         return hash(repr(self))
+
+
+def _zero(fill: Any) -> Any:
+    return torch.zeros((), dtype=fill.dtype) if isinstance(fill, Tensor) else 0.0
+
+
+def _one_by_one(kernel: Callable[..., Tensor], x: Tensor, own: Params, **constants: Any) -> Tensor:
+    """A kernel on rows that go in one by one."""
+    each = [slice(row, row + 1) for row in range(len(x))]
+    return torch.cat([kernel(x[row], **constants, **{name: value[row] for name, value in own.items()}) for row in each])
 
 
 def _why_not_private(module: Any, shared: Sequence[str]) -> str:

@@ -63,6 +63,10 @@ class Step:
         exact: matrices of a resampling step's rows before they were rounded.
         size: (height, width) afterwards, if it changes; such a step runs on every row.
         keypoint_pairs: the keypoints that a flip exchanges, as fastload.transforms has them.
+        masks: the kernel's counterpart for masks of the same rows, called with the label that fills gaps as `fill`, too; None: the kernel
+            leaves masks alone, or is known to move them.
+        centres: called with the step and the size before it: matrices (R, 3, 3) from pixels' centres to pixels' centres; None: the kernel
+            moves no boxes and keypoints, or is known to.
     """
 
     kernel: Callable[..., Tensor]
@@ -74,6 +78,8 @@ class Step:
     on_host: bool = False
     exact: Array | None = None
     keypoint_pairs: Any = None
+    masks: Callable[..., Tensor] | None = None
+    centres: Callable[[Step, tuple[int, int]], Array] | None = None
 
 
 def send(arrays: Sequence[Array], device: torch.device) -> list[Tensor]:

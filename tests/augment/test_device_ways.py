@@ -62,6 +62,16 @@ def test_kornias_modules(name: str) -> None:
     assert (out.shape == (ROWS, 3, 64, 72)) != ROWWISE[name].resizes
 
 
+@pytest.mark.parametrize("name", sorted(name for name, traits in ROWWISE.items() if traits.moves and traits.objects))
+def test_objects_of_kornias_modules(name: str) -> None:
+    """Masks, boxes and keypoints that Kornia's move."""
+    kinds = {"masks": (ROWS, 64, 72), "boxes": (ROWS, 3, 4), "keypoints": (ROWS, 5, 2)}
+    given = {kind: torch.empty(shape, device="meta") for kind, shape in kinds.items() if kind in ROWWISE[name].objects}
+    out = A.AugmentBatch([module(name)])(valueless(torch.uint8), seed=SEED, epoch=EPOCH, indices=range(ROWS), **given)
+    assert out.masks.shape == (ROWS, *out.images.shape[2:])
+    assert all(getattr(out, kind).device.type == "meta" for kind in given)
+
+
 @pytest.mark.parametrize("mix", [A.MixUp(0.2, 10), A.CutMix(1.0, 10), A.RandomChoice((A.MixUp(0.2, 10), A.CutMix(1.0, 10)))])
 def test_mixes(mix: Any) -> None:
     """Images and labels."""
