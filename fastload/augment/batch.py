@@ -5,8 +5,9 @@ reproducible: the generators that it draws from are seeded for the call and rest
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any, overload
 
 import numpy as np
@@ -20,10 +21,10 @@ from fastload.augment import space
 from fastload.augment.annotations import Annotations, Augmented
 from fastload.augment.by_params import KorniaOp
 from fastload.augment.jitter import ColorJitter, at_once
-from fastload.augment.kornia_classes import is_kornia
 from fastload.augment.labels import LABEL_MOST
 from fastload.augment.philox import Draw, as_indices, words, words_of
 from fastload.augment.policies import AutoAugment, RandAugment, TrivialAugmentWide
+from fastload.augment.sequences import is_of_kornia, ops_of
 from fastload.augment.specs import Op, RandomAffine, RandomRotation
 from fastload.augment.steps import Frame, Step, run
 from fastload.batch.bad_samples import kept_state
@@ -113,7 +114,7 @@ class AugmentBatch:
 
     Args:
         ops: specs of this package, in the order in which they are done; of `fastload.transforms`, both flips and RandomCrop; modules of
-            kornia.augmentation, as KorniaOp does them.
+            kornia.augmentation, as KorniaOp does them, and sequences of these, which are taken apart.
         first: number of ops that are done to the same batches before these: without it, equal ops of two lists would draw equal numbers.
             A FastLoader sets it in the ops it is given, counting from 0.
         mask_fill: the label that comes into a mask where there is nothing of it, such as 255 to be ignored; at most 2**24.
@@ -123,7 +124,7 @@ class AugmentBatch:
     """
 
     def __init__(self, ops: Sequence[Any], *, first: int = 0, mask_fill: int = 0) -> None:
-        self.ops = tuple(KorniaOp(op) if is_kornia(op) else op for op in ops)
+        self.ops = tuple(chain.from_iterable(ops_of(op) if is_of_kornia(op) else [op] for op in ops))
         self.first = first
         self.mask_fill = mask_fill
         if not isinstance(mask_fill, int) or not -LABEL_MOST <= mask_fill <= LABEL_MOST:
@@ -172,7 +173,7 @@ class AugmentBatch:
 
         Args:
             images: (B, 3, H, W): uint8, or float16, bfloat16 or float32 in 0..1 (so: before Normalize); on any device, contiguous or
-                channels_last.
+                channels_last. Modules of Kornia alone take any number of channels, and float64.
             seed, epoch: seed and epoch of the loader.
             indices: indices of the samples in their dataset, (B,), at least 0.
             masks: (B, H, W) or (B, N, H, W), `Padded`, `Flat`, or a list of B tensors (N, H, W) or (H, W): labels, of the images' size.
@@ -189,7 +190,8 @@ class AugmentBatch:
             the form that they came in.
 
         Raises:
-            ArgumentError: images, indices or objects of another shape, dtype or device, or an op that cannot move objects.
+            ArgumentError: images, indices or objects of another shape, dtype or device; or an op that cannot move the objects, or has
+                data_keys that name others.
             BatchShapeError: a crop larger than the images.
         """
         rows = as_indices(indices)
@@ -197,14 +199,14 @@ class AugmentBatch:
             raise ArgumentError(
                 "AugmentBatch takes images of one size, and these are padded: end the transform at one size, without pad_to="
             )
-        if images.ndim != 4 or images.shape[1] != 3 or images.dtype not in DTYPES:
+        of_kornia = bool(self.ops) and all(isinstance(op, KorniaOp) for op in self.ops)  # which takes any channels, and float64
+        known = images.dtype in DTYPES or (of_kornia and images.dtype == torch.float64)
+        if images.ndim != 4 or (images.shape[1] != 3 and not of_kornia) or not known:
             raise ArgumentError(f"AugmentBatch takes uint8 or float images (B, 3, H, W), not {images.dtype} of {tuple(images.shape)}")
         if len(rows) != len(images):
             raise ArgumentError(f"AugmentBatch got {len(rows)} indices for {len(images)} images; give the dataset index of every row")
         objects = Annotations(masks, boxes, keypoints, box_format, self.mask_fill, keypoint_pairs or {})
-        for op in self.ops:
-            if isinstance(op, KorniaOp):
-                op.check(objects.given)
+        self.check_objects(objects.given)
         if not len(rows) and not any(isinstance(op, T.RandomCrop) for op in self.ops):
             return Augmented(images, masks, boxes, keypoints) if objects else images
         steps = self._drawn(images, seed, epoch, rows)
@@ -212,6 +214,12 @@ class AugmentBatch:
         if not objects:
             return out
         return Augmented(out, *objects.moved(images, steps))
+
+    def check_objects(self, given: Mapping[str, Collection[str]]) -> None:
+        """Raises ArgumentError if a batch's objects contradict data_keys, or cannot follow an op; `given`: kinds, and formats of boxes."""
+        for op in self.ops:
+            if isinstance(op, KorniaOp):
+                op.check(given)
 
     @property
     def moves(self) -> bool:
@@ -245,7 +253,7 @@ class AugmentBatch:
         steps: list[Step] = []
         triton = any(isinstance(op, ColorJitter) for op in self.ops) and at_once(images.device)
         for op, drawn in zip(self.ops, words_of(seed, epoch, indices, wants), strict=True):
-            frame = Frame(len(images), height, width, images.dtype != torch.uint8, triton)
+            frame = Frame(len(images), height, width, images.dtype != torch.uint8, triton, images.shape[1])
             done = op.plan(Draw(drawn), frame) if isinstance(op, Op) else _NATIVE[type(op)][1](op, Draw(drawn), frame)
             height, width = next((step.size for step in reversed(done) if step.size), (height, width))
             steps += done

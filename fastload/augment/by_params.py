@@ -22,6 +22,19 @@ from fastload.batch.bad_samples import kept_state
 from fastload.batch.private_draws import GlobalDraw
 from fastload.errors import ArgumentError, TransformError
 
+
+class NotPerSample(TransformError):
+    """A module of Kornia's, or a sequence of modules, cannot be given parameters per sample.
+
+    Attributes:
+        clause: name of its class, and why.
+    """
+
+    def __init__(self, module: object, reason: str) -> None:
+        self.clause = f"{type(module).__name__} does not run per sample: {reason}"
+        super().__init__(f"KorniaOp: {self.clause}: {module!r}; give it as batch_transform, which seeds it per batch")
+
+
 _SMALL, _LARGE = Frame(2, 64, 64, True), Frame(2, 4096, 4096, True)
 
 
@@ -55,7 +68,7 @@ class KorniaOp(Op):
             self.module.set_rng_device_and_dtype(torch.device("cpu"), self.module.dtype)
             reason = _why_not_private(self.module, self._traits.shared)
         if reason:
-            raise fail(self, f"{module!r} does not run per sample: {reason}; give it as batch_transform, which seeds it per batch")
+            raise NotPerSample(module, reason)
 
     @property
     def _traits(self) -> Traits:

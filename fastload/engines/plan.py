@@ -29,6 +29,7 @@ from fastload.device.stages import BatchFields, FormedSamples
 from fastload.device.to_float import Floats
 from fastload.device.transfer import StageTimer, TransferPlan
 from fastload.engines.batch_stages import BatchStages, form_of
+from fastload.engines.of_kornia import check_keys, fields_by_keys, settings_of
 from fastload.engines.settings import EngineChoice, Settings
 from fastload.errors import ArgumentError
 from fastload.transforms.spec import stored_output
@@ -164,7 +165,7 @@ class Planner:
         self._stages = BatchStages()
         self._last: ExecutionPlan | None = None
         self._listed: tuple[Any, ...] = ()
-        self._why_not = ("", "")
+        self._told: tuple[Any, ...] = ()
         self.reads_packed = False
 
     def is_packed(self, dataset: Any, engine: EngineChoice, index_cache: str | os.PathLike[str] | None, *, device: bool) -> bool:
@@ -189,16 +190,17 @@ class Planner:
         self.reads_packed = data is not None
         size = EpochSize(1, 1) if data is None or data.native is None else epoch_size(settings, data.view)
         last, listed = self._last, tuple(settings.batch_transforms)
+        told = self._reader.why_not, self._reader.replaced, settings_of(listed)
         if (
             last is not None
             and last.settings is settings
             and last.data is data
             and last.size == size
             and same_objects(self._listed, listed)
-            and self._why_not == (self._reader.why_not, self._reader.replaced)
+            and self._told == told
         ):
             return last
-        self._listed, self._why_not = listed, (self._reader.why_not, self._reader.replaced)
+        self._listed, self._told = listed, told
         transfer = self._transfer(settings, data)
         native = None if data is None else data.native
         engine: Engine = "threads" if native is not None else "processes" if settings.num_workers else "caller"
@@ -221,7 +223,10 @@ class Planner:
         stages = self._stages.calls(settings, data)
         if data is not None and any(stage.objects for stage in stages):
             _check_formats(data)
-        return TransferPlan(settings.device, pin, stages, _fields_of(data), settings.device_prefetch, self._timer)
+        fields = fields_by_keys(settings.batch_transforms) if data is None else _fields_of(data)
+        for stage in stages:
+            check_keys(stage.call, fields)
+        return TransferPlan(settings.device, pin, stages, fields, settings.device_prefetch, self._timer)
 
     def _why(self, settings: Settings, data: NativeData | None) -> tuple[str, str]:
         """The reason for the engine, and what to change so that native threads make the batches."""
@@ -313,10 +318,8 @@ def _length(sampler: Any) -> int | None:
         return None
 
 
-def _fields_of(data: NativeData | None) -> BatchFields:
-    """Places of the images, and of fields that lie in them, in a batch: known for packed data, else their usual keys."""
-    if data is None:
-        return BatchFields()
+def _fields_of(data: NativeData) -> BatchFields:
+    """Places of the images, and of fields that lie in them, in a batch."""
     dataset = data.view.datasets[0]
     image = dataset.image_field
     if isinstance(dataset, InPlaceDataset):

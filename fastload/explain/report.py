@@ -13,6 +13,7 @@ from fastload.dataset.packed import PackedDataset
 from fastload.dataset.view import NativeData, NativeDataset
 from fastload.device.stages import BatchStage, StageCall
 from fastload.engines.batch_stages import explained_stages
+from fastload.engines.of_kornia import why_per_batch
 from fastload.engines.plan import ExecutionPlan
 from fastload.engines.settings import Settings
 from fastload.engines.state import LoaderState
@@ -135,7 +136,9 @@ def _of_batches(settings: Settings, shown: Sequence[tuple[BatchStage, StageCall]
     reason = "" if settings.device is not None else "no device= is given"
     for number, (stage, call) in enumerate(shown):
         if not call.ahead:
-            reason = f"{stage.names[0]} uses the global generators: from it on in the loop's thread, when it asks for the batch"
+            why = why_per_batch(stage.call, settings)
+            of_kornia = f" ({why})" if why else ""
+            reason = f"{stage.names[0]} uses the global generators{of_kornia}: from it on in the loop's thread, when it asks for the batch"
         for line, name in enumerate(stage.names):
             seconds: float | str | None = costs.stages[number] if number < len(costs.stages) else None
             yield Row(name, where, reason, SAME_PASS if line and seconds is not None else seconds)
