@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,10 @@ class NotPerSample(TransformError):
         super().__init__(f"KorniaOp: {self.clause}: {module!r}; give it as batch_transform, which seeds it per batch")
 
 
-_SMALL, _LARGE = Frame(2, 64, 64, True), Frame(2, 4096, 4096, True)
+_TRIAL = 120
+"""Height and width of the images with which an op is tried, if none larger are needed."""
+_TRIED = ((1, 2), (1, 2), (3, 4))
+"""Words of the rows with which it is tried: two are given the same parameters, and go together whatever these are."""
 
 
 class KorniaOp(Op):
@@ -66,7 +69,7 @@ class KorniaOp(Op):
         if not reason:
             self.module = copy.deepcopy(module)
             self.module.set_rng_device_and_dtype(torch.device("cpu"), self.module.dtype)
-            reason = _why_not_private(self.module, self._traits.shared)
+            reason = _why_not(self)
         if reason:
             raise NotPerSample(module, reason)
 
@@ -190,18 +193,36 @@ def _one_by_one(kernel: Callable[..., Tensor], x: Tensor, own: Params, **constan
     return torch.cat([kernel(x[row], **constants, **{name: value[row] for name, value in own.items()}) for row in each])
 
 
-def _why_not_private(module: Any, shared: Sequence[str]) -> str:
-    """The reason why a module's parameters cannot be drawn beside a loop that draws as well, as a clause; found by trial."""
-    keys = np.arange(2, dtype=np.uint64)
+def _why_not(op: KorniaOp) -> str:
+    """The reason why the installed Kornia does not do to rows what KorniaOp promises, as a clause, found by trial; "" if it does."""
+    height, width = np.broadcast_to(np.maximum(_TRIAL, op.module.flags.get("size") or 0), 2).tolist()
+    images = torch.rand((len(_TRIED), 3, height, width), generator=torch.Generator().manual_seed(0))
+    always = copy.copy(op)
+    always.module = copy.deepcopy(op.module)
+    always.module.p = 1.0
     with kept_state():
         before = _states()
         try:
-            parameters(module, keys, _SMALL, shared)
-        except GlobalDraw as error:
-            return str(error)
-        except Exception:  # what it crops is larger
-            parameters(module, keys, _LARGE, shared)
-        return "" if _states() == before else "it draws from a global generator"
+            steps = always.plan(Draw(np.array(_TRIED, np.uint32)), Frame(len(_TRIED), height, width, True))
+            same = all(
+                torch.equal(_run(step, images, [range(len(step.rows))]), _run(step, images, ([place] for place in range(len(step.rows)))))
+                for step in steps
+            )
+        except Exception as error:
+            return str(error) if isinstance(error, GlobalDraw) else f"trying that, Kornia raised {type(error).__name__}: {error}"
+        if _states() != before:
+            return "it draws from a global generator"
+    return "" if same else "what a row becomes depends on those beside it"
+
+
+def _run(step: Step, images: Tensor, batches: Iterable[Sequence[int]]) -> Tensor:
+    """A step on batches of its rows."""
+    own = {name: torch.from_numpy(array) for name, array in step.arrays.items()}
+    found = [
+        step.kernel(images[step.rows[places]], **{name: value[places] for name, value in own.items()}, **step.constants)
+        for places in map(list, batches)
+    ]
+    return torch.cat(found)
 
 
 def _states() -> bytes:

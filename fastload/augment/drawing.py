@@ -21,12 +21,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import TorchFunctionMode
 
 from fastload._native import core
 from fastload.augment.philox import Ints
 from fastload.augment.steps import Array, Frame
-from fastload.batch.private_draws import PrivateDraws
+from fastload.batch.private_draws import PrivateDraws, takes_generator
 
 GATE, SHAPE = "batch_prob", "forward_input_shape"
 """Parameters of all modules: which rows they change, and the shape that the parameters were drawn for."""
@@ -131,7 +131,7 @@ class _OtherDraw(Exception):
     """Something was drawn that this way has no numbers for."""
 
 
-class _Rows(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Rows(TorchFunctionMode):
     """Answers draws for `rows` rows, of which the first have keys; the others get anything.
 
     Attributes:
@@ -139,56 +139,63 @@ class _Rows(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """
 
     def __init__(self, keys: Keys, rows: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.keys, self.rows = keys, rows
         self.of_batch: list[tuple[Tensor, list[Tensor]]] = []
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
-        if torch.Tag.nondeterministic_seeded not in func.tags or kwargs.get("generator") is not None:
+        if takes_generator(func) is None or kwargs.get("generator") is not None:
             return func(*args, **kwargs)
-        if torch.device(kwargs.get("device") or "cpu").type != "cpu":
+        device, dtype = torch.device(kwargs.get("device") or "cpu"), kwargs.get("dtype")
+        if func is torch.randperm and device.type == "cpu":
+            return self.permutation(args[0])
+        size = tuple(args[0] if args and not isinstance(args[0], int) else args)
+        if func is not torch.rand or device.type != "cpu" or not size or size[0] != self.rows or dtype not in (None, torch.float32):
             raise _OtherDraw
-        return self.draw(func, args, kwargs)
+        return self.uniform(size)
 
-    def draw(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-        """The op's result. Raises _OtherDraw."""
+    def uniform(self, size: tuple[int, ...]) -> Tensor:
+        """Uniform numbers, size[1:] of them for each row; float32. Raises _OtherDraw."""
         raise NotImplementedError
 
+    def permutation(self, count: int) -> Tensor:
+        """A permutation of `count` numbers for the whole batch. Raises _OtherDraw."""
+        raise _OtherDraw
 
-class _RowsOfWords(_Rows):  # type: ignore[no-untyped-call]
+
+class _RowsOfWords(_Rows):
     """torch.rand() gives every row the words of its own key: call number c takes those of epoch c, to 24 bits."""
 
     def __init__(self, keys: Keys, rows: int) -> None:
         super().__init__(np.concatenate((keys, np.zeros(rows - len(keys), np.uint64))), rows)
         self._calls = 0
 
-    def draw(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-        size = tuple(args[0]) if func is torch.ops.aten.rand.default else ()
+    def uniform(self, size: tuple[int, ...]) -> Tensor:
         count = math.prod(size[1:])
-        if not size or size[0] != self.rows or kwargs.get("dtype") not in (None, torch.float32) or count > _MOST:
+        if count > _MOST:
             raise _OtherDraw
         words = core.random_rows(0, self._calls, self.keys, [(0, count)])
         self._calls += 1
         return torch.from_numpy((words >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24)).view(size)
 
 
-class _RowsOfGenerators(_Rows):  # type: ignore[no-untyped-call]
+class _RowsOfGenerators(_Rows):
     """Each row has a generator of its own, seeded with its key, that is asked for the row's share."""
 
     def __init__(self, keys: Keys, rows: int) -> None:
         super().__init__(keys, rows)
         self._generators = [torch.Generator().manual_seed(key) for key in keys.tolist()]
 
-    def draw(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-        dtype = kwargs.get("dtype")
-        if func is torch.ops.aten.randperm.default:
-            each = [torch.randperm(args[0], dtype=dtype or torch.int64, generator=generator) for generator in self._generators]
-            self.of_batch.append((each[0], each))
-            return each[0]
-        if func is not torch.ops.aten.rand.default or not args[0] or args[0][0] != self.rows or math.prod(args[0][1:]) > _FIELD:
+    def uniform(self, size: tuple[int, ...]) -> Tensor:
+        if math.prod(size[1:]) > _FIELD:
             raise _OtherDraw
-        out = torch.zeros(args[0], dtype=dtype)
+        out = torch.zeros(size)
         for number, generator in enumerate(self._generators):
-            torch.rand((1, *args[0][1:]), dtype=dtype, generator=generator, out=out[number : number + 1])
+            torch.rand((1, *size[1:]), generator=generator, out=out[number : number + 1])
         return out
+
+    def permutation(self, count: int) -> Tensor:
+        each = [torch.randperm(count, generator=generator) for generator in self._generators]
+        self.of_batch.append((each[0], each))
+        return each[0]

@@ -1,7 +1,8 @@
 """Kornia's augmentations of 2D images: which run per sample, and how. Recognised by class, in the Kornia that is loaded.
 
-A class is here if this holds, and is tested: what it does to a row follows from that row's parameters alone, and nothing is drawn after
-forward_parameters(). A subclass may have other code, so none is taken for its base.
+A class is in ROWWISE if this holds for it in Kornia 0.9, and is tested: what it does to a row follows from that row's parameters alone, and
+nothing is drawn after forward_parameters(). For the Kornia that is installed, KorniaOp tries it. A subclass may have other code, so none is
+taken for its base.
 """
 
 from __future__ import annotations

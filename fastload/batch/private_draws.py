@@ -18,7 +18,8 @@ class GlobalDraw(FastloadError):
 class PrivateDraws(TorchFunctionMode):
     """In this thread, torch's functions draw from `generator` the numbers that the global generator would give after the same seed.
 
-    1. A function mode acts in the thread that enters it alone, and costs a third of what a dispatch mode does, which acts on every op.
+    1. A function mode acts in the thread that enters it alone. It costs a third of what a dispatch mode does, which acts on every op, and
+       whose first use imports much of torch's compiler.
     2. It sees what Python calls. A function of torch that draws by itself, and has no op of its name, it does not see.
     3. Python's `random` and NumPy are not affected.
 
@@ -31,7 +32,7 @@ class PrivateDraws(TorchFunctionMode):
         self._generator = generator
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        takes, kwargs = _takes_generator(func), kwargs or {}
+        takes, kwargs = takes_generator(func), kwargs or {}
         if takes is None or kwargs.get("generator") is not None:
             return func(*args, **kwargs)
         if not takes:
@@ -40,7 +41,7 @@ class PrivateDraws(TorchFunctionMode):
 
 
 @cache
-def _takes_generator(func: Any) -> bool | None:
+def takes_generator(func: Any) -> bool | None:
     """True if a function of torch draws random numbers from a generator that it is given; None if it does not draw."""
     packet = getattr(torch.ops.aten, getattr(func, "__name__", ""), None)
     if not isinstance(packet, torch._ops.OpOverloadPacket):
