@@ -199,14 +199,16 @@ class AugmentBatch:
             raise ArgumentError(
                 "AugmentBatch takes images of one size, and these are padded: end the transform at one size, without pad_to="
             )
-        of_kornia = bool(self.ops) and all(isinstance(op, KorniaOp) for op in self.ops)  # which takes any channels, and float64
+        modules = sum(isinstance(op, KorniaOp) for op in self.ops)
+        of_kornia = 0 < modules == len(self.ops)  # which takes any channels, and float64
         known = images.dtype in DTYPES or (of_kornia and images.dtype == torch.float64)
         if images.ndim != 4 or (images.shape[1] != 3 and not of_kornia) or not known:
             raise ArgumentError(f"AugmentBatch takes uint8 or float images (B, 3, H, W), not {images.dtype} of {tuple(images.shape)}")
         if len(rows) != len(images):
             raise ArgumentError(f"AugmentBatch got {len(rows)} indices for {len(images)} images; give the dataset index of every row")
         objects = Annotations(masks, boxes, keypoints, box_format, self.mask_fill, keypoint_pairs or {})
-        self.check_objects(objects.given)
+        if modules:
+            self.check_objects(objects.given)
         if not len(rows) and not any(isinstance(op, T.RandomCrop) for op in self.ops):
             return Augmented(images, masks, boxes, keypoints) if objects else images
         steps = self._drawn(images, seed, epoch, rows)
