@@ -65,12 +65,14 @@ class KorniaOp(Op):
         self.data_keys = None if data_keys is None else tuple(str(key).lower() for key in data_keys)
         if unknown := sorted(set(self.data_keys or ()) - KINDS.keys()):
             raise fail(self, f"data_keys={data_keys!r}: {unknown[0]!r} is none of {', '.join(KINDS)}")
-        reason = why_whole(module)
-        if not reason:
+        if reason := why_whole(module):
+            raise NotPerSample(module, reason)
+        try:
             self.module = copy.deepcopy(module)
             self.module.set_rng_device_and_dtype(torch.device("cpu"), self.module.dtype)
-            reason = _why_not(self)
-        if reason:
+        except Exception as error:  # such as tensors with a history, where ranges are learnt
+            raise NotPerSample(module, f"it cannot be copied: {error}") from error
+        if reason := _why_not(self):
             raise NotPerSample(module, reason)
 
     @property

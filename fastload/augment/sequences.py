@@ -33,6 +33,12 @@ def is_of_kornia(value: object) -> bool:
     return is_kornia(value) or (isinstance(value, nn.Sequential) and any(map(is_kornia, value.modules())))
 
 
+def takes_dicts(value: object) -> bool:
+    """Returns True for an AugmentationSequential whose calls take dicts: its data_keys are None."""
+    found = library()
+    return found is not None and isinstance(value, found.AugmentationSequential) and value.data_keys is None
+
+
 def data_keys_of(value: object) -> tuple[str, ...] | None:
     """Data keys of an AugmentationSequential, in lower case; None: it is none, or its calls take dicts."""
     found = library()

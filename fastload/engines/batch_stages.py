@@ -63,7 +63,7 @@ def stages_of(settings: Settings, data: NativeData | None) -> list[BatchStage]:
     """
     dtype = settings.dtype if settings.dtype in DTYPES else None
     form = Floats(dtype or torch.float32, memory_format=settings.memory_format or torch.contiguous_format)
-    mine = [BatchStage((label(each),), _call_of(each, form, settings)) for each in settings.batch_transforms]
+    mine = [BatchStage((label(each),), _call_of(each, form, settings, data)) for each in settings.batch_transforms]
     if settings.dtype == torch.uint8 and settings.has_floats:
         raise ArgumentError("dtype=uint8 with ToFloat or Normalize in batch_transform=: drop one of them")
     views = () if data is None else data.view.datasets[0].plan.views
@@ -177,11 +177,11 @@ def _planned(settings: Settings, plan: Plan, form: Floats) -> list[BatchStage]:
     return out
 
 
-def _call_of(transform: Any, form: Floats, settings: Settings) -> Any:
+def _call_of(transform: Any, form: Floats, settings: Settings, data: NativeData | None) -> Any:
     """The callable for an element of batch_transform=: a conversion like `form` for ToFloat and Normalize; Kornia's, see per_sample()."""
     if isinstance(transform, Normalize):
         return replace(form, mean=transform.mean, std=transform.std)
-    return form if isinstance(transform, ToFloat) else per_sample(transform, settings)
+    return form if isinstance(transform, ToFloat) else per_sample(transform, settings, data is not None)
 
 
 def _merged(stages: Sequence[BatchStage]) -> list[BatchStage]:

@@ -28,15 +28,23 @@ def is_of_kornia(transform: Any) -> bool:
     return sequences.is_of_kornia(transform)
 
 
-def why_per_batch(transform: Any, settings: Settings) -> str:
-    """The reason why a module or sequence of Kornia's is seeded per batch, as a clause; "" if it runs per sample, or is not Kornia's."""
+def why_per_batch(transform: Any, settings: Settings, fields_known: bool) -> str:
+    """The reason why a module or sequence of Kornia's is seeded per batch, as a clause; "" if it runs per sample, or is not Kornia's.
+
+    Args:
+        transform: an element of batch_transform=.
+        settings: settings of the loader.
+        fields_known: True if it is known which fields a batch has: the data are packed, or in place.
+    """
     if not is_of_kornia(transform):
         return ""
     from fastload.augment.by_params import NotPerSample
-    from fastload.augment.sequences import ops_of
+    from fastload.augment.sequences import ops_of, takes_dicts
 
     if settings.iterable:
         return "samples of an IterableDataset have no indices"
+    if takes_dicts(transform) and not fields_known:
+        return "data_keys=None takes whole dicts"
     try:
         ops_of(transform)
     except NotPerSample as error:
@@ -44,15 +52,15 @@ def why_per_batch(transform: Any, settings: Settings) -> str:
     return ""
 
 
-def per_sample(transform: Any, settings: Settings) -> Any:
-    """The transform, as an AugmentBatch if it is Kornia's and runs per sample.
+def per_sample(transform: Any, settings: Settings, fields_known: bool) -> Any:
+    """The transform, as an AugmentBatch if it is Kornia's and runs per sample. Arguments: see why_per_batch().
 
     Raises:
         ArgumentError: a sequence with several data_keys does not run per sample, and would get the images alone.
     """
     if not is_of_kornia(transform):
         return transform
-    if not (why := why_per_batch(transform, settings)):
+    if not (why := why_per_batch(transform, settings, fields_known)):
         from fastload.augment import AugmentBatch
 
         return AugmentBatch([transform])

@@ -50,7 +50,7 @@ def table(plan: ExecutionPlan, *, measured: bool) -> list[str]:
     if (device := settings.device) is not None:
         here = device.type == "cpu"
         rows.append(Row(f"to {device}", "nothing to do" if here else "copy", "" if here else "moved when it is whole", known.move))
-    rows += _of_batches(settings, shown, known)
+    rows += _of_batches(settings, plan.data is not None, shown, known)
     lines = _aligned(rows, costs)
     if measured and costs is None:
         lines.append("not measured: it would use up the iterable dataset")
@@ -130,13 +130,13 @@ def _of_items(settings: Settings, costs: Costs) -> Iterator[Row]:
         yield Row("collate", worker, seconds=costs.collate)
 
 
-def _of_batches(settings: Settings, shown: Sequence[tuple[BatchStage, StageCall]], costs: Costs) -> Iterator[Row]:
+def _of_batches(settings: Settings, fields_known: bool, shown: Sequence[tuple[BatchStage, StageCall]], costs: Costs) -> Iterator[Row]:
     """Rows of explain()'s table for whole batches, in order. A stage that has to wait for the loop holds up those after it."""
     where = "host, whole batches" if settings.device is None else "device"
     reason = "" if settings.device is not None else "no device= is given"
     for number, (stage, call) in enumerate(shown):
         if not call.ahead:
-            why = why_per_batch(stage.call, settings)
+            why = why_per_batch(stage.call, settings, fields_known)
             of_kornia = f" ({why})" if why else ""
             reason = f"{stage.names[0]} uses the global generators{of_kornia}: from it on in the loop's thread, when it asks for the batch"
         for line, name in enumerate(stage.names):

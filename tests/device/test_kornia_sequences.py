@@ -273,6 +273,40 @@ def test_samples_without_indices(packed: Path) -> None:
         assert len(list(loader)) == 2
 
 
+class Named(Pairs):
+    def __getitem__(self, index: int) -> Any:
+        image, mask, _ = super().__getitem__(index)
+        return {"input": image.float() / 255, "mask": mask}
+
+
+def test_a_sequence_that_takes_dicts() -> None:
+    """data_keys=None: of a dataset that is not known the sequence gets the dict, as ever; of packed data all fields in the image move."""
+    sequence = K.AugmentationSequential(K.RandomHorizontalFlip(p=1.0), data_keys=None)
+    with FastLoader(Named(), 5, batch_transform=sequence) as loader:
+        assert "data_keys=None takes whole dicts" in loader.explain()
+        batch = next(iter(loader))
+    assert torch.equal((batch["input"][:, 0] * 255).round().to(torch.uint8), batch["mask"][:, 0])
+    assert torch.equal(batch["mask"][0, 0], Named()[0]["mask"].flip(-1))
+
+
+def test_a_dict_of_packed_data(scenes: Path) -> None:
+    """data_keys=None on packed data: every field that lies in the image moves with it."""
+    sequence = K.AugmentationSequential(K.RandomHorizontalFlip(p=1.0), data_keys=None)
+    with of_scenes(scenes, sequence, ["image", "mask", "number"]) as found, of_scenes(scenes, None, ["image", "mask", "number"]) as plain:
+        for after, before in zip(found, plain, strict=True):
+            assert torch.equal(after["image"], before["image"].flip(-1))
+            assert torch.equal(after["mask"], before["mask"].flip(-1))
+
+
+def test_what_cannot_be_copied_stays_whole() -> None:
+    """A module whose last parameters have a history cannot be copied: it is seeded per batch, and explain() says so."""
+    learnt = K.RandomBrightness((0.5, 1.5))
+    learnt._params = {"brightness_factor": torch.ones(1, requires_grad=True) * 2}
+    with FastLoader(Grey(), 5, batch_transform=nn.Sequential(learnt)) as loader:
+        assert "RandomBrightness does not run per sample: it cannot be copied" in loader.explain()
+        assert len(list(loader)) == 2
+
+
 def test_explain_names_each_module(packed: Path) -> None:
     """Each module of a sequence has its line, and none waits for the loop."""
     with FastLoader(packed, 8, transform=SIZE, device="cpu", batch_transform=SEQUENCES["nested"]()) as loader:
