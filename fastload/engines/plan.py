@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Sized
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -190,7 +191,7 @@ class Planner:
         self.reads_packed = data is not None
         size = EpochSize(1, 1) if data is None or data.native is None else epoch_size(settings, data.view)
         last, listed = self._last, tuple(settings.batch_transforms)
-        told = self._reader.why_not, self._reader.replaced, settings_of(listed)
+        told = self._reader.why_not, self._reader.replaced, settings_of(listed) if "kornia.augmentation" in sys.modules else ()
         if (
             last is not None
             and last.settings is settings
