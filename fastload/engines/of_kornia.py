@@ -36,20 +36,8 @@ def why_per_batch(transform: Any, settings: Settings, fields_known: bool) -> str
         settings: settings of the loader.
         fields_known: True if it is known which fields a batch has: the data are packed, or in place.
     """
-    if not is_of_kornia(transform):
-        return ""
-    from fastload.augment.by_params import NotPerSample
-    from fastload.augment.sequences import ops_of, takes_dicts
-
-    if settings.iterable:
-        return "samples of an IterableDataset have no indices"
-    if takes_dicts(transform) and not fields_known:
-        return "data_keys=None takes whole dicts"
-    try:
-        ops_of(transform)
-    except NotPerSample as error:
-        return error.clause
-    return ""
+    found = _taken_apart(transform, settings, fields_known) if is_of_kornia(transform) else ""
+    return found if isinstance(found, str) else ""
 
 
 def per_sample(transform: Any, settings: Settings, fields_known: bool) -> Any:
@@ -60,16 +48,29 @@ def per_sample(transform: Any, settings: Settings, fields_known: bool) -> Any:
     """
     if not is_of_kornia(transform):
         return transform
-    if not (why := why_per_batch(transform, settings, fields_known)):
-        from fastload.augment import AugmentBatch
-
-        return AugmentBatch([transform])
-    if len(keys := _data_keys(transform)) > 1:
+    found = _taken_apart(transform, settings, fields_known)
+    if isinstance(found, str) and len(keys := _data_keys(transform)) > 1:
         raise ArgumentError(
-            f"batch_transform: {label(transform, brief=True)} has data_keys {', '.join(keys)}, but gets the images alone, since {why}: "
+            f"batch_transform: {label(transform, brief=True)} has data_keys {', '.join(keys)}, but gets the images alone, since {found}: "
             "call it in the loop"
         )
-    return transform
+    return transform if isinstance(found, str) else found
+
+
+def _taken_apart(transform: Any, settings: Settings, fields_known: bool) -> Any:
+    """An AugmentBatch of the modules, or a clause that says why there is none."""
+    from fastload.augment import AugmentBatch
+    from fastload.augment.by_params import NotPerSample
+    from fastload.augment.sequences import takes_dicts
+
+    if settings.iterable:
+        return "samples of an IterableDataset have no indices"
+    if takes_dicts(transform) and not fields_known:
+        return "data_keys=None takes whole dicts"
+    try:
+        return AugmentBatch([transform])
+    except NotPerSample as error:
+        return error.clause
 
 
 def settings_of(transforms: Sequence[Any]) -> tuple[str, ...]:

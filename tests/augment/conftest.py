@@ -1,16 +1,10 @@
-"""One thread of torch's ops for all tests here: their images are small, and the threads of several test processes wait for each other."""
+"""All tests here run torch's ops in one thread."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-import torch
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+def _one_thread(one_thread: None) -> None:
+    """See one_thread."""

@@ -20,7 +20,7 @@ from fastload import augment as A
 from fastload import transforms as T
 from fastload.errors import ArgumentError, TransformError
 
-pytestmark = pytest.mark.usefixtures("no_leaks")
+pytestmark = pytest.mark.usefixtures("no_leaks", "one_thread")
 SIZE = T.Resize((32, 40))
 
 
