@@ -9,7 +9,7 @@ wall clock, from one synchronisation to the next, after steps that warm up. Batc
 - to floats: uint8 to normalised bfloat16 and float32 in each layout, against a device copy that moves as many bytes as the pass has to read
   and write. Beside the kernel stand torch's own ops, and those under torch.compile, so that the choice can be checked.
 - augmentation: light is flip, colour jitter, erasing and the pass to bfloat16; RandAugment is two ops of magnitude 9, with that pass.
-  Beside the jitter's kernel stand the same op by op, and under torch.compile.
+  Beside the jitter's kernel stands the same op by op.
 - step: ResNet-50, bfloat16, channels_last, SGD; on one batch that stays on the device, and fed by FastLoader with the light recipe, whose
   device work then shares the GPU with the step. `waiting` is the health report's share of the loop that waits for data: where
   the CPU does not decode fast enough, that is what shows it, and the advice below the table says so.
@@ -234,7 +234,6 @@ def augmentation(arguments: argparse.Namespace, images: torch.Tensor) -> tuple[l
     recipes = {"light": A.AugmentBatch(light), "RandAugment(2, 9)": A.AugmentBatch([A.RandAugment(2, 9)])}
     if arguments.device.type == "cuda":
         recipes[f"light, {OP_BY_OP}"] = A.AugmentBatch(light)
-        recipes["light, compile=True"] = A.AugmentBatch(light, compile=True)
     times = in_turn({name: partial(turn, name, augment) for name, augment in recipes.items()}, arguments.rounds)
     spent = {name: statistics.median(each) * 1e3 for name, each in times.items()}
     rows = [(f"augment: {name}", f"{ms:.3f} ms", "") for name, ms in spent.items()]
@@ -245,7 +244,7 @@ def augmentation(arguments: argparse.Namespace, images: torch.Tensor) -> tuple[l
 
 
 def fast_loader(path: Path, arguments: argparse.Namespace) -> FastLoader[Any]:
-    augment = A.AugmentBatch([A.ColorJitter(*JITTER), A.RandomErasing(0.25)], compile=arguments.compile)
+    augment = A.AugmentBatch([A.ColorJitter(*JITTER), A.RandomErasing(0.25)])
     return FastLoader(
         path,
         arguments.batch,
@@ -340,7 +339,6 @@ def main() -> int:
     made.add_argument("--batch", type=int, default=256)
     made.add_argument("--size", type=int, default=224)
     made.add_argument("--images", type=int, default=4096, help="files in the tree, at least (default %(default)s)")
-    made.add_argument("--compile", action="store_true", help="AugmentBatch(compile=True) where the loader augments")
     made.add_argument("--tiny", action="store_true", help="sizes that run anywhere in seconds; no targets are meant")
     made.add_argument("--only", choices=["floats", "augment", "step", "loader"], action="append", help="parts to measure (default: all)")
     arguments = made.parse_args()

@@ -685,12 +685,14 @@ class NativeDataReader:
         self._resolver = Resolver()
         self._made_from: dict[int, tuple[Any, ...]] = {}
         self._found: NativeView | None = None
-        self._asked = (False, True)
+        self._asked: tuple[Any, ...] = ()
         self.data: NativeData | None = None
         self.why_not = self.replaced = ""
         self.by_transform = False
 
-    def read(self, dataset: Any, device: bool, native: bool, cache: str | os.PathLike[str] | None) -> NativeData | None:
+    def read(
+        self, dataset: Any, device: bool, native: bool, cache: str | os.PathLike[str] | None, missing: frozenset[str] = frozenset()
+    ) -> NativeData | None:
         """The dataset as it is now; None if it is neither packed nor one that native threads read in place.
 
         Args:
@@ -698,6 +700,7 @@ class NativeDataReader:
             device: True if ops of the transforms may be left to a device.
             native: True if native threads may run.
             cache: the folder of index caches for images in place.
+            missing: names of ops that need what is not installed: with one of them, none is left to a device.
 
         Raises:
             Whatever Resolver.view and the planning of a changed transform raise.
@@ -718,10 +721,10 @@ class NativeDataReader:
         }
         self._made_from = made_from
         unchanged = all(snapshots[key] is known.get(key) for key in snapshots)
-        asked = device, native
+        asked = device, native, missing
         if self.data is None or found is not self._found or asked != self._asked or not unchanged:
             view = replace(found, datasets=tuple(snapshots[id(each)] for each in found.datasets))
-            self.data = NativeData(view, _native(view, device) if native else None, snapshots)
+            self.data = NativeData(view, _native(view, device, missing) if native else None, snapshots)
         self._found, self._asked = found, asked
         if self.data.in_place and self.data.native is None:
             self.why_not, self.by_transform = _why_not_in_place(self.data.view), True
@@ -768,8 +771,8 @@ def _row_form(dataset: NativeDataset) -> tuple[Any, ...]:
     return of_boxes, *boxes, *(str(schema[name]) for name in dataset.fields if name != dataset.image_field)
 
 
-def _native(view: NativeView, device: bool) -> NativeView | None:
-    """The rows as native threads make them; None if another engine has to run.
+def _native(view: NativeView, device: bool, missing: frozenset[str]) -> NativeView | None:
+    """The rows as native threads make them; None if another engine has to run. `missing`: see NativeDataReader.read.
 
     Raises:
         TransformError: several views of an image leave a delivered field behind that lies in it, or rotated boxes are to become upright
@@ -781,7 +784,9 @@ def _native(view: NativeView, device: bool) -> NativeView | None:
     if not all(each.is_batched_natively for each in view.datasets):
         return None
     if device and any(each.plan.movable for each in view.datasets) and all(each.images.only_rgb for each in view.datasets):
-        view = replace(view, datasets=tuple(each.snapshot(device=True) for each in view.datasets))
+        moved = tuple(each.snapshot(device=True) for each in view.datasets)
+        if not any(each.plan.device_ops & missing for each in moved):
+            view = replace(view, datasets=moved)
     if not all(each.plan.native for each in view.datasets):
         return None
     if len(view.datasets) > 1 and len({_row_form(each) for each in view.datasets}) > 1:

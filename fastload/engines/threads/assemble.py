@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import default_collate
 
 from fastload._native import core
-from fastload.batch.bad_samples import NOTHING, Counts, Lost, PassLosses, kept_state, reason_of
+from fastload.batch.bad_samples import NOTHING, Counts, Lost, PassLosses, reason_of
 from fastload.batch.collate import Collate, advice_on
 from fastload.common.rng import row_seed, substitute_occurrence, substitutes
 from fastload.dataset.in_place.base import InPlaceDataset
@@ -253,8 +253,7 @@ class BatchAssembler:
         except (ClosedError, ResourceError):
             raise  # the sample is not bad
         except (ArgumentError, SampleError) as error:  # it can be opened, and not be transformed
-            with kept_state():
-                return dataset.own_error(index) or dataset.sample_error(index, getattr(error, "reason", None) or str(error))
+            return dataset.own_error(index) or dataset.sample_error(index, getattr(error, "reason", None) or str(error))
         except Exception as error:
             return error
         self.losses.count_loaded()
