@@ -84,7 +84,7 @@ def occurrence_seeds(seed, epoch, stream, const uint32_t[::1] occurrences not No
 
 
 def count_occurrences(uint32_t[::1] counts not None, const int64_t[::1] positions not None):
-    """How often each of some positions came before, uint32 (B,), by counts of all positions, to which they are added.
+    """Number of times that each of some positions came before, uint32 (B,), by counts of all positions, to which they are added.
 
     Raises:
         IndexError: there is no count of a position; none is added.

@@ -22,7 +22,7 @@ from fastload.augment.annotations import Annotations, Augmented
 from fastload.augment.by_params import KorniaOp
 from fastload.augment.jitter import ColorJitter, at_once
 from fastload.augment.labels import LABEL_MOST
-from fastload.augment.philox import Draw, as_indices, words, words_of
+from fastload.augment.philox import Draw, as_indices, as_occurrences, words, words_of
 from fastload.augment.policies import AutoAugment, RandAugment, TrivialAugmentWide
 from fastload.augment.sequences import is_of_kornia, ops_of
 from fastload.augment.specs import Op, RandomAffine, RandomRotation
@@ -30,6 +30,7 @@ from fastload.augment.steps import Frame, Step, run
 from fastload.batch.bad_samples import kept_state
 from fastload.batch.containers import Padded, tensors_of
 from fastload.common.rng import MIX_STREAM, OP_STREAM
+from fastload.device.quiet import quiet
 from fastload.errors import ArgumentError, TransformError
 from fastload.transforms.torchvision import class_mistake
 
@@ -103,8 +104,8 @@ DTYPES = (torch.uint8, torch.float16, torch.bfloat16, torch.float32)
 class AugmentBatch:
     """Augments a batch on its device, reproducibly.
 
-    1. A sample's result is a pure function of (seed, epoch, its index, the list of ops): not of the other samples, of the batch's
-       size, of the rank, nor of the device. Op number i draws from the stream OP_STREAM + first + i of the native generator.
+    1. A sample's result is a pure function of (seed, epoch, its index, its occurrence, the list of ops): not of the other samples, of the
+       batch's size, of the rank, nor of the device. Op number i draws from the stream OP_STREAM + first + i of the native generator.
     2. The input is never written to. The result has its dtype, device and memory format, and may be the input where nothing was to do.
     3. No call waits for the device, unless a module of Kornia's does; parameters cross in one copy (NOTE [ augment: drawn on the host,
        sent once ]).
@@ -141,7 +142,15 @@ class AugmentBatch:
                 )
 
     @overload
-    def __call__(self, images: Tensor, *, seed: int, epoch: int, indices: Sequence[int] | npt.ArrayLike) -> Tensor: ...
+    def __call__(
+        self,
+        images: Tensor,
+        *,
+        seed: int,
+        epoch: int,
+        indices: Sequence[int] | npt.ArrayLike,
+        occurrences: Sequence[int] | npt.ArrayLike | None = ...,
+    ) -> Tensor: ...
     @overload
     def __call__(
         self,
@@ -150,6 +159,7 @@ class AugmentBatch:
         seed: int,
         epoch: int,
         indices: Sequence[int] | npt.ArrayLike,
+        occurrences: Sequence[int] | npt.ArrayLike | None = ...,
         masks: Any = ...,
         boxes: Any = ...,
         keypoints: Any = ...,
@@ -163,6 +173,7 @@ class AugmentBatch:
         seed: int,
         epoch: int,
         indices: Sequence[int] | npt.ArrayLike,
+        occurrences: Sequence[int] | npt.ArrayLike | None = None,
         masks: Any = None,
         boxes: Any = None,
         keypoints: Any = None,
@@ -176,6 +187,7 @@ class AugmentBatch:
                 channels_last. Modules of Kornia alone take any number of channels, and float64.
             seed, epoch: seed and epoch of the loader.
             indices: indices of the samples in their dataset, (B,), at least 0.
+            occurrences: number of times that each index came before in the pass, (B,): a sample that comes again is drawn anew.
             masks: (B, H, W) or (B, N, H, W), `Padded`, `Flat`, or a list of B tensors (N, H, W) or (H, W): labels, of the images' size.
             boxes: (B, N, 4), `Padded`, `Flat`, or a list of B tensors (N, 4). None is left out: one that leaves the image has no area.
             keypoints: x, y and perhaps a visibility, which stays, as do points of visibility 0: as boxes, with any dimensions between,
@@ -211,11 +223,10 @@ class AugmentBatch:
             self.check_objects(objects.given)
         if not len(rows) and not any(isinstance(op, T.RandomCrop) for op in self.ops):
             return Augmented(images, masks, boxes, keypoints) if objects else images
-        steps = self._drawn(images, seed, epoch, rows)
-        out = run(images, space.fold_flips(steps)).contiguous(memory_format=_format(images))
-        if not objects:
-            return out
-        return Augmented(out, *objects.moved(images, steps))
+        with quiet(images.device):
+            steps = self._drawn(images, seed, epoch, rows, as_occurrences(occurrences, len(rows)))
+            out = run(images, space.fold_flips(steps)).contiguous(memory_format=_format(images))
+            return Augmented(out, *objects.moved(images, steps)) if objects else out
 
     def check_objects(self, given: Mapping[str, Collection[str]]) -> None:
         """Raises ArgumentError if a batch's objects contradict data_keys, or cannot follow an op; `given`: kinds, and formats of boxes."""
@@ -247,14 +258,21 @@ class AugmentBatch:
         """The steps for this batch in order, with their parameters drawn and derived."""
         return space.fold_flips(self._drawn(images, seed, epoch, indices))
 
-    def _drawn(self, images: Tensor, seed: int, epoch: int, indices: npt.NDArray[np.uint64]) -> list[Step]:
+    def _drawn(
+        self,
+        images: Tensor,
+        seed: int,
+        epoch: int,
+        indices: npt.NDArray[np.uint64],
+        occurrences: npt.NDArray[np.uint32] | None = None,
+    ) -> list[Step]:
         """The steps as the ops plan them, one after another, before flips are folded."""
         streams = range(OP_STREAM + self.first, OP_STREAM + self.first + len(self.ops))
         wants = [(n, op.words if isinstance(op, Op) else _NATIVE[type(op)][0]) for n, op in zip(streams, self.ops, strict=True)]
         height, width = images.shape[2:]
         steps: list[Step] = []
         triton = any(isinstance(op, ColorJitter) for op in self.ops) and at_once(images.device)
-        for op, drawn in zip(self.ops, words_of(seed, epoch, indices, wants), strict=True):
+        for op, drawn in zip(self.ops, words_of(seed, epoch, indices, wants, occurrences), strict=True):
             frame = Frame(len(images), height, width, images.dtype != torch.uint8, triton, images.shape[1])
             done = op.plan(Draw(drawn), frame) if isinstance(op, Op) else _NATIVE[type(op)][1](op, Draw(drawn), frame)
             height, width = next((step.size for step in reversed(done) if step.size), (height, width))

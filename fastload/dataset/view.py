@@ -177,7 +177,7 @@ class NativeView:
 
         Args:
             positions: the positions.
-            again: how often each came before in the pass; None: none did.
+            again: number of times that each came before in the pass; None: none did.
         """
         if self.mixed is None and self.repeats is None:
             return again if again is not None and again.any() else None

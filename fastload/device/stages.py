@@ -146,7 +146,7 @@ class BatchKey:
         seed, epoch: the seed and the number of the pass.
         number: the batch's number in its pass.
         indices: each row's index in the dataset; None if the samples have no indices.
-        occurrences: how often each index came before in the pass, uint32; None: none did. NOTE [ occurrences: an index that comes again ].
+        occurrences: number of times that each index came before in the pass, uint32; None: none did.
     """
 
     seed: int

@@ -13,6 +13,7 @@ import torch
 from torch.utils.data import ConcatDataset, Dataset, RandomSampler, Sampler, Subset, WeightedRandomSampler
 
 from fastload import FastLoader, Mixture, PackedDataset
+from fastload import augment as A
 from fastload import transforms as T
 
 CROP = T.RandomResizedCrop(24, scale=(0.05, 0.9))
@@ -238,6 +239,26 @@ def test_ranks_with_samplers_of_their_own_draw_apart(numbered: Path, engine: str
     monkeypatch.delenv("RANK")
     once = dict(drawn(numbered, "threads", 3))
     assert all(image == once[label] for label, image in made[0][::3])
+
+
+STAGES = [A.AugmentBatch([A.ColorJitter(0.5), A.RandomErasing(1.0)]), T.ToFloat(), A.MixUp(0.4, num_classes=10)]
+
+
+@pytest.mark.parametrize("view", [False, True])
+def test_stages_of_whole_batches_draw_anew(numbered: Path, view: bool) -> None:
+    """AugmentBatch and MixUp draw by the occurrence, on every engine alike; the ops that device= takes over as well."""
+    data: Any = PackedDataset(numbered, T.Resize((16, 16)))
+    data = Subset(data, [4, 2, 4, 4, 9, 2]) if view else data
+    made = []
+    for engine in ENGINES:
+        for prefetch in (0, 2):
+            sampler = Endless(len(data))
+            with loader_of(data, engine, sampler=sampler, device="cpu", device_prefetch=prefetch, batch_transform=STAGES) as loader:
+                batches = list(itertools.islice(loader, 12))
+                made.append(torch.cat([images.flatten(1) for images, _ in batches]))
+                assert len({targets.numpy().tobytes() for _, targets in batches}) == 12
+    assert all(torch.equal(images, made[0]) for images in made)
+    assert len({row.numpy().tobytes() for row in made[0]}) == 48
 
 
 class Noise(Dataset[Any]):

@@ -131,7 +131,7 @@ class MakeBatch(NamedTuple):
 
     Attributes:
         size_hint: size in bytes of a new slot, if `slot` is None or too small.
-        occurrences: of each index; None: all are 0.
+        occurrences: occurrence of each index; None: all are 0.
     """
 
     batch: int

@@ -110,7 +110,7 @@ class Task:
         number: the task's number, counted over all epochs of the workers.
         at: the batch's number in its pass, for state_dict().
         index: the sampler's index or indices.
-        occurrences: of each index; None: all are 0.
+        occurrences: occurrence of each index; None: all are 0.
         worker: the worker that makes it; None: any free worker.
         slot: the slot that it is written into.
         left: rows not made yet, if several workers make them.

@@ -62,7 +62,7 @@ class EpochState:
         position: number below which every batch is done: returned to the caller, or passed over.
         beyond: numbers above it that are done as well (in_order=False).
         at: the number of the index batch drawn last.
-        again: how often each index of that batch came before in the pass, uint32; None: none did, as far as is known of its sampler.
+        again: number of times that each index of that batch came before in the pass, uint32; None: none did.
         counts: the counts of occurrences in a loaded state, or None.
         replicas, turn: for an iterable or stateful dataset, the state of each worker's copy, and the worker whose turn is next.
         exhausted: True if a stateful sampler has no more batches for this pass; its state may then be the next pass's beginning.
