@@ -74,8 +74,8 @@ class Annotations:
     def given(self) -> dict[str, frozenset[str]]:
         """Kinds of objects that there are, with the formats of boxes."""
         formats = {self.formats} if isinstance(self.formats, str) else set(self.formats.values())
-        kinds = {"masks": self.masks, "boxes": self.boxes, "keypoints": self.keypoints}
-        return {kind: frozenset(formats if kind == "boxes" else ()) for kind, value in kinds.items() if value is not None}
+        kinds = {"masks": (self.masks, ()), "boxes": (self.boxes, formats), "keypoints": (self.keypoints, ())}
+        return {kind: frozenset(of_value) for kind, (value, of_value) in kinds.items() if value is not None}
 
     def moved(self, images: Tensor, steps: Sequence[Step]) -> tuple[Any, Any, Any]:
         """Masks, boxes and keypoints after the steps of these images.
