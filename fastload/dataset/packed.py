@@ -28,8 +28,8 @@ from fastload.dataset.opened import OpenedDataset, OpenOnUse, files_of
 from fastload.dataset.sample_form import SampleForm
 from fastload.dataset.values import StoredValues, check_transform, finished, word_flips
 from fastload.errors import ArgumentError, Computed, DatasetError, RemoteError, SampleError, TransformError
+from fastload.store.columns import Values
 from fastload.store.entries import checked_base
-from fastload.store.reader import ColumnValues
 from fastload.transforms.changes import TransformedDataset, fingerprint
 from fastload.transforms.spec import Plan
 
@@ -283,7 +283,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         """All values of a fixed-size field at once: a read-only array (len, *shape), read and checked once, the same each time."""
         return self.opened.reader.column(name)
 
-    def by_sample(self, name: str) -> npt.NDArray[Any] | ColumnValues:
+    def by_sample(self, name: str) -> Values:
         """Values of a fixed-size field, to be indexed by an array of samples: `column`'s array, or a large one that stays on the disk."""
         return self.opened.reader.values(name)
 

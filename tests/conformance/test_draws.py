@@ -229,5 +229,6 @@ def test_explain_says_how_far_a_sampler_is_drawn(datasets: dict[str, Any]) -> No
         for workers in (0, 3)
     }
     again = "; it may give an index again: counted, 4 bytes a sample of the dataset"
-    assert line == {0: f"     Eager, a batch drawn at each next(){again}", 3: f"     Eager, 6 batches drawn at iter(), one more at each next(){again}"}
+    drawn = {0: "a batch drawn at each next()", 3: "6 batches drawn at iter(), one more at each next()"}
+    assert line == {workers: f"     Eager, {how}{again}" for workers, how in drawn.items()}
     assert "SequentialSampler, drawn as far ahead as is read" in FastLoader(datasets["packed"], num_workers=1).explain()

@@ -24,8 +24,8 @@ from fastload.engines.threads.bucket import Asks, BatchFetch, BatchPart, BucketP
 from fastload.engines.threads.image_sizes import EQUAL, LIST, ImageLayout, batch_sizes
 from fastload.errors import DatasetError, RemoteError, ResourceError, SampleError
 from fastload.remote.files import RemoteFiles
+from fastload.store.columns import is_constant
 from fastload.store.kinds import KINDS
-from fastload.store.reader import is_constant
 from fastload.store.sidecar import PLACES
 
 if TYPE_CHECKING:
