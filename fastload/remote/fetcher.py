@@ -222,7 +222,7 @@ class LargeRequests:
 
     def may(self, owner: Pass) -> bool:
         """Returns True if the next range for a pass may be large."""
-        if self._credit < RANGE_BYTES:
+        if owner.early or self._credit < RANGE_BYTES:
             return False
         while self._requests and ((first := self._requests[0]()) is None or not first.wanted):
             self._requests.popleft()
@@ -421,26 +421,54 @@ class Fetcher:
     def _start(self, unit: Unit) -> None:
         file = self._shards[unit[0]]
         if self.cache.full and not (file.reserved and not file.absent):
-            self._send(self._past_cache(unit))
+            self._fetch_past_cache(unit)
         elif not self._begin(unit, (self._span(unit), alone(self._shards[unit[0]], unit))):
             self._look_later(unit)
 
     def _begin(self, unit: Unit, spans: Sequence[Span]) -> bool:
         """Begins to fetch the first span that finds room and that no other process has claimed. False: others have claimed all.
 
-        Each span is smaller than the one before.
+        Each span is smaller than the one before. Once a span is claimed, it is cut to what other processes have not fetched by then.
         """
         for span in spans:
-            if not self.cache.grant(self._shards[span.shard], span.start, span.stop, smaller=span is not spans[-1]):
-                if not self.cache.full and not self._shards[span.shard].absent:
-                    continue
-                self._send(self._past_cache(unit))
+            shard = self._shards[span.shard]
+            if not self.cache.claim(shard, span.first, span.last):
+                continue
+            try:
+                there = self._cut(span, unit)
+            except BaseException:
+                self.cache.disclaim(shard, span.first, span.last)
+                raise
+            if there:
+                self._arrived(unit)
                 return True
-            if self.cache.claim(self._shards[span.shard], span.first, span.last):
+            if self.cache.grant(shard, span.start, span.stop, smaller=span is not spans[-1]):
                 span.kept = True
                 self._send(span)
                 return True
-            self.cache.give_back(self._shards[span.shard], span.start, span.stop)
+            self.cache.disclaim(shard, span.first, span.last)
+            if self.cache.full or shard.absent:
+                self._fetch_past_cache(unit)
+                return True
+        return False
+
+    def _cut(self, span: Span, unit: Unit) -> bool:
+        """Cuts a claimed span to the missing units around one, and gives up its claim of others. Returns True if the unit is there."""
+        shard, number = self._shards[span.shard], unit[1]
+        if self.cache.refresh(shard, span.first, span.last) or shard.state[number]:
+            self.cache.disclaim(shard, span.first, span.last)
+            return True
+        first = last = number
+        while first > span.first and not shard.state[first - 1]:
+            first -= 1
+        while last < span.last and not shard.state[last + 1]:
+            last += 1
+        for left, right in ((span.first, first - 1), (last + 1, span.last)):
+            if left <= right:
+                self.cache.disclaim(shard, left, right)
+        if (first, last) != (span.first, span.last):
+            ranges = [shard.range_of(each) for each in range(first, last + 1)]
+            span.first, span.last, span.start, span.stop = first, last, ranges[0][0], max(stop for _, stop in ranges)
         return False
 
     def _send(self, span: Span) -> None:
@@ -467,6 +495,15 @@ class Fetcher:
             return self._run(unit, self._asked_for)
         span = self._run(unit, lambda *other: self._asked_for(*other) or owner.needs(*other), BLOCK_MOST if owner.blocks else 0)
         return self._paid(span, unit)
+
+    def _fetch_past_cache(self, unit: Unit) -> None:
+        """Begins to fetch a unit without room in the cache, unless another process has put it there."""
+        shard, number = self._shards[unit[0]], unit[1]
+        self.cache.refresh(shard, max(number - NEAR, 0), min(number + NEAR, len(shard.state) - 1))
+        if shard.state[number]:
+            self._arrived(unit)
+        else:
+            self._send(self._past_cache(unit))
 
     def _past_cache(self, unit: Unit) -> Span:
         """The span to fetch past the cache for a unit without room in it; the pass holds units that no request asks for yet."""
@@ -564,17 +601,13 @@ class Fetcher:
         good: list[int] = []
         kept = False
         try:
-            if span.kept and span.heals is None and self.cache.refresh(shard, span.first, span.last):
-                kept = True  # another process was a moment ahead
-                self.cache.give_back(self._shards[span.shard], span.start, span.stop)
-            else:
-                try:
-                    data, good = await self._traced(span)
-                except BaseException:
-                    if span.kept:
-                        self.cache.give_back(self._shards[span.shard], span.start, span.stop)
-                    raise
-                kept = span.kept and self.cache.keep(shard, span.start, data, runs_of(good))
+            try:
+                data, good = await self._traced(span)
+            except BaseException:
+                if span.kept:
+                    self.cache.give_back(shard, span.start, span.stop)
+                raise
+            kept = span.kept and self.cache.keep(shard, span.start, data, runs_of(good))
         except Exception as failure:  # it belongs to the requests that wait
             error = self._error(failure)
         finally:

@@ -345,6 +345,13 @@ class RemoteFiles(DatasetFiles):
             found += [(number, unit) for unit in lacking.tolist()]
         return found
 
+    def lacking_bytes(self, indices: npt.NDArray[np.int64]) -> int:
+        """Bytes of samples that the cache is not known to have, of a record's mean size where their places are not there either."""
+        if self.lacking_tables(np.unique(self.rows(indices)[0]), (PLACES,)):
+            return len(indices) * self.mean_bytes
+        ranges = (self.shards[shard].range_of(unit) for shard, unit in set(self.missing(indices)))
+        return sum(stop - start for start, stop in ranges)
+
     def looked_up(self, indices: npt.NDArray[np.int64]) -> list[Unit]:
         """`missing` of samples that are wanted now, told to the trace that is taken. Raises as `missing` does."""
         tracer = tracing.active

@@ -148,10 +148,11 @@ class Pass:
 
     Attributes:
         ended: True if its owner no longer exists, or the fetcher was stopped.
+        early: True if nobody has asked for the pass yet. Any thread may set it.
     """
 
     def __init__(self, needed: Masks | None, limit: int, room: HeldRoom) -> None:
-        self.ended = False
+        self.ended = self.early = False
         self._needed = needed
         self._limit = limit
         self._room = room

@@ -283,7 +283,7 @@ class Section:
         return tuple(columns)
 
     def part(self, name: str) -> TablePart:
-        """Where a table lies. Raises KeyError: the column was not copied."""
+        """The place and the checksums of a table. Raises KeyError: the column was not copied."""
         start, first = 0, self._sums
         for key, width in self.widths.items():
             if key == name:

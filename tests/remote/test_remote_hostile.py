@@ -60,7 +60,7 @@ def test_sidecars_that_name_places_elsewhere_are_refused(seaweedfs: SeaweedFS, o
     assert section is not None
     assert segment.directory is not None
     places = section.rows().tobytes()
-    at, crc_at = data.find(places), data.find(section.parts[PLACES].crcs.tobytes())
+    at, crc_at = data.find(places), data.find(section.part(PLACES).crcs.tobytes())
     data[at + 4 : at + 8] = (7).to_bytes(4, "little")  # 28 GB further
     data[crc_at : crc_at + 4] = core.crc32c(bytes(data[at : at + len(places)])).to_bytes(4, "little")
     objects.put(segment.file, bytes(data))

@@ -285,6 +285,11 @@ class BucketPass:
         found: _Positions = indices[sources == source].astype(np.int64)
         return found
 
+    def hold_back(self, early: bool) -> None:
+        """Says whether the pass is one that nobody has asked for yet: then nothing beside its batches' samples is fetched."""
+        for each in self._passes.values():
+            each.early = early
+
     def opens(self, positions: _Positions) -> _Positions:
         """The positions of all blocks in which these, those of a batch, are the first."""
         if not self._block:

@@ -243,6 +243,20 @@ class ThreadEngine:
         """Samples that are read ahead before their turn; from buckets, as many as make READ_AHEAD_BYTES."""
         return max([READ_AHEAD, *(READ_AHEAD_BYTES // files.mean_bytes for files in self._remote.values())])
 
+    def bytes_of(self, samples: int) -> int:
+        """Bytes of so many samples in buckets; 0: no dataset lies in one."""
+        return samples * min((files.mean_bytes for files in self._remote.values()), default=0)
+
+    def lacking_bytes(self, positions: Sequence[int], view: NativeView) -> int:
+        """Bytes that samples at these positions of a pass's view need and caches lack; 0 where that is an error of the batch."""
+        if not self._remote:
+            return 0
+        try:
+            sources, indices = view.rows(positions)
+            return sum(files.lacking_bytes(indices[sources == source].astype(np.int64)) for source, files in self._remote.items())
+        except Exception:  # the batch's turn raises it
+            return 0
+
     def bucket_pass(self, coverage: Coverage | None, view: NativeView) -> BucketPass | None:
         """Begins a pass of which something is known, over datasets in buckets."""
         return None if coverage is None or not self._remote else BucketPass(view, self._remote, coverage)

@@ -9,6 +9,10 @@ parameters, and the generators. Then the generators are set to their states afte
 user's own random numbers, and every batch, are the same as without it. A sampler of the user's is not drawn early: its draws cannot be
 undone. Nor is any without workers, where torch draws nothing of the order at iter().
 
+What an early epoch fetches from a bucket is wasted after a loop's last epoch, and nobody says which that is. So until iter() it fetches
+EARLY_SHARE of the bytes that the pass before it asked for, and nothing beside what its batches ask for. That is all of READ_AHEAD_BYTES
+where a dataset has a few GB; of a small one, batches whose samples the cache lacks begin at iter().
+
 Files outside of packed data, in place or attached, may change between the early reading and iter(). So the batches that are in flight at
 iter() are marked, and rows of theirs whose files have another stamp (inode, size, times of change) are made again when their batch is
 finished. Only the files of those batches are asked for their status; batches that are submitted later read the files as they are then.
@@ -44,6 +48,12 @@ from fastload.sampling.arrays import index_batches
 from fastload.sampling.known import Coverage, coverage
 from fastload.sampling.occurrences import Occurrences
 
+EARLY_SHARE = 1 / 128
+"""Bytes that an epoch begun early fetches, as a share of those that the pass before it asked for."""
+
+Drawn = tuple[int, Any, Occurrences | None]
+"""(number, index batch, how often each index came before) of a batch."""
+
 
 class IndexQueue:
     """The index batches of a pass, drawn when torch draws them. See NOTE [ samplers: drawn when torch draws them ].
@@ -62,7 +72,7 @@ class IndexQueue:
         self._at_iter = settings.drawn_at_iter
         self._ahead = settings.may_draw_ahead and not asks_subset
         self._due = 0
-        self._drawn: deque[tuple[int, Any, Occurrences | None]] = deque()
+        self._drawn: deque[Drawn] = deque()
 
     @property
     def exhausted(self) -> bool:
@@ -80,11 +90,15 @@ class IndexQueue:
         if self._at_iter:
             self._draw(1)
 
-    def take(self) -> tuple[int, Any, Occurrences | None] | None:
-        """(number, index batch, how often each index came before) of the next batch; None: there is none, or none is due yet."""
+    def take(self) -> Drawn | None:
+        """The next batch's indices; None: there is none, or none is due yet."""
         if not self._drawn and self._ahead and self._due:
             self._pull()
         return self._drawn.popleft() if self._drawn else None
+
+    def put_back(self, drawn: Drawn) -> None:
+        """Puts back what `take` returned last."""
+        self._drawn.appendleft(drawn)
 
     def drop(self) -> None:
         """Drops all index batches that are left."""
@@ -127,7 +141,7 @@ class NativeIterator(LoaderIterator):
         counts: Counts,
         seed: int,
         epoch: int,
-        successor: Callable[[], NativeIterator | None],
+        successor: Callable[[int], NativeIterator | None],
         epoch_state: EpochState,
         bucket_pass: BucketPass | None,
     ) -> None:
@@ -143,6 +157,8 @@ class NativeIterator(LoaderIterator):
         self._succeeded = False
         self._announced: deque[core.Batch | Exception] = deque()
         self._waiting = 0  # samples of the announced batches; 1 for each that is an error
+        self._allowed: int | None = None  # bytes that it may fetch before its iter(); None: iter() was called
+        self._samples = 0  # samples of all batches that were announced
         self._in_flight: deque[core.Batch | Exception] = deque()
         self._numbers: deque[int] = deque()  # numbers of the batches in flight, then of the announced ones
         self._depth, self._in_order, self._batched = plan.depth, plan.settings.in_order, plan.settings.auto_collation
@@ -193,8 +209,23 @@ class NativeIterator(LoaderIterator):
         self._announce(self._engine.read_ahead)
         return self
 
+    def hold_back(self, allowed: int) -> NativeIterator:
+        """Lets it fetch at most `allowed` bytes before iter(). Returns the iterator itself."""
+        self._allowed = allowed
+        if self._bucket_pass is not None:
+            self._bucket_pass.hold_back(True)
+        return self
+
+    @property
+    def early_bytes(self) -> int:
+        """Bytes that the next epoch may fetch before its iter()."""
+        return int(EARLY_SHARE * self._engine.bytes_of(self._samples))
+
     def taken(self) -> NativeIterator:
         """Marks the batches in flight as read before iter(), which now returns this iterator, begun early. Returns the iterator itself."""
+        self._allowed = None
+        if self._bucket_pass is not None:
+            self._bucket_pass.hold_back(False)
         for batch in self._in_flight:
             if isinstance(batch, core.Batch):
                 batch.early = True
@@ -242,9 +273,12 @@ class NativeIterator(LoaderIterator):
         """Draws index batches and announces them until `samples` samples are waiting. Returns False if no batch is left to submit."""
         while self._waiting < samples and (drawn := self._index_queue.take()) is not None:
             number, picked, again = drawn
+            positions = picked if self._batched else [picked]
+            if not self._may_fetch(positions):
+                self._index_queue.put_back(drawn)
+                break
             tracer = tracing.active
             began = 0 if tracer is None else core.clock_ns()
-            positions = picked if self._batched else [picked]
             batch: core.Batch | Exception
             try:
                 batch = self._engine.announce(
@@ -257,7 +291,15 @@ class NativeIterator(LoaderIterator):
             self._announced.append(batch)
             self._numbers.append(number)
             self._waiting += _samples_of(batch)
+            self._samples += _samples_of(batch)
         return bool(self._announced)
+
+    def _may_fetch(self, positions: Sequence[int]) -> bool:
+        """Returns True if it may fetch what the caches lack of a batch now, and notes that it does."""
+        if self._allowed is None:
+            return True
+        self._allowed -= self._engine.lacking_bytes(positions, self._view)
+        return self._allowed >= 0
 
     def _next_announced(self) -> core.Batch | Exception:
         """Takes the batch that was announced first."""
@@ -299,7 +341,7 @@ class NativeIterator(LoaderIterator):
             return
         if not self._succeeded:
             self._succeeded = True
-            self._successor = self._make_successor()
+            self._successor = self._make_successor(self.early_bytes)
         if self._successor is not None:
             self._successor.start(spare)
 
@@ -465,8 +507,8 @@ class ThreadEpochs:
         self._iterators.add(iterator)
         return iterator
 
-    def begin_early(self, plan: ExecutionPlan, engine: ThreadEngine, before: EpochState) -> NativeIterator | None:
-        """Begins the epoch after `before` for idle threads. Returns None if the draws could not be undone."""
+    def begin_early(self, plan: ExecutionPlan, engine: ThreadEngine, before: EpochState, allowed: int) -> NativeIterator | None:
+        """Begins the epoch after `before` for idle threads. Returns None if the draws could not be undone. `allowed`: see `hold_back`."""
         settings = plan.settings
         if self._early is not None or engine is not self._engine or engine.view.is_asked or not _can_begin_early(settings):
             return None
@@ -477,7 +519,7 @@ class ThreadEpochs:
         if kept:
             epoch_state.base_seed, epoch_state.passes = before.base_seed, before.passes + 1
         drawn_from = _drawn_from(settings, epoch_state)
-        iterator = self._start(plan, engine, epoch_state).begin().start(1)
+        iterator = self._start(plan, engine, epoch_state).hold_back(allowed).begin().start(1)
         self._early = EarlyEpoch(iterator, plan, drawn_from, generators, states, _states(generators))
         _set_states(generators, states)
         return iterator
@@ -499,9 +541,11 @@ def _samples_of(batch: core.Batch | Exception) -> int:
     return batch.rows if isinstance(batch, core.Batch) else 1
 
 
-def _begin_early(epochs: weakref.ref[ThreadEpochs], plan: ExecutionPlan, engine: ThreadEngine, before: EpochState) -> NativeIterator | None:
+def _begin_early(
+    epochs: weakref.ref[ThreadEpochs], plan: ExecutionPlan, engine: ThreadEngine, before: EpochState, allowed: int
+) -> NativeIterator | None:
     alive = epochs()
-    return None if alive is None else alive.begin_early(plan, engine, before)
+    return None if alive is None else alive.begin_early(plan, engine, before, allowed)
 
 
 def _coverage(settings: Settings, epoch_state: EpochState) -> Coverage | None:
