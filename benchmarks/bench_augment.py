@@ -2,8 +2,8 @@
 
     python benchmarks/bench_augment.py [--device cuda] [--batch 16] [--size 224] [--rounds 5] [--only NAME] [--save augment]
 
-Columns: ours on uint8 and on float32, compile=True on uint8 where the op has it, Kornia on float32 (it takes no uint8), torchvision
-(tv) on uint8, one sample after the other (what a worker of a DataLoader does; on the CPU also with --device cuda).
+Columns: ours on uint8 and on float32, Kornia on float32 (it takes no uint8), torchvision (tv) on uint8, one sample after the other (what a
+worker of a DataLoader does; on the CPU also with --device cuda).
 Method: in one process, one turn of each after the other in every round; a turn repeats the call until 0.1 s are over. On the CPU the
 figure is CPU time of all threads, on a device the time from the first call to the end of the last, each an image; a ratio is the median
 over rounds of the ratio of two turns of one round. Drawing parameters counts, for everyone.
@@ -44,7 +44,6 @@ class Case:
     ops: list[Any]
     kornia: Callable[[], Any] | None
     torchvision: Callable[[Any], Any] | None
-    compiles: bool = False
 
 
 @dataclass
@@ -70,7 +69,6 @@ def cases() -> list[Case]:
             [A.ColorJitter(0.4, 0.4, 0.4, 0.1)],
             lambda: K.ColorJitter(0.4, 0.4, 0.4, 0.1, p=1.0),
             lambda v: v.ColorJitter(0.4, 0.4, 0.4, 0.1),
-            compiles=True,
         ),
         Case(
             "colour jitter, no hue",
@@ -110,7 +108,6 @@ def cases() -> list[Case]:
                 K.RandomHorizontalFlip(), K.ColorJitter(0.4, 0.4, 0.4, 0.1, p=1.0), K.RandomErasing(p=0.25), data_keys=["input"]
             ),
             lambda v: v.Compose([v.RandomHorizontalFlip(), v.ColorJitter(0.4, 0.4, 0.4, 0.1), v.RandomErasing(0.25)]),
-            compiles=True,
         ),
         Case("RandAugment(2, 9)", [A.RandAugment(2, 9)], lambda: auto.RandAugment(2, 9), lambda v: v.RandAugment(2, 9)),
         Case("TrivialAugmentWide", [A.TrivialAugmentWide()], auto.TrivialAugment, lambda v: v.TrivialAugmentWide()),
@@ -123,13 +120,11 @@ def calls(case: Case, images: Tensor, transforms: Any) -> dict[str, Call]:
     floats, host = images.float() / 255, images.cpu()
     indices = range(len(images))
 
-    def ours(x: Tensor, **options: bool) -> Call:
-        augment = A.AugmentBatch(case.ops, **options)
+    def ours(x: Tensor) -> Call:
+        augment = A.AugmentBatch(case.ops)
         return lambda: augment(x, seed=1, epoch=0, indices=indices)
 
     made: dict[str, Call] = {"fastload": ours(images), "fastload float": ours(floats)}
-    if case.compiles:
-        made["compiled"] = ours(images, compile=True)
     if case.kornia is not None:
         module = case.kornia()
         made["kornia float"] = lambda: module(floats)
@@ -216,10 +211,10 @@ def main() -> int:
     coarse = torch.randint(0, 256, (arguments.batch, 3, 14, 14), generator=generator).float()
     images = torch.nn.functional.interpolate(coarse, size=(arguments.size,) * 2, mode="bilinear").to(torch.uint8).to(device)
 
-    names = "fastload", "fastload float", "compiled", "kornia float", "torchvision"
+    names = "fastload", "fastload float", "kornia float", "torchvision"
     clock = "CPU" if device.type == "cpu" else arguments.device
     shown = Table(title=f"{clock} us an image, batches of {arguments.batch} x 3 x {arguments.size} x {arguments.size}")
-    for heading in ("", "ours u8", "ours f32", "compiled", "kornia", "tv", "kornia/ours", "tv/ours"):
+    for heading in ("", "ours u8", "ours f32", "kornia", "tv", "kornia/ours", "tv/ours"):
         shown.add_column(heading, justify="right" if heading else "left", no_wrap=not heading)
     kept = []
     for case in cases():

@@ -1,11 +1,12 @@
 """Memory, bytes and times by the size of a dataset: 10^6 to 10^9 samples, of which all can be read.
 
-    python benchmarks/bench_scale.py [--samples 1e6 1e7 1e8 1e9] [--only ranks resume bucket] [--save scale]
+    python benchmarks/bench_scale.py [--samples 1e6 1e7 1e8 1e9] [--only ranks columns resume bucket] [--save scale]
 
 Method: the dataset is forged of one real shard of 10,000 pictures of 32 x 32 pixels. Every other shard is a hard link to it, with a section
 of its own in the sidecar, which leads to the same tables: so opening and reading do what they do with as many shards of their own, and
 the directory has all checksums of all blocks. Each rank is a process of its own; `--processes` of them run at once; figures are means.
   ranks    processes with shard=(rank, processes) open the folder, make the first batch of 256 of an epoch, and 50 more.
+  columns  one process of "ranks", whose samples have 1, 5 and 20 labels of 8 bytes, all of which are delivered.
   resume   after that, 6 processes go on with the epoch that 8 began: the time from load_state_dict to the first batch, and its memory.
   bucket   nginx serves the folder by HTTP, through a proxy that counts: 8 ranks share one cache (a host), then each has its own (8 hosts).
            "open" is what opening fetches, "first" what the first batch fetches beside that, its pictures among it.
@@ -51,9 +52,12 @@ LINKS_MOST = 60_000
 """Links that are made to one file; ext4 allows 65,000."""
 BATCH, BATCHES = 256, 50
 RESUMED = 6
-PARTS = ("ranks", "resume", "bucket")
+PARTS = ("ranks", "columns", "resume", "bucket")
 OPENED_MB, OPENED_S = 200.0, 3.0
 """Bounds on private memory and time of opening 10^8 samples."""
+COLUMNS = (1, 5, 20)
+BASE_MB, SAMPLE_BYTES = 20.0, 2.0
+"""Bound on private memory with any of these numbers of columns: a base, and bytes for each sample."""
 DIGITS = {
     "open s": 2,
     "first s": 2,
@@ -69,13 +73,18 @@ Json = dict[str, Any]
 
 
 class Pictures:
-    """Small pictures of noise with their number."""
+    """Small pictures of noise with their number, and `columns` - 1 further numbers."""
+
+    def __init__(self, columns: int = 1) -> None:
+        self.columns = columns
 
     def __len__(self) -> int:
         return SHARD_SAMPLES
 
     def __getitem__(self, index: int) -> Any:
-        return np.random.default_rng(index).integers(0, 256, (32, 32, 3), np.uint8), index
+        image = np.random.default_rng(index).integers(0, 256, (32, 32, 3), np.uint8)
+        further = {f"number_{number}": index * number + (number << 20) for number in range(1, self.columns)}
+        return (image, index) if self.columns == 1 else {"image": image, "label": index, **further}
 
 
 def forge(folder: Path, shard: Path, samples: int) -> None:
@@ -148,7 +157,8 @@ def one_process(turn: Json) -> None:
             if turn["state"]:
                 batches.load_state_dict(json.loads(Path(turn["state"]).read_text()))
             iterator = iter(batches)
-            assert len(next(iterator)[1]) == BATCH
+            first = next(iterator)
+            assert len(first["label"] if isinstance(first, dict) else first[1]) == BATCH
             step({"first s": time.perf_counter() - began, **grown(before, "first")})
             began = time.perf_counter()
             for _ in range(turn["batches"]):
@@ -255,6 +265,20 @@ def ranks_table(made: dict[int, Path], small: Path, orders: Sequence[str], proce
     return lines
 
 
+def columns_table(samples: Sequence[int], scratch: Path, order: str) -> list[Json]:
+    """Memory by samples and number of columns."""
+    lines = []
+    for columns in COLUMNS:
+        small = scratch / f"columns-{columns}.fl"
+        pack(Pictures(columns), small)
+        for count in samples:
+            path = scratch / f"columns-{columns}-{count}.fl"
+            forge(path, small, count)
+            lines.append({"samples": count, "order": order, "ranks": 1, "columns": columns, **together(turns(str(path), small, order, 1))})
+            shutil.rmtree(path)
+    return lines
+
+
 def resume_table(made: dict[int, Path], small: Path, orders: Sequence[str], scratch: Path, ranks: int) -> list[Json]:
     """Figures of an epoch that other numbers of ranks go on with."""
     lines = []
@@ -287,6 +311,8 @@ def show(part: str, lines: Sequence[Json]) -> None:
     """Prints one part's table."""
     table = Table(title=part)
     names = ["samples", "order", "ranks", "open s", "open MB", "first s", "batch ms", "run MB", "shared MB", "B/sample"]
+    if part == "columns":
+        names.insert(1, "columns")
     if part == "bucket":
         names = [*names[:3], "hosts", "open s", "open MB/host", "requests", "B/sample", "first s", "first MB/host", "run MB"]
     for name in names:
@@ -324,6 +350,7 @@ def main() -> int:
             forge(path, small, samples)
         makers = {
             "ranks": lambda: ranks_table(made, small, arguments.orders, arguments.processes),
+            "columns": lambda: columns_table(list(made), scratch, arguments.orders[0]),
             "resume": lambda: resume_table(made, small, arguments.orders, scratch, most),
             "bucket": lambda: bucket_table(made, small, arguments.orders, scratch, most),
         }
@@ -335,6 +362,15 @@ def main() -> int:
         for line in results.get("ranks", ())
         if line["samples"] == 10**8 and line["order"] == "window"
         for name, key, scale, bound in (("MB", "open private", 1e6, OPENED_MB), ("seconds", "open s", 1.0, OPENED_S))
+    ]
+    targets += [
+        common.Target(
+            f"MB of {line['samples']:,} samples with {line['columns']} columns",
+            line["run private"] / 1e6,
+            BASE_MB + SAMPLE_BYTES * line["samples"] / 1e6,
+            at_most=True,
+        )
+        for line in results.get("columns", ())
     ]
     return common.finish("scale", arguments, targets, **results)
 

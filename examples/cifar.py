@@ -9,8 +9,6 @@ CIFAR itself, as torchvision has it, is packed from Python:
     from torchvision.datasets import CIFAR10
     pack(CIFAR10(".", train=True, download=True), "train.fl", encode="raw")
     pack(CIFAR10(".", train=False), "val.fl", encode="raw")
-
-Needs Kornia: pip install 'torch-fastload[augment]'.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@
     python examples/dino.py train.fl
 
 The views of an image come from one read and one decode (fastload.transforms.Views); colours are jittered per view on the device, in whole
-batches, which needs Kornia (pip install 'torch-fastload[augment]'). Needs timm for the model. The loss, the centre and the moving average
-of the teacher are the paper's (Caron et al., 2021, https://arxiv.org/abs/2104.14294), without its schedules of learning rate and weight
-decay.
+batches. Needs timm for the model. The loss, the centre and the moving average of the teacher are the paper's (Caron et al., 2021,
+https://arxiv.org/abs/2104.14294), without its schedules of learning rate and weight decay.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 
 Without --pretrained the weights are random, and nothing is downloaded. The best model so far is saved, as timm's
 create_model(checkpoint_path=...) reads it.
-Needs timm and Kornia: pip install timm 'torch-fastload[augment]'.
+Needs timm: pip install timm.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
     torchrun --nproc_per_node 8 examples/imagenet.py train.fl val.fl
     python examples/imagenet.py train.fl val.fl --resume checkpoint.pt      # goes on with the batch after the last one had
 
-Needs Kornia (pip install 'torch-fastload[augment]') and timm or torchvision, for the model. The defaults follow torchvision's recipe for
-ResNets: TrivialAugmentWide, erasing, MixUp or CutMix, smoothed labels, warm-up and cosine, training at 176 and evaluating at 224 pixels.
+Needs timm or torchvision, for the model. The defaults follow torchvision's recipe for ResNets: TrivialAugmentWide, erasing, MixUp or
+CutMix, smoothed labels, warm-up and cosine, training at 176 and evaluating at 224 pixels.
 """
 
 from __future__ import annotations

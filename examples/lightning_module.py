@@ -6,7 +6,7 @@
     python examples/lightning_module.py train.fl val.fl --resume checkpoints/last.ckpt
 
 Lightning's checkpoints hold the loader's state, so that a run goes on with the batch after the last one it had.
-Needs Lightning, torchvision and Kornia: pip install lightning torchvision 'torch-fastload[augment]'.
+Needs Lightning and torchvision: pip install lightning torchvision.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
         transform: for a path: transform of the PackedDataset, such as a list of `fastload.transforms`, or torchvision's Compose.
         device: the device to which finished batches are moved, ahead of the loop, without a wait of the host; None: they are not moved.
             The steps of a packed dataset's transform that the decoder cannot do run there on whole batches, before batch_transform, if all
-            of them can, and batches are collated as usual. Each sample's draws follow from (seed, epoch, index). See explain().
+            of them can, and batches are collated as usual. Each sample's draws follow from (seed, epoch, index, occurrence). See explain().
         device_prefetch: batches that may wait on the device ahead of the loop's (default 2). 0: each is moved when it is asked for.
         batch_transform: a callable for whole batches on the device, or a sequence of them. Each is called with the images, or with images
             and labels if it needs two arguments (in a batch without either, with the batch). Callables that take seed, epoch and indices

@@ -127,6 +127,17 @@ def packed_same_size(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """One thread for each of torch's ops: on small images, threads of several test processes wait for each other most of the time."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def live() -> dict[str, int]:
     """Native objects alive in this process, by kind."""
     return core.live_handles()

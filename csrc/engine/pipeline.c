@@ -308,7 +308,7 @@ static void clear(const fl_batch *batch, uint32_t row) {
 
 fl_code fl_batch_pixels(fl_batch *batch, uint32_t row, const fl_view *image, fl_worker *worker) {
     const fl_row at = batch->row[row];
-    const fl_key key = {batch->seed, batch->epoch, at.index};
+    const fl_key key = {at.seed, batch->epoch, at.index};
     worker->row.source = at.source;
     begin_events(worker, key);
     const fl_code code = make_image(worker, batch->sources[at.source], 0, key, image, image->width, image->height, NULL, batch->target, row,
@@ -322,7 +322,7 @@ void fl_batch_run(void *opaque, uint32_t row, void *context) {
     fl_batch *batch = opaque;
     fl_worker *worker = context;
     fl_row at = batch->row[row];
-    fl_key key = {batch->seed, batch->epoch, at.index};
+    fl_key key = {at.seed, batch->epoch, at.index};
     fl_code code = batch->errors[row].code;
     if (!code) {
         worker->row.source = at.source;

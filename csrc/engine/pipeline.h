@@ -59,6 +59,7 @@ fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, 
 typedef struct fl_row {
     uint32_t source; /* into the batch's sources */
     uint64_t index;
+    uint64_t seed; /* of its draws */
     fl_span given; /* its record, as fl_pipeline_row takes it; outlives the row's making */
     uint64_t stamp; /* of the files outside of the store that it was made of, as they were when they were opened; 0: of none */
 } fl_row;
@@ -72,7 +73,6 @@ typedef struct fl_batch {
     fl_error *errors; /* [rows]; code FL_OK where the row is good. A row that has an error before it is begun is not made. */
     fl_target *target; /* [parts] */
     fl_room *room; /* [items] */
-    uint64_t seed;
     uint32_t epoch;
     _Atomic uint32_t left, failed;
 } fl_batch;

@@ -135,5 +135,5 @@ fl_code fl_table_sample_row(const fl_tables *t, uint64_t index, void *into, fl_e
         else high = middle;
     }
     const uint64_t row = index - (uint64_t)t->firsts[low];
-    return fl_table_row(t->tables[low], t->rows[low] ? t->rows[low][row] : row, into, err);
+    return fl_table_row(&t->tables[low], t->rows[low] ? t->rows[low][row] : row, into, err);
 }

@@ -234,6 +234,7 @@ cdef extern from "engine/pipeline.h" nogil:
     ctypedef struct fl_row:
         uint32_t source
         uint64_t index
+        uint64_t seed
         fl_span given
         uint64_t stamp
     ctypedef struct fl_batch:
@@ -245,7 +246,6 @@ cdef extern from "engine/pipeline.h" nogil:
         fl_error *errors
         fl_target *target
         fl_room *room
-        uint64_t seed
         uint32_t epoch
         uint32_t left, failed
     fl_code fl_worker_create(fl_worker **, fl_error *)

@@ -62,7 +62,7 @@ cdef extern from "store/table.h" nogil:
         const uint32_t *crcs
     ctypedef struct fl_tables:
         const int64_t *firsts
-        const fl_table *const *tables
+        const fl_table *tables
         const uint32_t *const *rows
         uint32_t shards
         uint64_t count

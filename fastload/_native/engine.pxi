@@ -117,6 +117,7 @@ cdef class Batch:
     cdef bint submitted  # it has its slot, and all of the slot is in `batch`: release() is of another thread, and may come in the middle
     cdef object memory  # keeps the slot's memory, where that was lent to the ring
     cdef list given  # records that rows were given, until they are made
+    cdef public object occurrences  # uint32 (rows), or None where all are 0: kept here by the holder of the batch
     cdef public object fetch  # object for which the batch waits, kept here by the holder of the batch
     cdef public bint early  # it was submitted before its epoch was asked for: renew() comes before its rows are used
     cdef Engine engine
@@ -127,14 +128,16 @@ cdef class Batch:
     cdef bint read_ahead, finished  # what the engine's two pools may know of it: see __dealloc__
 
     def __cinit__(self, Engine engine, const uint32_t[::1] sources, const uint64_t[::1] indices, sizes, list outputs, seed, epoch,
-                  str layout="equal", uint32_t pad_to=1, bint even=False, bint bounded=False):
-        """even: whether the rows of each item start at equal steps, and not one right after the other. bounded: see _Targets."""
+                  str layout="equal", uint32_t pad_to=1, bint even=False, bint bounded=False, const uint64_t[::1] seeds=None):
+        """even: whether the rows of each item start at equal steps, and not one right after the other. bounded: see _Targets. seeds: of the
+        draws of each row; None: all have `seed`."""
         cdef Source first
         cdef uint32_t i, n = <uint32_t>indices.shape[0]
+        cdef uint64_t common = <uint64_t>(int(seed) & 0xFFFFFFFFFFFFFFFF)
         cdef fl_error err
         engine._live()
         self.engine, self.targets = engine, _Targets.__new__(_Targets, n, sizes, outputs, layout, pad_to, bounded)
-        if n == 0 or sources.shape[0] != n:
+        if n == 0 or sources.shape[0] != n or (seeds is not None and seeds.shape[0] != n):
             raise _errors.ArgumentError("a batch needs at least one row")
         for i in range(n):
             if i > 0 and sources[i] == sources[i - 1]:
@@ -149,10 +152,10 @@ cdef class Batch:
             raise _errors.ResourceError(f"no memory for a batch of {n} rows")
         for i in range(n):
             self.batch.row[i].source, self.batch.row[i].index = sources[i], indices[i]
+            self.batch.row[i].seed = common if seeds is None else seeds[i]
         self.batch.rows = self.batch.left = n
         self.batch.sources = engine.pointers
         self.batch.ring = engine.ring.ptr
-        self.batch.seed = <uint64_t>(int(seed) & 0xFFFFFFFFFFFFFFFF)
         self.batch.epoch = <uint32_t>(int(epoch) & 0xFFFFFFFF)
         self.batch.target, self.batch.parts = self.targets.target, self.targets.count
         if first.source.item_count:
@@ -304,14 +307,17 @@ cdef class Batch:
             for i in range(self.batch.rows) if self.batch.errors[i].code != FL_OK
         ]
 
-    def redo(self, uint32_t row, uint32_t source, uint64_t index, record=None):
-        """Makes another sample into a row of a batch that is ready, in the calling thread; True when it could be made. `record`: as give()'s."""
+    def redo(self, uint32_t row, uint32_t source, uint64_t index, record=None, seed=None):
+        """Makes another sample into a row of a batch that is ready, in the calling thread; True when it could be made. `record`: as give()'s.
+        `seed`: of its draws; None: the row keeps its own."""
         cdef fl_worker *worker = self.engine.workers[self.engine.threads]
         self.engine._live()
         if row >= self.batch.rows or source >= <uint32_t>len(self.engine.sources) or not self.ready:
             raise _errors.ArgumentError(f"row {row} cannot be made again")
         self._require_alike(source)
         self.batch.row[row].source, self.batch.row[row].index = source, index
+        if seed is not None:
+            self.batch.row[row].seed = <uint64_t>int(seed)
         self.batch.row[row].given.bytes = NULL
         if record is not None:
             self.give(row, record)

@@ -13,7 +13,7 @@ cdef enum _Reason:
 
 
 def image_sizes(list programs not None, const int32_t[::1] heights not None, const int32_t[::1] widths not None,
-                const uint64_t[::1] indices not None, uint64_t max_pixels, seed, epoch):
+                const uint64_t[::1] indices not None, uint64_t max_pixels, seed, epoch, const uint64_t[::1] seeds=None):
     """Sizes that programs make of the images of many samples at once; without the GIL.
 
     Args:
@@ -22,6 +22,7 @@ def image_sizes(list programs not None, const int32_t[::1] heights not None, con
         indices: indices of the samples, uint64, contiguous.
         max_pixels: more are refused, of a stored image and of one that is made.
         seed, epoch: seed and epoch of random sizes.
+        seeds: seed of each sample's; None: all have `seed`.
 
     Returns:
         (sizes, failed): uint32 (parts, samples, 2), width and height, 0 x 0 of a sample that cannot be made; and of each such sample
@@ -34,7 +35,7 @@ def image_sizes(list programs not None, const int32_t[::1] heights not None, con
     cdef fl_code code = FL_OK
     cdef fl_error err
     cdef int reason
-    if count > 64 or count > FL_PARTS_MAX or heights.shape[0] != rows or widths.shape[0] != rows:
+    if count > 64 or count > FL_PARTS_MAX or heights.shape[0] != rows or widths.shape[0] != rows or (seeds is not None and seeds.shape[0] != rows):
         raise _errors.ArgumentError(f"{count} programs, {heights.shape[0]} heights and {widths.shape[0]} widths for {rows} samples")
     for i in range(count):
         program[i] = &(<Program?>programs[i]).program
@@ -50,6 +51,8 @@ def image_sizes(list programs not None, const int32_t[::1] heights not None, con
             elif <uint64_t>heights[row] * <uint64_t>widths[row] > max_pixels:
                 reason = _SIZE_STORED
             key.index = indices[row]
+            if seeds is not None:
+                key.seed = seeds[row]
             for i in range(count):
                 if reason != _SIZE_OK:
                     break

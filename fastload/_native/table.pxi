@@ -50,15 +50,16 @@ cdef class Table:
 
     cdef fl_table c
     cdef TableFile file
-    cdef object crcs
+    cdef object owner  # of the checksums
 
-    def __cinit__(self, TableFile file not None, uint64_t offset, uint64_t rows, uint32_t width, const uint32_t[::1] crcs not None):
-        if not 1 <= width <= FL_TABLE_BLOCK or <uint64_t>crcs.shape[0] != fl_table_blocks(rows, width):
-            raise _errors.ArgumentError(f"{crcs.shape[0]} checksums for {rows} rows of {width} bytes")
-        self.file, self.crcs = file, crcs
+    def __cinit__(self, TableFile file not None, uint64_t offset, uint64_t rows, uint32_t width, crcs not None):
+        cdef const uint32_t[::1] sums = crcs
+        if not 1 <= width <= FL_TABLE_BLOCK or <uint64_t>sums.shape[0] != fl_table_blocks(rows, width):
+            raise _errors.ArgumentError(f"{sums.shape[0]} checksums for {rows} rows of {width} bytes")
+        self.file, self.owner = file, crcs if crcs.base is None else crcs.base
         self.c.file = file.ptr
         self.c.offset, self.c.rows, self.c.width = offset, rows, width
-        self.c.crcs = &crcs[0] if crcs.shape[0] else NULL
+        self.c.crcs = &sums[0] if sums.shape[0] else NULL
 
     def __len__(self):
         return self.c.rows
@@ -109,7 +110,7 @@ cdef class JoinedTables:
 
     Args:
         firsts: int64 number of each shard's first sample, ascending from 0.
-        tables: table of each shard's stored samples, all of one width.
+        tables: table of each shard's stored samples, all of one width; their arrays of checksums are kept, or what those are views of.
         rows: uint32 numbers of the stored samples that count, for each shard; None: its first ones.
         count: number of all samples.
 
@@ -118,9 +119,10 @@ cdef class JoinedTables:
     """
 
     cdef fl_tables c
-    cdef const fl_table **ptr  # c.tables
+    cdef fl_table *ptr  # c.tables
     cdef const uint32_t **numbers  # c.rows
-    cdef list tables, rows
+    cdef dict owners  # what the tables point to, by id
+    cdef list rows
     cdef const int64_t[::1] firsts
     cdef readonly uint32_t width
 
@@ -129,11 +131,11 @@ cdef class JoinedTables:
         cdef int64_t samples
         cdef Table table
         cdef const uint32_t[::1] kept
-        self.firsts, self.tables, self.rows = firsts, tables, rows
+        self.firsts, self.owners, self.rows = firsts, {}, rows
         if not shards or len(tables) != shards or len(rows) != shards:
             raise _errors.ArgumentError(f"{len(tables)} tables and {len(rows)} lists of rows for {shards} shards")
         self.c.firsts, self.c.shards, self.c.count = &firsts[0], <uint32_t>shards, <uint64_t>count
-        self.ptr = <const fl_table **>malloc(shards * sizeof(fl_table *))
+        self.ptr = <fl_table *>malloc(shards * sizeof(fl_table))
         self.numbers = <const uint32_t **>malloc(shards * sizeof(uint32_t *))
         if self.ptr is NULL or self.numbers is NULL:
             raise _errors.ResourceError(f"no memory for {shards} tables")
@@ -148,7 +150,8 @@ cdef class JoinedTables:
                 self.numbers[i] = &kept[0] if kept.shape[0] else NULL
             if samples < 1 or table.c.width != self.width or (samples > <int64_t>table.c.rows if rows[i] is None else samples != kept.shape[0]):
                 raise _errors.ArgumentError(f"the table of shard {i} has other rows than its {samples} samples")
-            self.ptr[i] = &table.c
+            self.ptr[i] = table.c
+            self.owners[id(table.file)], self.owners[id(table.owner)] = table.file, table.owner
 
     def __dealloc__(self):
         free(self.ptr)

@@ -1,4 +1,4 @@
-"""Augmentation of whole batches on their device, reproducible per sample. Needs the extra `augment` (Kornia).
+"""Augmentation of whole batches on their device, reproducible per sample. GaussianBlur needs the extra `augment` (Kornia).
 
 from fastload import augment as A
 

@@ -7,6 +7,12 @@ moved, and the box around them is clamped to the image after each pad, crop and 
 mirrors them about the pixels' centres, and exchanges those of its `keypoint_pairs`, which torchvision has not. The images' steps may be
 joined (`space.fold_flips`), the objects' are not: the results differ in rounding alone. Coordinates are computed in float64 where the
 device has it, from matrices that were never rounded.
+
+NOTE [ objects: by modules of Kornia, as Kornia moves them ]
+Masks go through the module's own code with their rows' parameters, by the nearest pixel. Boxes and keypoints are moved by the module's
+matrix, from pixels' centres to pixels' centres, and not clamped. Kornia's boxes include their last pixel: the corners of xyxy are moved as
+they are, as by its "bbox_xyxy", so that a flip maps x to W - 1 - x; those of xywh and cxcywh end one before x + w, as by its "bbox_xywh".
+A flip of Kornia's exchanges no keypoints.
 """
 
 from __future__ import annotations
@@ -64,6 +70,13 @@ class Annotations:
     def __bool__(self) -> bool:
         return any(value is not None for value in (self.masks, self.boxes, self.keypoints))
 
+    @property
+    def given(self) -> dict[str, frozenset[str]]:
+        """Kinds of objects that there are, with the formats of boxes."""
+        formats = {self.formats} if isinstance(self.formats, str) else set(self.formats.values())
+        kinds = {"masks": (self.masks, ()), "boxes": (self.boxes, formats), "keypoints": (self.keypoints, ())}
+        return {kind: frozenset(of_value) for kind, (value, of_value) in kinds.items() if value is not None}
+
     def moved(self, images: Tensor, steps: Sequence[Step]) -> tuple[Any, Any, Any]:
         """Masks, boxes and keypoints after the steps of these images.
 
@@ -100,12 +113,13 @@ class Motion:
     """One step as it acts on coordinates.
 
     Attributes:
-        kind: "flip", "shift" or "matrix".
+        kind: "flip", "shift", "matrix" or "centres".
         rows: bool (B,), on the device: the samples that it moves; None: all.
         size: (height, width) of the images after it.
         axis: axis of a flip, 0 along x or 1 along y.
         by: amount of a shift, (B, 2), which is subtracted from x and y.
-        matrix: matrix of a resampling, (B, 2, 3), from a place in the image to its place in the result.
+        matrix: matrix of a resampling, (B, 2, 3), from a place in the image to its place in the result; with "centres" (B, 3, 3), from
+            pixels' centres to pixels' centres.
         pairs: numbers of the keypoints that a flip exchanges; "auto": the pairs that the keypoints are known to have.
     """
 
@@ -143,6 +157,11 @@ def motions_of(images: Tensor, steps: Sequence[Step]) -> list[Motion]:
             matrix = np.zeros((count, 2, 3), double)
             matrix[step.rows] = _forward(step.exact, size)
             planned.append(("matrix", size, 0, (), {"rows": moves, "matrix": matrix}))
+        elif step.centres is not None:
+            matrix = np.tile(np.eye(3, dtype=double), (count, 1, 1))
+            matrix[step.rows] = step.centres(step, size)
+            size = step.size or size
+            planned.append(("centres", size, 0, (), {"rows": moves, "matrix": matrix}))
         elif step.kernel is kernels.crop:
             left, top, right, bottom = step.constants["pads"]
             tall, wide = size[0] + top + bottom, size[1] + left + right
@@ -276,6 +295,8 @@ def _keypoint(points: Tensor, motion: Motion, per_row: PerRow) -> Tensor:
     out = points.clone()
     if motion.kind == "flip":
         out[..., motion.axis] = motion.size[1 - motion.axis] - 1 - points[..., motion.axis]
+    elif motion.kind == "centres":
+        out[..., :2] = _projected(points[..., 0], points[..., 1], per_row(_matrix(motion))).to(points.dtype)
     elif motion.by is not None:
         out[..., :2] = points[..., :2] - per_row(motion.by).to(points.dtype)
     elif motion.matrix is not None:
@@ -301,8 +322,30 @@ def _placed(x: Tensor, y: Tensor, matrix: Tensor) -> Tensor:
     return torch.stack([matrix[..., i, 0] * x + matrix[..., i, 1] * y + matrix[..., i, 2] for i in (0, 1)], dim=-1)
 
 
+def _matrix(motion: Motion) -> Tensor:
+    assert motion.matrix is not None
+    return motion.matrix
+
+
+def _projected(x: Tensor, y: Tensor, matrix: Tensor) -> Tensor:
+    """Points (...) and (...) by matrices (..., 3, 3), as (..., 2)."""
+    place = _placed(_wide(x), _wide(y), matrix)
+    return place / (matrix[..., 2, 0] * x + matrix[..., 2, 1] * y + matrix[..., 2, 2])[..., None]
+
+
+def _box_of_pixels(boxes: Tensor, motion: Motion, per_row: PerRow, form: str) -> Tensor:
+    """Boxes after a motion from centres to centres. See NOTE [ objects: by modules of Kornia, as Kornia moves them ]."""
+    matrix, last = per_row(_matrix(motion)), 0 if form == "xyxy" else 1
+    left, top, right, bottom = _corners(_wide(boxes), form).unbind(-1)
+    right, bottom = right - last, bottom - last
+    places = torch.stack([_projected(x, y, matrix) for x, y in ((left, top), (right, top), (right, bottom), (left, bottom))])
+    return _as_form(torch.cat((places.amin(0), places.amax(0) + last), dim=-1), form)
+
+
 def _box(boxes: Tensor, motion: Motion, per_row: PerRow, form: str) -> Tensor:
     """Boxes after one motion."""
+    if motion.kind == "centres":
+        return _box_of_pixels(boxes, motion, per_row, form)
     if motion.kind == "flip":
         out, near, far, extent = boxes.clone(), motion.axis, motion.axis + 2, motion.size[1 - motion.axis]
         if form == "xyxy":

@@ -5,9 +5,9 @@ reproducible: the generators that it draws from are seeded for the call and rest
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from itertools import chain
 from typing import Any, overload
 
 import numpy as np
@@ -19,16 +19,18 @@ from torch import Tensor
 from fastload import transforms as T
 from fastload.augment import space
 from fastload.augment.annotations import Annotations, Augmented
-from fastload.augment.by_params import KorniaOp, is_kornia
-from fastload.augment.jitter import ColorJitter, at_once, fused
+from fastload.augment.by_params import KorniaOp
+from fastload.augment.jitter import ColorJitter, at_once
 from fastload.augment.labels import LABEL_MOST
-from fastload.augment.philox import Draw, as_indices, words, words_of
+from fastload.augment.philox import Draw, as_indices, as_occurrences, words, words_of
 from fastload.augment.policies import AutoAugment, RandAugment, TrivialAugmentWide
+from fastload.augment.sequences import is_of_kornia, ops_of
 from fastload.augment.specs import Op, RandomAffine, RandomRotation
 from fastload.augment.steps import Frame, Step, run
 from fastload.batch.bad_samples import kept_state
 from fastload.batch.containers import Padded, tensors_of
 from fastload.common.rng import MIX_STREAM, OP_STREAM
+from fastload.device.quiet import quiet
 from fastload.errors import ArgumentError, TransformError
 from fastload.transforms.torchvision import class_mistake
 
@@ -102,20 +104,18 @@ DTYPES = (torch.uint8, torch.float16, torch.bfloat16, torch.float32)
 class AugmentBatch:
     """Augments a batch on its device, reproducibly.
 
-    1. A sample's result is a pure function of (seed, epoch, its index, the list of ops): not of the other samples, of the batch's
-       size, of the rank, nor of the device. Op number i draws from the stream OP_STREAM + first + i of the native generator.
+    1. A sample's result is a pure function of (seed, epoch, its index, its occurrence, the list of ops): not of the other samples, of the
+       batch's size, of the rank, nor of the device. Op number i draws from the stream OP_STREAM + first + i of the native generator.
     2. The input is never written to. The result has its dtype, device and memory format, and may be the input where nothing was to do.
     3. No call waits for the device, unless a module of Kornia's does; parameters cross in one copy (NOTE [ augment: drawn on the host,
        sent once ]).
-    4. Masks, boxes and keypoints of the samples are moved with their images' pixels (NOTE [ objects: moved as torchvision does ]), by every
-       op but a KorniaOp that moves pixels, which is refused with them. RandomErasing and changes of colour leave them as they are.
+    4. Masks, boxes and keypoints of the samples are moved with their images' pixels (NOTE [ objects: moved as torchvision does ]); by
+       modules of Kornia as Kornia moves them. RandomErasing and changes of colour leave them as they are.
     5. Plain value: picklable, comparable, repr is what makes it again. Global generators are as they were.
 
     Args:
         ops: specs of this package, in the order in which they are done; of `fastload.transforms`, both flips and RandomCrop; modules of
-            kornia.augmentation, as KorniaOp does them.
-        compile: colour jitter through torch.compile, once per device, dtype and image size, for any number of samples (NOTE
-            [ colour jitter: grouped, at once or fused ]). A compiler rounds differently: a uint8 value may then differ by one.
+            kornia.augmentation, as KorniaOp does them, and sequences of these, which are taken apart.
         first: number of ops that are done to the same batches before these: without it, equal ops of two lists would draw equal numbers.
             A FastLoader sets it in the ops it is given, counting from 0.
         mask_fill: the label that comes into a mask where there is nothing of it, such as 255 to be ignored; at most 2**24.
@@ -124,9 +124,8 @@ class AugmentBatch:
         TransformError: an op that does not run on a batch, or `first` or `mask_fill` is no such number.
     """
 
-    def __init__(self, ops: Sequence[Any], *, compile: bool = False, first: int = 0, mask_fill: int = 0) -> None:
-        self.ops = tuple(KorniaOp(op) if is_kornia(op) else op for op in ops)
-        self.compile = bool(compile)
+    def __init__(self, ops: Sequence[Any], *, first: int = 0, mask_fill: int = 0) -> None:
+        self.ops = tuple(chain.from_iterable(ops_of(op) if is_of_kornia(op) else [op] for op in ops))
         self.first = first
         self.mask_fill = mask_fill
         if not isinstance(mask_fill, int) or not -LABEL_MOST <= mask_fill <= LABEL_MOST:
@@ -143,7 +142,15 @@ class AugmentBatch:
                 )
 
     @overload
-    def __call__(self, images: Tensor, *, seed: int, epoch: int, indices: Sequence[int] | npt.ArrayLike) -> Tensor: ...
+    def __call__(
+        self,
+        images: Tensor,
+        *,
+        seed: int,
+        epoch: int,
+        indices: Sequence[int] | npt.ArrayLike,
+        occurrences: Sequence[int] | npt.ArrayLike | None = ...,
+    ) -> Tensor: ...
     @overload
     def __call__(
         self,
@@ -152,6 +159,7 @@ class AugmentBatch:
         seed: int,
         epoch: int,
         indices: Sequence[int] | npt.ArrayLike,
+        occurrences: Sequence[int] | npt.ArrayLike | None = ...,
         masks: Any = ...,
         boxes: Any = ...,
         keypoints: Any = ...,
@@ -165,6 +173,7 @@ class AugmentBatch:
         seed: int,
         epoch: int,
         indices: Sequence[int] | npt.ArrayLike,
+        occurrences: Sequence[int] | npt.ArrayLike | None = None,
         masks: Any = None,
         boxes: Any = None,
         keypoints: Any = None,
@@ -175,9 +184,10 @@ class AugmentBatch:
 
         Args:
             images: (B, 3, H, W): uint8, or float16, bfloat16 or float32 in 0..1 (so: before Normalize); on any device, contiguous or
-                channels_last.
+                channels_last. Modules of Kornia alone take any number of channels, and float64.
             seed, epoch: seed and epoch of the loader.
             indices: indices of the samples in their dataset, (B,), at least 0.
+            occurrences: number of times that each index came before in the pass, (B,): a sample that comes again is drawn anew.
             masks: (B, H, W) or (B, N, H, W), `Padded`, `Flat`, or a list of B tensors (N, H, W) or (H, W): labels, of the images' size.
             boxes: (B, N, 4), `Padded`, `Flat`, or a list of B tensors (N, 4). None is left out: one that leaves the image has no area.
             keypoints: x, y and perhaps a visibility, which stays, as do points of visibility 0: as boxes, with any dimensions between,
@@ -192,7 +202,8 @@ class AugmentBatch:
             the form that they came in.
 
         Raises:
-            ArgumentError: images, indices or objects of another shape, dtype or device, or an op that cannot move objects.
+            ArgumentError: images, indices or objects of another shape, dtype or device; or an op that cannot move the objects, or has
+                data_keys that name others.
             BatchShapeError: a crop larger than the images.
         """
         rows = as_indices(indices)
@@ -200,33 +211,33 @@ class AugmentBatch:
             raise ArgumentError(
                 "AugmentBatch takes images of one size, and these are padded: end the transform at one size, without pad_to="
             )
-        if images.ndim != 4 or images.shape[1] != 3 or images.dtype not in DTYPES:
+        modules = sum(isinstance(op, KorniaOp) for op in self.ops)
+        of_kornia = 0 < modules == len(self.ops)  # which takes any channels, and float64
+        known = images.dtype in DTYPES or (of_kornia and images.dtype == torch.float64)
+        if images.ndim != 4 or (images.shape[1] != 3 and not of_kornia) or not known:
             raise ArgumentError(f"AugmentBatch takes uint8 or float images (B, 3, H, W), not {images.dtype} of {tuple(images.shape)}")
         if len(rows) != len(images):
             raise ArgumentError(f"AugmentBatch got {len(rows)} indices for {len(images)} images; give the dataset index of every row")
         objects = Annotations(masks, boxes, keypoints, box_format, self.mask_fill, keypoint_pairs or {})
+        if modules:
+            self.check_objects(objects.given)
         if not len(rows) and not any(isinstance(op, T.RandomCrop) for op in self.ops):
             return Augmented(images, masks, boxes, keypoints) if objects else images
-        steps = self._drawn(images, seed, epoch, rows)
-        out = run(images, space.fold_flips(steps)).contiguous(memory_format=_format(images))
-        if not objects:
-            return out
-        self._check_moves()
-        return Augmented(out, *objects.moved(images, steps))
+        with quiet(images.device):
+            steps = self._drawn(images, seed, epoch, rows, as_occurrences(occurrences, len(rows)))
+            out = run(images, space.fold_flips(steps)).contiguous(memory_format=_format(images))
+            return Augmented(out, *objects.moved(images, steps)) if objects else out
+
+    def check_objects(self, given: Mapping[str, Collection[str]]) -> None:
+        """Raises ArgumentError if a batch's objects contradict data_keys, or cannot follow an op; `given`: kinds, and formats of boxes."""
+        for op in self.ops:
+            if isinstance(op, KorniaOp):
+                op.check(given)
 
     @property
     def moves(self) -> bool:
         """True if an op moves pixels."""
         return any(op.moves if isinstance(op, KorniaOp) else isinstance(op, _MOVING) or type(op) in _NATIVE for op in self.ops)
-
-    def _check_moves(self) -> None:
-        """Raises ArgumentError if an op moves pixels in a way that objects cannot follow."""
-        for op in self.ops:
-            if isinstance(op, KorniaOp) and op.moves:
-                raise ArgumentError(
-                    f"AugmentBatch: {op!r} moves pixels, and masks, boxes and keypoints cannot follow it: use the flips, RandomCrop, "
-                    "RandomRotation and RandomAffine of fastload.augment"
-                )
 
     def numbered(self, first: int) -> AugmentBatch:
         """A copy with the same ops and another `first`."""
@@ -247,40 +258,30 @@ class AugmentBatch:
         """The steps for this batch in order, with their parameters drawn and derived."""
         return space.fold_flips(self._drawn(images, seed, epoch, indices))
 
-    def _drawn(self, images: Tensor, seed: int, epoch: int, indices: npt.NDArray[np.uint64]) -> list[Step]:
+    def _drawn(
+        self,
+        images: Tensor,
+        seed: int,
+        epoch: int,
+        indices: npt.NDArray[np.uint64],
+        occurrences: npt.NDArray[np.uint32] | None = None,
+    ) -> list[Step]:
         """The steps as the ops plan them, one after another, before flips are folded."""
         streams = range(OP_STREAM + self.first, OP_STREAM + self.first + len(self.ops))
         wants = [(n, op.words if isinstance(op, Op) else _NATIVE[type(op)][0]) for n, op in zip(streams, self.ops, strict=True)]
         height, width = images.shape[2:]
         steps: list[Step] = []
-        triton = not self.compile and any(isinstance(op, ColorJitter) for op in self.ops) and at_once(images.device)
-        for op, drawn in zip(self.ops, words_of(seed, epoch, indices, wants), strict=True):
-            frame = Frame(len(images), height, width, images.dtype != torch.uint8, triton)
-            done = self._plan(op, Draw(drawn), frame)
+        triton = any(isinstance(op, ColorJitter) for op in self.ops) and at_once(images.device)
+        for op, drawn in zip(self.ops, words_of(seed, epoch, indices, wants, occurrences), strict=True):
+            frame = Frame(len(images), height, width, images.dtype != torch.uint8, triton, images.shape[1])
+            done = op.plan(Draw(drawn), frame) if isinstance(op, Op) else _NATIVE[type(op)][1](op, Draw(drawn), frame)
             height, width = next((step.size for step in reversed(done) if step.size), (height, width))
             steps += done
         return steps
 
-    def _plan(self, op: Any, draw: Draw, frame: Frame) -> list[Step]:
-        if self.compile and isinstance(op, ColorJitter):
-            return [Step(self._compiled, step.rows, step.arrays) for step in op.plan_fused(draw, frame)]
-        return op.plan(draw, frame) if isinstance(op, Op) else _NATIVE[type(op)][1](op, draw, frame)
-
-    @cached_property
-    def _jitter(self) -> Callable[..., Tensor]:
-        return torch.compile(fused, fullgraph=True)
-
-    def _compiled(self, x: Tensor, full: Tensor, before: Tensor) -> Tensor:
-        if len(x) == 1:  # a size of 1 is compiled apart, whatever is said of it
-            return self._compiled(*(torch.cat((tensor, tensor)) for tensor in (x, full, before)))[:1]
-        for tensor in (x, full, before):
-            torch._dynamo.mark_dynamic(tensor, 0)
-        return self._jitter(x, full, before)
-
     def __repr__(self) -> str:
-        compiled = ", compile=True" if self.compile else ""
         fill = f", mask_fill={self.mask_fill}" if self.mask_fill else ""
-        return f"AugmentBatch([{', '.join(map(repr, self.ops))}]{compiled}{f', first={self.first}' if self.first else ''}{fill})"
+        return f"AugmentBatch([{', '.join(map(repr, self.ops))}]{f', first={self.first}' if self.first else ''}{fill})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AugmentBatch) and self._value() == other._value()
@@ -291,12 +292,12 @@ class AugmentBatch:
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, self._value()
 
-    def _value(self) -> tuple[tuple[Any, ...], bool, int, int]:
-        return self.ops, self.compile, self.first, self.mask_fill
+    def _value(self) -> tuple[tuple[Any, ...], int, int]:
+        return self.ops, self.first, self.mask_fill
 
 
-def _again(ops: tuple[Any, ...], compile: bool, first: int, mask_fill: int = 0) -> AugmentBatch:
-    return AugmentBatch(ops, compile=compile, first=first, mask_fill=mask_fill)
+def _again(ops: tuple[Any, ...], first: int, mask_fill: int = 0) -> AugmentBatch:
+    return AugmentBatch(ops, first=first, mask_fill=mask_fill)
 
 
 def _format(images: Tensor) -> torch.memory_format:

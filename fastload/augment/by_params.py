@@ -2,150 +2,180 @@
 
 from __future__ import annotations
 
-import math
+import copy
+import pickle
+import random
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from fastload._native import core
-from fastload.augment.philox import Draw, Ints
+from fastload.augment.data_keys import KINDS, contradiction, named
+from fastload.augment.drawing import GATE, SHAPE, Drawn, Params, parameters
+from fastload.augment.kornia_classes import Traits, library, traits_of, why_whole
+from fastload.augment.philox import Draw
 from fastload.augment.specs import Op, fail
 from fastload.augment.steps import Array, Frame, Step
 from fastload.batch.bad_samples import kept_state
-from fastload.errors import TransformError
+from fastload.batch.private_draws import GlobalDraw
+from fastload.errors import ArgumentError, TransformError
 
-ROWWISE = frozenset(
+
+class NotPerSample(TransformError):
+    """A module of Kornia's, or a sequence of modules, cannot be given parameters per sample.
+
+    Attributes:
+        clause: name of its class, and why.
     """
-    ColorJiggle ColorJitter RandomAffine RandomAutoContrast RandomBoxBlur RandomBrightness RandomChannelShuffle RandomClahe RandomContrast
-    RandomEqualize RandomErasing RandomFisheye RandomGamma RandomGaussianBlur RandomGaussianIllumination RandomGaussianNoise RandomGrayscale
-    RandomHorizontalFlip RandomHue RandomInvert RandomLinearCornerIllumination RandomLinearIllumination RandomMedianBlur RandomPerspective
-    RandomPlanckianJitter RandomPlasmaBrightness RandomPlasmaContrast RandomPlasmaShadow RandomPosterize RandomRGBShift RandomRotation
-    RandomRotation90 RandomSaltAndPepperNoise RandomSaturation RandomSharpness RandomShear RandomSnow RandomSolarize RandomThinPlateSpline
-    RandomTranslate RandomVerticalFlip
-    """.split()
-)
-"""Classes of kornia.augmentation for which holds, and is tested: what they do to a row follows from that row's parameters alone, nothing is
-drawn after forward_parameters(), and the size stays."""
 
-_MOVING = frozenset(
-    """
-    RandomAffine RandomFisheye RandomHorizontalFlip RandomPerspective RandomRotation RandomRotation90 RandomShear RandomThinPlateSpline
-    RandomTranslate RandomVerticalFlip
-    """.split()
-)
-"""Names of the classes that move pixels."""
+    def __init__(self, module: object, reason: str) -> None:
+        self.clause = f"{type(module).__name__} does not run per sample: {reason}"
+        super().__init__(f"KorniaOp: {self.clause}: {module!r}; give it as batch_transform, which seeds it per batch")
 
-_READ_ON_HOST = frozenset({"ColorJiggle", "ColorJitter", "RandomGaussianBlur"})
-"""Names of the classes that read their parameters before they queue anything: on a device, each would wait for it."""
 
-_GATE, _SHAPE = "batch_prob", "forward_input_shape"
-_LEAST_ROWS = 61
-"""Parameters are drawn for at least so many rows: more than a constant of Kornia's has values, which would be taken for one a row."""
-
-_MOST = 1 << 18
-"""Numbers a row in one draw: those of one stream."""
-
-Params = dict[str, Tensor]
-Keys = npt.NDArray[np.uint64]
-Drawn = tuple[Ints, dict[str, Array], Params]
-"""Rows, their parameters, and the parameters that are Kornia's of a whole batch."""
+_TRIAL = 120
+"""Height and width of the images with which an op is tried, if none larger are needed."""
+_TRIED = ((1, 2), (1, 2), (3, 4))
+"""Words of the rows with which it is tried: two are given the same parameters, and go together whatever these are."""
 
 
 class KorniaOp(Op):
     """A module of kornia.augmentation, done to each sample with parameters of its own.
 
-    1. module.forward_parameters() draws them on the host, and they are given to the module as `params=`. Its uniform draws, of so many
-       numbers a row, are answered from each row's words of our generator. A module that draws otherwise (a permutation, a normal field) is
-       asked row by row, torch's CPU generator seeded by the row's words and put back afterwards: some 0.2 ms a sample instead of 0.01.
-    2. So they depend neither on the batch, nor on its order, nor on the device.
-    3. The module sees float32 in 0..1, as Kornia's ops want it; uint8 is divided by 255 before and rounded after.
-    4. Rows that differ in what Kornia takes once per batch, such as the order in ColorJitter, go in batches of their own.
-    5. Nothing is read back from the device while the module runs, as of Kornia 0.9; the copies that it makes itself are its own.
+    1. module.forward_parameters() draws them on the host (NOTE [ kornia: three ways to draw ]), and they are given to the module as
+       `params=`. So they depend neither on the batch, nor on its order, nor on the device.
+    2. The module sees float32 in 0..1, as Kornia's ops want it; uint8 is divided by 255 before and rounded after.
+    3. Rows that differ in what Kornia takes once per batch, such as the order in ColorJitter, go in batches of their own.
+    4. Nothing is read back from the device while the module runs, as of Kornia 0.9; the copies that it makes itself are its own.
+    5. The op has a copy of the module: other threads may use the module meanwhile, and later changes to it have no effect here.
 
     Args:
-        module: an instance of a class in ROWWISE, with its own p; not same_on_batch, and with p_batch 1, which would draw for whole
-            batches.
+        module: an instance of a class in fastload.augment.kornia_classes.ROWWISE, with its own p; not same_on_batch, and with p_batch 1,
+            which would draw for whole batches.
+        data_keys: those of the AugmentationSequential that it is of: a call has objects of the kinds that they name, and no others. None:
+            all objects of a call move.
 
     Raises:
-        TransformError: another module. Given as batch_transform=, it runs under Seeded.
+        TransformError: another module, or a data key that Kornia has not. Given as batch_transform=, the module runs under Seeded.
     """
 
-    def __init__(self, module: Any) -> None:
-        kind = type(module)
-        if not is_kornia(module) or kind.__name__ not in ROWWISE:
-            raise fail(self, f"{module!r}: its parameters cannot be given per sample; give it as batch_transform, which seeds it per batch")
-        if module.same_on_batch or module.p_batch != 1:
-            raise fail(self, f"{module!r}: same_on_batch and p_batch are of batches; drop them, or give it as batch_transform")
-        self.module = module
+    def __init__(self, module: Any, data_keys: Sequence[str] | None = None) -> None:
+        self.data_keys = None if data_keys is None else tuple(str(key).lower() for key in data_keys)
+        if unknown := sorted(set(self.data_keys or ()) - KINDS.keys()):
+            raise fail(self, f"data_keys={data_keys!r}: {unknown[0]!r} is none of {', '.join(KINDS)}")
+        if reason := why_whole(module):
+            raise NotPerSample(module, reason)
+        try:
+            self.module = copy.deepcopy(module)
+            self.module.set_rng_device_and_dtype(torch.device("cpu"), self.module.dtype)
+        except Exception as error:  # such as tensors with a history, where ranges are learnt
+            raise NotPerSample(module, f"it cannot be copied: {error}") from error
+        if reason := _why_not(self):
+            raise NotPerSample(module, reason)
+
+    @property
+    def _traits(self) -> Traits:
+        traits = traits_of(self.module)
+        assert traits is not None
+        return traits
 
     @property
     def moves(self) -> bool:
         """True if the module moves pixels."""
-        return type(self.module).__name__ in _MOVING
+        return self._traits.moves
+
+    @property
+    def objects(self) -> frozenset[str]:
+        """Kinds of objects that it changes. Where nothing moves, masks are erased only if data_keys name them."""
+        changed = self._traits.objects
+        return changed if self.moves else changed & named(self.data_keys or ())
+
+    def check(self, given: Mapping[str, Collection[str]]) -> None:
+        """Raises ArgumentError if a batch's objects contradict data_keys, or cannot follow; `given`: their kinds, and boxes' formats."""
+        clause = "" if self.data_keys is None else contradiction(self.data_keys, self.moves, given)
+        if not clause and self.moves and (left := sorted(given.keys() - self.objects)):
+            clause = f"it moves pixels, and Kornia does not move {left[0]} with them: leave them out of the batch, or this step"
+        if clause:
+            raise ArgumentError(f"{self!r}: {clause}")
 
     def plan(self, draw: Draw, frame: Frame) -> list[Step]:
         """One step for all rows on which Kornia's gate is open, or one for each set of values that are Kornia's of a whole batch."""
         words = draw.words(2).astype(np.uint64)
         keys = words[:, 0] | words[:, 1] << np.uint64(32)
+        traits = self._traits
+        if traits.floats and not frame.floating:
+            raise fail(self, f"{self.module!r} makes values that bytes cannot hold: make floats of the images first (T.ToFloat())")
         return [
-            Step(self.run, rows, arrays, {"of_batch": of_batch}, on_host=type(self.module).__name__ in _READ_ON_HOST)
-            for rows, arrays, of_batch in self._at_once(keys, frame) or self._row_by_row(keys, frame)
-        ]
-
-    def _at_once(self, keys: Keys, frame: Frame) -> list[Drawn] | None:
-        """Parameters of all rows, drawn at once; None unless every draw is uniform and has one number a row."""
-        rows = max(len(keys), _LEAST_ROWS)
-        while rows in (frame.height, frame.width):
-            rows += 1
-        padded = np.zeros(rows, np.uint64)
-        padded[: len(keys)] = keys
-        try:
-            with _RowsOfUniforms(padded):
-                params: Params = self.module.forward_parameters(torch.Size((rows, 3, frame.height, frame.width)))
-        except _OtherDraw:
-            return None
-        open_rows = np.flatnonzero(params.pop(_GATE)[: len(keys)].numpy() > 0.5)
-        del params[_SHAPE]
-        arrays = {name: _array(value)[open_rows] for name, value in params.items() if value.ndim and len(value) == rows}
-        return [(open_rows, arrays, {name: value for name, value in params.items() if name not in arrays})]
-
-    def _row_by_row(self, keys: Keys, frame: Frame) -> list[Drawn]:
-        shape = torch.Size((1, 3, frame.height, frame.width))
-        groups: dict[tuple[bytes, ...], list[tuple[int, Params, Params]]] = {}
-        with kept_state():
-            for row, key in enumerate(keys.tolist()):
-                torch.default_generator.manual_seed(key)
-                params: Params = self.module.forward_parameters(shape)
-                if float(params.pop(_GATE)) > 0.5:
-                    del params[_SHAPE]
-                    of_batch = {name: value for name, value in params.items() if not value.ndim or len(value) != 1}
-                    own = {name: value for name, value in params.items() if name not in of_batch}
-                    groups.setdefault(tuple(value.numpy().tobytes() for value in of_batch.values()), []).append((row, own, of_batch))
-        return [
-            (
-                np.array([row for row, _, _ in group]),
-                {name: _array(torch.cat([own[name] for _, own, _ in group])) for name in first},
-                of_batch,
+            Step(
+                self.run,
+                drawn.rows,
+                drawn.own,
+                {"shared": drawn.shared},
+                self._size(drawn, frame),
+                on_host=traits.on_host,
+                masks=self.masks if "masks" in self.objects else None,
+                centres=self.centres if "boxes" in self.objects else None,
             )
-            for group in groups.values()
-            for _, first, of_batch in group[:1]
+            for drawn in parameters(self.module, keys, frame, traits.shared)
         ]
 
-    def run(self, x: Tensor, of_batch: Params, **params: Tensor) -> Tensor:
+    def _size(self, drawn: Drawn, frame: Frame) -> tuple[int, int] | None:
+        """(height, width) afterwards, if it may change."""
+        if not self._traits.resizes:
+            return None
+        if "output_size" in drawn.own:
+            height, width = drawn.own["output_size"][0].tolist()
+            return height, width
+        flags = self.module.flags  # PadTo's
+        least = (0, 0) if flags.get("crop_if_exceeds", True) else (frame.height, frame.width)
+        return max(flags["size"][0], least[0]), max(flags["size"][1], least[1])
+
+    def run(self, x: Tensor, shared: Params, **own: Tensor) -> Tensor:
         """The module on rows with these parameters, each (rows, ...); those of a whole batch stay on the host, where Kornia reads them."""
-        wide = x / 255 if x.dtype == torch.uint8 else x.to(torch.float32, copy=True)
-        given = {**params, **of_batch, _GATE: torch.ones(len(x)), _SHAPE: torch.tensor(x.shape)}
-        out: Tensor = self.module(wide, params=given)
-        if out.shape != x.shape:
+        if self._traits.alone and len(x) > 1:
+            return _one_by_one(self.run, x, own, shared=shared)
+        wide = x / 255 if x.dtype == torch.uint8 else x.to(torch.promote_types(x.dtype, torch.float32), copy=True)
+        out: Tensor = self.module(wide, params=self._given(len(x), shared, own))
+        if out.shape[:2] != x.shape[:2] or (out.shape != x.shape and not self._traits.resizes):
             raise TransformError(f"{self!r} made {tuple(out.shape)} of {tuple(x.shape)}; a batch keeps its size")
         return (out * 255).round_().clamp_(0, 255).to(x.dtype) if x.dtype == torch.uint8 else out.to(x.dtype)
 
+    def _given(self, rows: int, shared: Params, own: Params) -> Params:
+        """Parameters as the module takes them."""
+        numbers = self._traits.numbers
+        given = {**own, **shared, GATE: torch.ones(rows), SHAPE: torch.tensor([rows, *shared[SHAPE][1:].tolist()])}
+        return {**given, numbers: torch.arange(rows)[:, None]} if numbers else given
+
+    def masks(self, x: Tensor, shared: Params, fill: int, **own: Tensor) -> Tensor:
+        """Masks (rows, any number, height, width) by the module's own code, by the nearest pixel, with `fill` where it has nothing of them.
+
+        A further mask of ones goes with them: it is zero there.
+        """
+        if self._traits.alone and len(x) > 1:
+            return _one_by_one(self.masks, x, own, shared=shared, fill=fill)
+        wide, flags = x if x.dtype == torch.float64 else x.float(), self.module.flags
+        sequence = library().AugmentationSequential(self.module)
+        own_flags = {name: _zero(flags[name]) for name in ("fill", "fill_value", "pad_value") if flags.get(name) is not None}
+        own_flags |= {name: flags[name] for name in ("align_corners",) if name in flags}
+        sequence.extra_args = {key: {**extra, **own_flags} for key, extra in sequence.extra_args.items()}
+        (name, _), *_ = sequence.named_children()
+        params = [library().container.params.ParamItem(name, self._given(len(x), shared, own))]
+        out = sequence(torch.cat((wide, torch.ones_like(wide[:, :1])), dim=1), params=params, data_keys=["mask"])
+        return torch.where(out[:, -1:] > 0.5, out[:, :-1], fill).to(x.dtype)
+
+    def centres(self, step: Step, size: tuple[int, int]) -> Array:
+        """Matrices (R, 3, 3), float64, of a step's rows, from pixels' centres to pixels' centres; `size`: (height, width) before it."""
+        shared: Params = step.constants["shared"]
+        given = self._given(len(step.rows), shared, {name: torch.tensor(array) for name, array in step.arrays.items()})
+        image = torch.empty((), dtype=torch.float64).expand(len(step.rows), int(shared[SHAPE][1]), *size)
+        found: Array = self.module.generate_transformation_matrix(image, given, self.module.flags).numpy()
+        return found
+
     def __repr__(self) -> str:
-        return f"KorniaOp({self.module!r})"
+        keys = "" if self.data_keys is None else f", data_keys={list(self.data_keys)}"
+        return f"KorniaOp({self.module!r}{keys})"
 
     def __eq__(self, other: object) -> bool:
         """Returns True for modules that Kornia prints alike."""
@@ -155,36 +185,47 @@ class KorniaOp(Op):
         return hash(repr(self))
 
 
-def is_kornia(module: object) -> bool:
-    """Returns True if the module's class is defined among Kornia's own augmentations."""
-    return type(module).__module__.startswith("kornia.augmentation.")
+def _zero(fill: Any) -> Any:
+    return torch.zeros((), dtype=fill.dtype) if isinstance(fill, Tensor) else 0.0
 
 
-def _array(value: Tensor) -> Array:
-    return (value.float() if value.is_floating_point() else value).detach().numpy()
+def _one_by_one(kernel: Callable[..., Tensor], x: Tensor, own: Params, **constants: Any) -> Tensor:
+    """A kernel on rows that go in one by one."""
+    each = [slice(row, row + 1) for row in range(len(x))]
+    return torch.cat([kernel(x[row], **constants, **{name: value[row] for name, value in own.items()}) for row in each])
 
 
-class _OtherDraw(Exception):
-    """Something was drawn that is not uniform numbers for every row."""
+def _why_not(op: KorniaOp) -> str:
+    """The reason why the installed Kornia does not do to rows what KorniaOp promises, as a clause, found by trial; "" if it does."""
+    height, width = np.broadcast_to(np.maximum(_TRIAL, op.module.flags.get("size") or 0), 2).tolist()
+    images = torch.rand((len(_TRIED), 3, height, width), generator=torch.Generator().manual_seed(0))
+    always = copy.copy(op)
+    always.module = copy.deepcopy(op.module)
+    always.module.p = 1.0
+    with kept_state():
+        before = _states()
+        try:
+            steps = always.plan(Draw(np.array(_TRIED, np.uint32)), Frame(len(_TRIED), height, width, True))
+            same = all(
+                torch.equal(_run(step, images, [range(len(step.rows))]), _run(step, images, ([place] for place in range(len(step.rows)))))
+                for step in steps
+            )
+        except Exception as error:
+            return str(error) if isinstance(error, GlobalDraw) else f"trying that, Kornia raised {type(error).__name__}: {error}"
+        if _states() != before:
+            return "it draws from a global generator"
+    return "" if same else "what a row becomes depends on those beside it"
 
 
-class _RowsOfUniforms(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """torch.rand() of so many numbers a row gives every row the words of its own key: call number c takes those of epoch c, to 24 bits."""
+def _run(step: Step, images: Tensor, batches: Iterable[Sequence[int]]) -> Tensor:
+    """A step on batches of its rows."""
+    own = {name: torch.from_numpy(array) for name, array in step.arrays.items()}
+    found = [
+        step.kernel(images[step.rows[places]], **{name: value[places] for name, value in own.items()}, **step.constants)
+        for places in map(list, batches)
+    ]
+    return torch.cat(found)
 
-    def __init__(self, keys: Keys) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._keys = keys
-        self._calls = 0
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        kwargs = kwargs or {}
-        if torch.Tag.nondeterministic_seeded not in func.tags:
-            return func(*args, **kwargs)
-        size = tuple(args[0]) if func is torch.ops.aten.rand.default else ()
-        of_float = kwargs.get("dtype") in (None, torch.float32) and torch.device(kwargs.get("device") or "cpu").type == "cpu"
-        count = math.prod(size[1:])
-        if not size or size[0] != len(self._keys) or not of_float or count > _MOST:
-            raise _OtherDraw
-        words = core.random_rows(0, self._calls, self._keys, [(0, count)])
-        self._calls += 1
-        return torch.from_numpy((words >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24)).view(size)
+def _states() -> bytes:
+    return pickle.dumps((torch.get_rng_state().numpy(), random.getstate(), np.random.get_state()))

@@ -1,15 +1,13 @@
 """Colour jitter: brightness, contrast, saturation and hue, by factors and in an order drawn for each sample.
 
-NOTE [ colour jitter: grouped, at once or fused ]
+NOTE [ colour jitter: grouped or at once ]
 Brightness, contrast and saturation are linear in colour, but each clamps (and truncates uint8) before the next, hue is not linear, and
 contrast needs the mean of what came before it. One colour matrix per sample would therefore not give torchvision's pixels: it is off by
-tens of levels wherever a value was clamped. So there are three forms of the same calculation:
+tens of levels wherever a value was clamped. So there are two forms of the same calculation:
 - grouped: for each of four places in the order, the rows that have this op there go through its kernel. Best on a CPU; a batch of
   256 x 3 x 224 x 224 moves 12.7 GB that way, in 310 kernels.
 - at once: a kernel in Triton (jitter_kernel.py) that does each row's ops in its order and moves 0.12 GB for the same batch, with the same
   values. What GPUs do where Triton is installed.
-- fused: every row goes through three linear slots, hue, and three more, those it does not need being neutral, once for the mean and once
-  for the pixels. For torch.compile, which makes two passes over memory of it; by itself it is slower than the other.
 """
 
 from __future__ import annotations
@@ -20,9 +18,7 @@ from itertools import permutations
 from types import ModuleType
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from fastload.augment import kernels
 from fastload.augment.philox import Doubles, Draw, Ints
@@ -32,7 +28,7 @@ from fastload.device.gpu import working
 
 ORDERS = np.array(list(permutations(range(4))))
 """All orders of brightness 0, contrast 1, saturation 2 and hue 3."""
-_CONTRAST, _HUE, _NONE = 1, 3, 4
+_CONTRAST, _NONE = 1, 4
 _KERNELS = kernels.brightness, kernels.contrast, kernels.saturation, kernels.hue
 
 
@@ -91,17 +87,6 @@ class ColorJitter(Op):
                 steps.append(Step(_KERNELS[op], rows[here], {"factor": factors[here, op].astype(np.float32)}))
         return steps
 
-    def plan_fused(self, draw: Draw, frame: Frame) -> list[Step]:
-        """The other form, on every row; see the note."""
-        rows, factors, order = self.factors(draw)
-        neutral = np.tile([1.0, 1.0, 1.0, 0.0], (frame.rows, 1))
-        neutral[rows] = factors
-        whole_order = np.tile(ORDERS[0], (frame.rows, 1))
-        whole_order[rows] = order
-        turns = np.zeros(frame.rows, bool)
-        turns[rows] = _HUE in self.active()
-        return [Step(fused, np.arange(frame.rows), slots(neutral, whole_order, turns))]
-
 
 def at_once(device: torch.device) -> bool:
     """Returns True if the kernel in Triton runs on a device."""
@@ -112,63 +97,3 @@ def _kernel() -> ModuleType:
     from fastload.augment import jitter_kernel
 
     return jitter_kernel
-
-
-def slots(factors: Doubles, order: Ints, turns: npt.NDArray[np.bool_]) -> dict[str, npt.NDArray[np.float32]]:
-    """The fused form's parameters: of all ops (`full`), and of those before the contrast (`before`), whose mean it needs.
-
-    Each is float32 (B, 20): (factor, weight of luma, weight of the mean) of three slots before the hue and three after it, the turn, and
-    whether there is one.
-    """
-    rows = np.arange(len(factors))
-    at = np.argsort(order, axis=1)  # [row, op] -> its place
-    out = {}
-    for name in ("full", "before"):
-        table = np.tile(np.array([1.0, 0.0, 0.0], np.float32), (len(factors), 6, 1))
-        for op in range(3):
-            kept = np.ones(len(rows), bool) if name == "full" else at[:, op] < at[:, _CONTRAST]
-            # Before the hue, an op's own place is its slot; after it, the hue does not count.
-            slot = np.where(at[:, op] < at[:, _HUE], at[:, op], at[:, op] - 1 + 3)
-            table[rows[kept], slot[kept], 0] = factors[kept, op]
-            table[rows[kept], slot[kept], 1 if op == 2 else 2] = float(op != 0)
-        turned = turns if name == "full" else turns & (at[:, _HUE] < at[:, _CONTRAST])
-        hue = np.stack([factors[:, _HUE], turned], axis=1).astype(np.float32)
-        out[name] = np.concatenate([table.reshape(len(rows), 18), hue], axis=1)
-    return out
-
-
-def _sequence(values: Tensor, table: Tensor, mean: Tensor | float, white: float) -> Tensor:
-    whole = white == 255.0
-    for slot in range(7):
-        if slot == 3:
-            turned = _turn(values, table[:, 18].view(-1, 1, 1, 1), whole, white)
-            values = torch.where(table[:, 19].view(-1, 1, 1, 1) > 0.5, turned, values)
-            continue
-        start = 3 * (slot if slot < 3 else slot - 1)
-        factor, grey, middle = (table[:, start + i].view(-1, 1, 1, 1) for i in range(3))
-        level = kernels.luma(values, whole)
-        values = (values * factor + (1.0 - factor) * (grey * level + middle * mean)).clamp(0.0, white)
-        values = values.floor() if whole else values
-    return values
-
-
-def _turn(values: Tensor, factor: Tensor, whole: bool, white: float) -> Tensor:
-    """kernels.hue without its savings of memory, which would only be in a compiler's way."""
-    r, g, b = values[:, 0:1], values[:, 1:2], values[:, 2:3]
-    top, low = torch.maximum(torch.maximum(r, g), b), torch.minimum(torch.minimum(r, g), b)
-    chroma = top - low
-    scale = 1.0 / chroma.clamp(min=1e-12)
-    sector = torch.where(top == r, (g - b) * scale, torch.where(top == g, (b - r) * scale + 2.0, (r - g) * scale + 4.0)) + 6.0 * factor
-    bands = [torch.remainder(sector + n, 6.0) for n in (5.0, 3.0, 1.0)]
-    out = torch.cat([top - torch.minimum(k, 4.0 - k).clamp(0.0, 1.0) * chroma for k in bands], 1)
-    out = out * ((256.0 - 1e-3) / 255.0) if whole else out
-    out = out.clamp(0.0, white)
-    return out.floor() if whole else out
-
-
-def fused(x: Tensor, full: Tensor, before: Tensor) -> Tensor:
-    """Every op of the jitter over all rows; full, before: as slots() makes them."""
-    white = kernels.bound(x)
-    values = x.float()
-    mean = kernels.luma(_sequence(values, before, 0.0, white), white == 255.0).mean(dim=(1, 2, 3), keepdim=True)
-    return kernels.back(_sequence(values, full, mean, white), x)

@@ -73,7 +73,7 @@ def _checked(value: Any, name: str, images: Tensor, count: int | None) -> Tensor
 
 def _moved(masks: Tensor, sample: Ints, images: Tensor, steps: Sequence[Step], fill: int) -> Tensor:
     """Masks (T, H, W) or (T, N, H, W), each the sample's of that number."""
-    own = [_of_masks(step, sample, fill) for step in steps if step.kernel in _KERNELS]
+    own = [_of_masks(step, sample, fill) for step in steps if step.masks is not None or step.kernel in _KERNELS]
     own = [step for step in own if len(step.rows)]
     height, width = next((step.size for step in reversed(steps) if step.size), tuple(images.shape[2:]))
     if not masks.numel():
@@ -93,6 +93,8 @@ def _of_masks(step: Step, sample: Ints, fill: int) -> Step:
     at = place[sample]
     rows = np.flatnonzero(at >= 0)
     arrays = {name: array[at[rows]] for name, array in step.arrays.items()}
+    if step.masks is not None:
+        return replace(step, kernel=step.masks, rows=rows, arrays=arrays, constants={**step.constants, "fill": fill})
     fills = step.kernel is kernels.crop or (step.kernel is kernels.affine and fill != 0)
     shared = {"fill": np.full(1, fill, np.float32)} if fills else {}
     constants = {name: value for name, value in step.constants.items() if name != "mode"}

@@ -2,8 +2,8 @@
 
 NOTE [ augment: mixing is of a batch ]
 Which images meet is decided by the batch, so that the result cannot be a function of single samples. It is one of (seed, epoch, the
-batch's indices in their order): one share per batch, keyed by a hash of the indices (philox.batch_key), and the partner of each row is
-the row before it (of the first, the last), as in torchvision; a shuffled sampler makes that a random one.
+batch's indices in their order, and their occurrences): one share per batch, keyed by a hash of these (philox.batch_key), and the partner of
+each row is the row before it (of the first, the last), as in torchvision; a shuffled sampler makes that a random one.
 Sources: Zhang et al., "mixup" (arXiv:1710.09412); Yun et al., "CutMix" (arXiv:1905.04899).
 """
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fastload.augment.philox import BETA_WORDS, Draw, as_indices, batch_key, beta, words_of
+from fastload.augment.philox import BETA_WORDS, Draw, as_indices, as_occurrences, batch_key, beta, words_of
 from fastload.common.rng import MIX_STREAM
 from fastload.errors import ArgumentError, TransformError
 
@@ -26,9 +26,10 @@ _MIXUP, _CUTMIX, _CHOICE = MIX_STREAM, MIX_STREAM + 1, MIX_STREAM + 2
 Indices = Sequence[int] | npt.ArrayLike
 
 
-def batch_draw(seed: int, epoch: int, indices: Indices, stream: int, count: int) -> Draw:
+def batch_draw(seed: int, epoch: int, indices: Indices, stream: int, count: int, occurrences: Indices | None = None) -> Draw:
     """A batch's own words."""
-    return Draw(words_of(seed, epoch, batch_key(as_indices(indices)), [(stream, count)])[0])
+    rows = as_indices(indices)
+    return Draw(words_of(seed, epoch, batch_key(rows, as_occurrences(occurrences, len(rows))), [(stream, count)])[0])
 
 
 def probabilities(labels: Tensor, num_classes: int | None) -> Tensor:
@@ -75,15 +76,17 @@ class MixUp(_Mix):
     AugmentBatch has them. Returns new images of the same dtype, device and format, and float (B, num_classes).
     """
 
-    def share(self, seed: int, epoch: int, indices: Indices) -> float:
+    def share(self, seed: int, epoch: int, indices: Indices, occurrences: Indices | None = None) -> float:
         """Share of each row's own image in this batch."""
-        return float(beta(batch_draw(seed, epoch, indices, _MIXUP, BETA_WORDS), self.alpha)[0])
+        return float(beta(batch_draw(seed, epoch, indices, _MIXUP, BETA_WORDS, occurrences), self.alpha)[0])
 
-    def __call__(self, images: Tensor, labels: Tensor, *, seed: int, epoch: int, indices: Indices) -> tuple[Tensor, Tensor]:
+    def __call__(
+        self, images: Tensor, labels: Tensor, *, seed: int, epoch: int, indices: Indices, occurrences: Indices | None = None
+    ) -> tuple[Tensor, Tensor]:
         self._check(images, labels, indices)
         if not len(images):
             return images, probabilities(labels, self.num_classes)
-        share = self.share(seed, epoch, indices)
+        share = self.share(seed, epoch, indices, occurrences)
         whole = not images.is_floating_point()
         values = images.float() if whole else images
         mixed = torch.lerp(values.roll(1, 0), values, share)
@@ -97,20 +100,24 @@ class CutMix(_Mix):
     off, and the labels' share counts what is left, as in torchvision. Called as MixUp.
     """
 
-    def box(self, seed: int, epoch: int, indices: Indices, height: int, width: int) -> tuple[int, int, int, int]:
+    def box(
+        self, seed: int, epoch: int, indices: Indices, height: int, width: int, occurrences: Indices | None = None
+    ) -> tuple[int, int, int, int]:
         """top, left, bottom, right in this batch."""
-        draw = batch_draw(seed, epoch, indices, _CUTMIX, 2 + BETA_WORDS)
+        draw = batch_draw(seed, epoch, indices, _CUTMIX, 2 + BETA_WORDS, occurrences)
         x, y = int(draw.below(width)[0]), int(draw.below(height)[0])
         half = 0.5 * math.sqrt(1.0 - float(beta(draw, self.alpha)[0]))
         across, down = int(half * width), int(half * height)
         return max(y - down, 0), max(x - across, 0), min(y + down, height), min(x + across, width)
 
-    def __call__(self, images: Tensor, labels: Tensor, *, seed: int, epoch: int, indices: Indices) -> tuple[Tensor, Tensor]:
+    def __call__(
+        self, images: Tensor, labels: Tensor, *, seed: int, epoch: int, indices: Indices, occurrences: Indices | None = None
+    ) -> tuple[Tensor, Tensor]:
         self._check(images, labels, indices)
         if not len(images):
             return images, probabilities(labels, self.num_classes)
         height, width = images.shape[2:]
-        top, left, bottom, right = self.box(seed, epoch, indices, height, width)
+        top, left, bottom, right = self.box(seed, epoch, indices, height, width, occurrences)
         out = images.clone()
         out[:, :, top:bottom, left:right] = images[:, :, top:bottom, left:right].roll(1, 0)
         return out, self._mix_labels(labels, 1.0 - (bottom - top) * (right - left) / (height * width))
@@ -130,12 +137,15 @@ class RandomChoice:
             raise TransformError(f"RandomChoice: {len(self.mixes)} mixes with weights {self.p!r}; give a weight of at least 0 for each")
         object.__setattr__(self, "p", weights)
 
-    def chosen(self, seed: int, epoch: int, indices: Indices) -> MixUp | CutMix:
+    def chosen(self, seed: int, epoch: int, indices: Indices, occurrences: Indices | None = None) -> MixUp | CutMix:
         """The mix that is chosen for a batch."""
         assert self.p is not None
-        point = batch_draw(seed, epoch, indices, _CHOICE, 2).uniform()[0] * sum(self.p)
+        point = batch_draw(seed, epoch, indices, _CHOICE, 2, occurrences).uniform()[0] * sum(self.p)
         below = np.cumsum(self.p)
         return self.mixes[int(np.searchsorted(below[:-1], point, side="right"))]
 
-    def __call__(self, images: Tensor, labels: Tensor, *, seed: int, epoch: int, indices: Indices) -> tuple[Tensor, Tensor]:
-        return self.chosen(seed, epoch, indices)(images, labels, seed=seed, epoch=epoch, indices=indices)
+    def __call__(
+        self, images: Tensor, labels: Tensor, *, seed: int, epoch: int, indices: Indices, occurrences: Indices | None = None
+    ) -> tuple[Tensor, Tensor]:
+        mix = self.chosen(seed, epoch, indices, occurrences)
+        return mix(images, labels, seed=seed, epoch=epoch, indices=indices, occurrences=occurrences)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
+from fastload.common.rng import row_seeds
 from fastload.errors import ArgumentError
 
 Words = npt.NDArray[np.uint32]
@@ -42,9 +43,29 @@ def as_indices(indices: Sequence[int] | npt.ArrayLike) -> npt.NDArray[np.uint64]
     return found.astype(np.uint64)
 
 
-def words_of(seed: int, epoch: int, indices: npt.NDArray[np.uint64], wants: Sequence[tuple[int, int]]) -> list[Words]:
+def as_occurrences(occurrences: Sequence[int] | npt.ArrayLike | None, rows: int) -> npt.NDArray[np.uint32] | None:
+    """Occurrences of a batch's indices: the number of times that each came before in the pass, (B,); None where none did.
+
+    Raises:
+        ArgumentError: not one integer of at least 0 for each index.
+    """
+    if occurrences is None:
+        return None
+    found = as_indices(occurrences)
+    if len(found) != rows or (rows and int(found.max()) >= 1 << 32):
+        raise ArgumentError(f"occurrences: {len(found)} for {rows} indices; give one for each, below 2**32")
+    return found.astype(np.uint32) if found.any() else None
+
+
+def words_of(
+    seed: int,
+    epoch: int,
+    indices: npt.NDArray[np.uint64],
+    wants: Sequence[tuple[int, int]],
+    occurrences: npt.NDArray[np.uint32] | None = None,
+) -> list[Words]:
     """The first words of several streams, in one pass: for each (stream, count) an array (B, count)."""
-    drawn = core.random_rows(seed, epoch, indices, wants)
+    drawn = core.random_rows(seed, epoch, indices, wants, row_seeds(seed, epoch, occurrences))
     ends = list(accumulate((count for _, count in wants), initial=0))
     return [drawn[:, start:end] for start, end in pairwise(ends)]
 
@@ -54,9 +75,10 @@ def words(seed: int, epoch: int, indices: Sequence[int] | npt.ArrayLike, stream:
     return words_of(seed, epoch, as_indices(indices), [(stream, count)])[0]
 
 
-def batch_key(indices: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """One index that stands for a whole batch: 64 bits of BLAKE2b over its indices in their order; shape (1,)."""
-    digest = hashlib.blake2b(indices.astype("<u8").tobytes(), digest_size=8).digest()
+def batch_key(indices: npt.NDArray[np.uint64], occurrences: npt.NDArray[np.uint32] | None = None) -> npt.NDArray[np.uint64]:
+    """One index that stands for a whole batch: 64 bits of BLAKE2b over its indices in their order, and their occurrences; shape (1,)."""
+    told = b"" if occurrences is None else occurrences.astype("<u4").tobytes()
+    digest = hashlib.blake2b(indices.astype("<u8").tobytes() + told, digest_size=8).digest()
     return np.frombuffer(digest, "<u8").astype(np.uint64)
 
 

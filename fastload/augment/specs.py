@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from fastload.augment import kernels
-from fastload.augment.kornia_ops import gaussian_blur
+from fastload.augment.kornia_ops import filters, gaussian_blur
 from fastload.augment.philox import Draw
 from fastload.augment.space import affine_step, inverse_matrices
 from fastload.augment.steps import Frame, Step
@@ -167,12 +167,15 @@ class RandomAdjustSharpness(Op):
 
 @dataclass(frozen=True)
 class GaussianBlur(Op):
-    """Blurs by a sigma drawn uniformly per sample, with probability p.
+    """Blurs by a sigma drawn uniformly per sample, with probability p. Needs Kornia.
 
     Args:
         kernel_size: odd, an int or (width, height) as in torchvision.
         sigma: standard deviation in pixels, a number or the range.
         p: torchvision's has none: 1.
+
+    Raises:
+        MissingKornia: Kornia is not installed.
     """
 
     kernel_size: int | Sequence[int]
@@ -188,6 +191,7 @@ class GaussianBlur(Op):
             raise fail(self, f"kernel_size={self.kernel_size!r}; give an odd int or two")
         sigma = (float(self.sigma),) * 2 if isinstance(self.sigma, (int, float)) else self.sigma
         keep(self, kernel_size=size, sigma=span(self, "sigma", sigma, low=1e-6))
+        filters("GaussianBlur")  # an error here, not in the middle of an epoch
 
     def plan(self, draw: Draw, frame: Frame) -> list[Step]:
         width, height = self.kernel_size  # type: ignore[misc]

@@ -32,6 +32,7 @@ class Frame:
         height, width: size of the images as this op gets them.
         floating: True if values are 0..1 instead of 0..255.
         triton: True if the jitter's kernel in Triton runs on the batch's device.
+        channels: channels of the images.
     """
 
     rows: int
@@ -39,6 +40,7 @@ class Frame:
     width: int
     floating: bool
     triton: bool = False
+    channels: int = 3
 
     @property
     def unit(self) -> float:
@@ -61,6 +63,10 @@ class Step:
         exact: matrices of a resampling step's rows before they were rounded.
         size: (height, width) afterwards, if it changes; such a step runs on every row.
         keypoint_pairs: the keypoints that a flip exchanges, as fastload.transforms has them.
+        masks: the kernel's counterpart for masks of the same rows, called with the label that fills gaps as `fill`, too; None: the kernel
+            leaves masks alone, or is known to move them.
+        centres: called with the step and the size before it: matrices (R, 3, 3) from pixels' centres to pixels' centres; None: the kernel
+            moves no boxes and keypoints, or is known to.
     """
 
     kernel: Callable[..., Tensor]
@@ -72,6 +78,8 @@ class Step:
     on_host: bool = False
     exact: Array | None = None
     keypoint_pairs: Any = None
+    masks: Callable[..., Tensor] | None = None
+    centres: Callable[[Step, tuple[int, int]], Array] | None = None
 
 
 def send(arrays: Sequence[Array], device: torch.device) -> list[Tensor]:

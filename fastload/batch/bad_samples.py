@@ -21,12 +21,13 @@ from typing import Any
 
 import numpy as np
 import numpy.random
+import numpy.typing as npt
 import torch
 from torch._utils import ExceptionWrapper
 from torch.utils.data._utils.worker import _generate_state
 
 from fastload._native import core
-from fastload.common.rng import SAMPLE_STREAM, substitutes
+from fastload.common.rng import SAMPLE_STREAM, row_seed, substitute_occurrence, substitutes
 from fastload.errors import ArgumentError, FastloadError, RemoteError, SampleError
 
 
@@ -39,13 +40,14 @@ def seed_worker(base_seed: int, worker: int) -> int:
     return seed
 
 
-def seed_sample(seed: int, epoch: int, index: Any) -> None:
-    """Seeds torch, random and NumPy for one sample, from (seed, epoch, index) alone; an index that is no integer counts by its repr."""
+def seed_sample(seed: int, epoch: int, index: Any, occurrence: int = 0) -> None:
+    """Seeds torch, random and NumPy for one sample, from (seed, epoch, index, occurrence) alone; an index that is no integer counts by its
+    repr."""
     with suppress(TypeError):
         index = operator.index(index)
     if not isinstance(index, int) or index < 0:
         index = int.from_bytes(hashlib.blake2b(repr(index).encode(), digest_size=8).digest(), "little")
-    words = core.random_words(seed, epoch, index & (2**64 - 1), SAMPLE_STREAM, 4)
+    words = core.random_words(row_seed(seed, epoch, occurrence), epoch, index & (2**64 - 1), SAMPLE_STREAM, 4)
     wide = words[0] | words[1] << 32
     if torch.version.cuda is None and torch.version.hip is None:
         torch.default_generator.manual_seed(wide)  # a seventh of the time
@@ -74,7 +76,8 @@ REASONS = 5
 REASON_MOST = 300
 """Characters of a reason that are kept."""
 
-Get = Callable[[Any], Any]
+Get = Callable[[Any, int], Any]
+"""Makes a sample of its index and its occurrence. See NOTE [ occurrences: an index that comes again ]."""
 
 
 @dataclass
@@ -83,22 +86,26 @@ class Lost:
 
     Attributes:
         instead: by bad row, the index that was made in its place; None if the row was left out.
+        occurrences: by row that another sample fills, the occurrence of that sample.
         reason: the reason why the first of them could not be made.
     """
 
     instead: dict[int, Any] = field(default_factory=dict)
+    occurrences: dict[int, int] = field(default_factory=dict)
     reason: str = ""
 
-    def add(self, row: int, instead: Any, reason: str) -> None:
+    def add(self, row: int, instead: Any, reason: str, occurrence: int = 0) -> None:
         """Notes a bad row."""
         if not self.instead or row < min(self.instead):
             self.reason = reason[:REASON_MOST]
         self.instead[row] = instead
+        if occurrence:
+            self.occurrences[row] = occurrence
 
     def merge(self, other: Lost) -> None:
         """Adds rows of the same batch."""
         for row, instead in other.instead.items():
-            self.add(row, instead, other.reason)
+            self.add(row, instead, other.reason, other.occurrences.get(row, 0))
 
     @property
     def skipped(self) -> int:
@@ -122,6 +129,15 @@ class Lost:
             return self.instead[0]
         return [self.instead.get(row, index[row]) for row in self.kept(len(index))]
 
+    def occurring(self, occurrences: npt.NDArray[np.uint32] | None, rows: int) -> npt.NDArray[np.uint32] | None:
+        """The occurrences of the samples that are in the batch of so many rows, where those of all rows were these; None: all are 0."""
+        if not self.instead:
+            return occurrences
+        found = np.zeros(rows, np.uint32) if occurrences is None else occurrences.copy()
+        for row, occurrence in self.occurrences.items():
+            found[row] = occurrence
+        return found[self.kept(rows)] if found.any() else None
+
 
 @dataclass(frozen=True)
 class Policy:
@@ -143,7 +159,7 @@ class Policy:
         """Every exception goes to the loop."""
         return self.on_error == "raise"
 
-    def make(self, dataset: Any, get: Get, index: Any, row: int, lost: Lost) -> Any:
+    def make(self, dataset: Any, get: Get, index: Any, row: int, lost: Lost, occurrence: int = 0) -> Any:
         """The sample `index` by `get`, or its substitute; NOTHING where it is left out. Bad samples are noted in `lost`.
 
         Raises:
@@ -151,31 +167,42 @@ class Policy:
             Whatever `get` raises that is no bad sample.
         """
         if self.raises:
-            return get(index)
-        sample, bad = self._attempt(dataset, get, index)
+            return get(index, occurrence)
+        sample, bad = self._attempt(dataset, get, index, occurrence)
         if bad is None:
             return sample
         reason = reason_of(bad, index)
         if self.on_error == "skip":
             lost.add(row, None, reason)
             return NOTHING
-        for position in self._substitutes(dataset, index, bad):
-            sample, still_bad = self._attempt(dataset, get, position)
+        substitute, positions = self._substitutes(dataset, index, bad, occurrence)
+        for position in positions:
+            sample, still_bad = self._attempt(dataset, get, position, substitute)
             if still_bad is None:
-                lost.add(row, position, reason)
+                lost.add(row, position, reason, substitute)
                 return sample
         raise SampleError(f"{reason}; and none of its substitutes could be made either", reason=reason) from bad
 
-    def make_all(self, dataset: Any, get: Get, several: Get | None, indices: Sequence[Any], lost: Lost) -> Any:
-        """The samples of a batch: by `several` (the dataset's `__getitems__`) if there is one and no sample is bad, else one by one.
+    def make_all(
+        self,
+        dataset: Any,
+        get: Get,
+        several: Callable[[Any], Any] | None,
+        indices: Sequence[Any],
+        lost: Lost,
+        occurrences: Sequence[int] | None = None,
+    ) -> Any:
+        """The samples of a batch: by `several` (the dataset's `__getitems__`) if there is one and no sample is bad, else one by one. So are
+        those of packed data of which one comes again.
 
         NOTHING where all of them are left out.
 
         Raises:
             As make().
         """
+        keys = [(index, 0) for index in indices] if occurrences is None else list(zip(indices, occurrences, strict=True))
         if self.raises:
-            return [get(index) for index in indices] if several is None else several(indices)
+            return [get(*key) for key in keys] if several is None or (self.packed and occurrences is not None) else several(indices)
         if several is not None and not self.packed:
             try:
                 return several(indices)
@@ -183,15 +210,15 @@ class Policy:
                 if not self._is_bad(error, dataset, None):
                     raise
                 get = partial(_single, several, error)
-        made = [self.make(dataset, get, index, row, lost) for row, index in enumerate(indices)]
+        made = [self.make(dataset, get, index, row, lost, occurrence) for row, (index, occurrence) in enumerate(keys)]
         if not lost.instead:
             return made
         return [sample for sample in made if sample is not NOTHING] or NOTHING
 
-    def _attempt(self, dataset: Any, get: Get, index: Any) -> tuple[Any, Exception | None]:
+    def _attempt(self, dataset: Any, get: Get, index: Any, occurrence: int) -> tuple[Any, Exception | None]:
         """The sample, or why it is a bad one."""
         try:
-            return get(index), None
+            return get(index, occurrence), None
         except Exception as error:
             if self._is_bad(error, dataset, index):
                 return NOTHING, error
@@ -202,8 +229,9 @@ class Policy:
             return True
         return not self.packed and not isinstance(error, FastloadError) and not _is_outside(dataset, index)
 
-    def _substitutes(self, dataset: Any, index: Any, bad: Exception) -> list[int]:
-        """Positions to try. Of packed data they follow from the index in the packed dataset, as on native threads."""
+    def _substitutes(self, dataset: Any, index: Any, bad: Exception, occurrence: int) -> tuple[int, list[int]]:
+        """Occurrence of any substitute, and positions to try. Of packed data they follow from the index in the packed dataset, as on native
+        threads."""
         count = len(dataset)
         try:
             position = operator.index(index) % count
@@ -212,7 +240,8 @@ class Policy:
                 f'{reason_of(bad, index)}; on_error="replace" chooses by position, and the index {index!r} is none: use on_error="skip"'
             ) from bad
         key = bad.index if self.packed and isinstance(bad, SampleError) and bad.index >= 0 else position
-        return [other for other in substitutes(self.seed, self.epoch, key, count) if other != position]
+        tried = substitutes(self.seed, self.epoch, key, count, occurrence)
+        return substitute_occurrence(self.seed, self.epoch, key, occurrence), [other for other in tried if other != position]
 
 
 RAISE = Policy()
@@ -226,7 +255,7 @@ def _is_outside(dataset: Any, index: Any) -> bool:
         return False
 
 
-def _single(several: Callable[[list[Any]], Any], error: Exception, index: Any) -> Any:
+def _single(several: Callable[[list[Any]], Any], error: Exception, index: Any, occurrence: int) -> Any:
     """One sample by a dataset's `__getitems__`, which has failed with `error` for the batch."""
     made = several([index])
     if not isinstance(made, list | tuple) or len(made) != 1:

@@ -1,10 +1,11 @@
-"""Seeds and random streams: every random choice about a sample is a pure function of (seed, epoch, index).
+"""Seeds and random streams: every random choice about a sample is a pure function of (seed, epoch, index, occurrence).
 
 NOTE [ rng: the registry of Philox streams ]
 A Philox key is (seed, epoch, index, stream). Two uses of one stream would draw the same numbers, so that each has a stream of its own:
   0 ...            the native transforms, by their position in the transform; in view k of several (from 0) k * VIEW_STREAMS further
   OP_STREAM ...      the ops of AugmentBatch, counted over all batch transforms of a loader
   MIX_STREAM ...     MixUp, CutMix and the choice between them, and the batch seeds of Seeded: draws for a whole batch
+  OCCURRENCE_STREAM  the seeds of samples that came before in their pass
   INTERLEAVING_STREAM  the key of a mixture's order of sources in one epoch
   SOURCE_STREAM      the keys of a mixture's passes over its sources
   SUBSTITUTE_STREAM  the substitutes of a bad sample
@@ -17,7 +18,9 @@ A Philox key is (seed, epoch, index, stream). Two uses of one stream would draw 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from math import isqrt
 from typing import Any
 
@@ -132,6 +135,7 @@ OP_STREAM = 0x8000
 MIX_STREAM = 0xC000
 VIEW_STREAMS = 512
 """Streams of one view: 64 views have those below OP_STREAM."""
+OCCURRENCE_STREAM = 0xFFF9
 HOST_STREAM = 0xFFFA
 INTERLEAVING_STREAM = 0xFFFB
 SOURCE_STREAM = 0xFFFC
@@ -140,6 +144,8 @@ ORDER_STREAM = 0xFFFE
 SAMPLE_STREAM = 0xFFFF
 SUBSTITUTES = 16
 """Most substitutes that are tried for a sample that cannot be made."""
+SUBSTITUTE_OCCURRENCE = 1 << 31
+"""Occurrences from here on are of substitutes."""
 
 
 def checked_seed(seed: Any) -> int | None:
@@ -207,6 +213,49 @@ def _key(seed: int, epoch: int, index: int, stream: int) -> int:
     return (high << 32 | low) & 0x7FFF_FFFF_FFFF_FFFF
 
 
-def substitutes(seed: int, epoch: int, index: int, count: int) -> list[int]:
+def row_seeds(seed: int, epoch: int, occurrences: npt.NDArray[np.uint32] | None) -> npt.NDArray[np.uint64] | None:
+    """The seeds of samples' draws, by their occurrences; None where all are 0, or None: `seed` itself."""
+    if occurrences is None or not occurrences.any():
+        return None
+    return core.occurrence_seeds(seed, epoch, OCCURRENCE_STREAM, occurrences)
+
+
+def row_seed(seed: int, epoch: int, occurrence: int) -> int:
+    """The seed of one sample's draws. See NOTE [ occurrences: an index that comes again ]."""
+    return seed if not occurrence else int(core.occurrence_seeds(seed, epoch, OCCURRENCE_STREAM, np.array([occurrence], np.uint32))[0])
+
+
+def substitutes(seed: int, epoch: int, index: int, count: int, occurrence: int = 0) -> list[int]:
     """Positions (0 .. count-1) to try, in order, in place of the sample `index`: a pure function of its arguments."""
-    return [word % count for word in core.random_words(seed, epoch, index, SUBSTITUTE_STREAM, SUBSTITUTES)]
+    words = core.random_words(row_seed(seed, epoch, occurrence), epoch, index, SUBSTITUTE_STREAM, SUBSTITUTES)
+    return [word % count for word in words]
+
+
+def substitute_occurrence(seed: int, epoch: int, index: int, occurrence: int = 0) -> int:
+    """The occurrence of any sample that comes in place of the sample `index`, so that its draws are not those of its own turn."""
+    words = core.random_words(row_seed(seed, epoch, occurrence), epoch, index, SUBSTITUTE_STREAM, SUBSTITUTES + 1)
+    return SUBSTITUTE_OCCURRENCE | words[-1] >> 1
+
+
+class _Turn(threading.local):
+    """The occurrence of the sample that this thread makes for a loader, and whether a Mixture's passes are counted in it."""
+
+    now = 0, False
+
+
+_turn = _Turn()
+
+
+def current_occurrence() -> tuple[int, bool]:
+    """The occurrence of the sample that is made in this thread, 0 outside of a loader, and True if a Mixture's passes are counted in it."""
+    return _turn.now
+
+
+@contextmanager
+def occurring(occurrence: int, *, resolved: bool) -> Iterator[None]:
+    """Samples of packed data that this thread makes meanwhile are drawn with an occurrence. `resolved`: see current_occurrence()."""
+    before, _turn.now = _turn.now, (occurrence, resolved)
+    try:
+        yield
+    finally:
+        _turn.now = before

@@ -18,14 +18,23 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset
 
 from fastload.common.positions import as_positions, position_of
-from fastload.common.rng import KeyedPermutation, checked_epoch, checked_seed, interleaving_seed, mixed, source_seed
+from fastload.common.rng import (
+    KeyedPermutation,
+    checked_epoch,
+    checked_seed,
+    current_occurrence,
+    interleaving_seed,
+    mixed,
+    occurring,
+    source_seed,
+)
 from fastload.dataset.packed import PackedDataset
 from fastload.errors import ArgumentError
 
@@ -64,6 +73,19 @@ class _Epoch:
     key: int
 
 
+class MixtureRows(NamedTuple):
+    """Samples of a mixture.
+
+    Attributes:
+        sources, indices: number of the source of each sample, and its index there.
+        turns: number of the pass over the source that each sample is of, among those of the epoch; 0 is the pass that the epoch begins in.
+    """
+
+    sources: npt.NDArray[np.uint32]
+    indices: _Positions
+    turns: npt.NDArray[np.uint32]
+
+
 class MixtureOrder:
     """The order of a mixture's samples. See NOTE [ mixture: which sample comes when ].
 
@@ -79,7 +101,7 @@ class MixtureOrder:
         self._seed, self._samples, self._lengths, self._changes = seed, samples, lengths, changes
         self._epochs: OrderedDict[int, _Epoch] = OrderedDict()
         self._passes: OrderedDict[tuple[int, int], KeyedPermutation] = OrderedDict()
-        self._spans: OrderedDict[tuple[int, int], tuple[npt.NDArray[np.uint32], _Positions]] = OrderedDict()
+        self._spans: OrderedDict[tuple[int, int], MixtureRows] = OrderedDict()
 
     def __len__(self) -> int:
         return self._samples
@@ -99,17 +121,28 @@ class MixtureOrder:
 
     def rows(self, epoch: int, positions: _Positions) -> tuple[npt.NDArray[np.uint32], _Positions]:
         """Source, and index of the sample there, of each position, 0 .. samples-1."""
+        return self.samples(epoch, positions)[:2]
+
+    def samples(self, epoch: int, positions: _Positions) -> MixtureRows:
+        """The samples at some positions, 0 .. samples-1."""
         spans = np.unique(positions // SPAN).tolist()
         if len(spans) > 2:
             return self._rows(epoch, positions)
-        source, index = np.empty(len(positions), np.uint32), np.empty(len(positions), np.int64)
+        count = len(positions)
+        out = MixtureRows(np.empty(count, np.uint32), np.empty(count, np.int64), np.empty(count, np.uint32))
         for each in spans:
             mine = positions // SPAN == each
-            sources, indices = self._span(epoch, each)
-            source[mine], index[mine] = sources[positions[mine] - each * SPAN], indices[positions[mine] - each * SPAN]
-        return source, index
+            span, places = self._span(epoch, each), positions[mine] - each * SPAN
+            out.sources[mine], out.indices[mine], out.turns[mine] = span.sources[places], span.indices[places], span.turns[places]
+        return out
 
-    def _span(self, epoch: int, number: int) -> tuple[npt.NDArray[np.uint32], _Positions]:
+    def passes(self, epoch: int) -> npt.NDArray[np.uint32]:
+        """Number of passes over each source that an epoch has a part of; at least 1."""
+        plan = self._epoch(epoch)
+        spans = zip(plan.starts, plan.counts, self._lengths, strict=True)
+        return np.array([(start + max(count, 1) - 1) // length - start // length + 1 for start, count, length in spans], np.uint32)
+
+    def _span(self, epoch: int, number: int) -> MixtureRows:
         """A span's rows, for passes that ask for one position after another: at once they cost a tenth of as many batches."""
         found = self._spans.get((epoch, number))
         if found is None:
@@ -118,17 +151,18 @@ class MixtureOrder:
             _keep(self._spans, 4)
         return found
 
-    def _rows(self, epoch: int, positions: _Positions) -> tuple[npt.NDArray[np.uint32], _Positions]:
+    def _rows(self, epoch: int, positions: _Positions) -> MixtureRows:
         plan = self._epoch(epoch)
         blocks, which = np.unique(positions // BLOCK, return_inverse=True)
         sources, numbers = self._blocks(plan, blocks)
         place = positions % BLOCK
         source, number = sources[which, place], numbers[which, place]
-        index = np.empty(len(positions), np.int64)
+        index, turn = np.empty(len(positions), np.int64), np.empty(len(positions), np.uint32)
         for each in np.unique(source).tolist():
-            mine = source == each
-            index[mine] = self._drawn(each, number[mine] + plan.starts[each])
-        return source.astype(np.uint32), index
+            mine, start = source == each, plan.starts[each]
+            drawn = number[mine] + start
+            index[mine], turn[mine] = self._drawn(each, drawn), drawn // self._lengths[each] - start // self._lengths[each]
+        return MixtureRows(source.astype(np.uint32), index, turn)
 
     def _epoch(self, epoch: int) -> _Epoch:
         found = self._epochs.get(epoch)
@@ -303,27 +337,41 @@ class Mixture(Dataset[Any]):
         Raises:
             IndexError, TypeError: a position is out of range, or no integer.
         """
+        return self._samples(positions)[:2]
+
+    def _samples(self, positions: Any) -> MixtureRows:
         where, count = as_positions(positions), self.samples_per_epoch
         if len(where) and not (-count <= where.min() and where.max() < count):
             bad = where.min() if where.min() < -count else where.max()
             raise IndexError(f"index {bad} is out of range for {count} samples")
-        return self.order.rows(self.epoch, where % count)
+        return self.order.samples(self.epoch, where % count)
 
     def __len__(self) -> int:
         return self.samples_per_epoch
 
     def __getitem__(self, index: Any) -> Any:
-        source, at = self.rows([position_of(index)])
-        return self.sources[int(source[0])][int(at[0])]
+        (source,), (at,), (turn,) = (each.tolist() for each in self._samples([position_of(index)]))
+        return self._sample(source, at, turn)
+
+    def _sample(self, source: int, index: int, turn: int) -> Any:
+        """A sample of a source in one of its passes in the epoch. See NOTE [ occurrences: an index that comes again ]."""
+        occurrence, resolved = current_occurrence()
+        if not resolved:
+            occurrence = occurrence * int(self.order.passes(self.epoch)[source]) + turn
+        with occurring(occurrence, resolved=resolved):
+            return self.sources[source][index]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        sources, at = self.rows(indices)
+        sources, at, turns = self._samples(indices)
         out: list[Any] = [None] * len(sources)
         for number in np.unique(sources).tolist():
             mine, source = np.flatnonzero(sources == number).tolist(), self.sources[number]
             several = getattr(source, "__getitems__", None)
             wanted = at[mine].tolist()
-            made = [source[each] for each in wanted] if several is None else several(wanted)
+            if several is None or turns[mine].any():
+                made = [self._sample(number, *each) for each in zip(wanted, turns[mine].tolist(), strict=True)]
+            else:
+                made = several(wanted)
             for row, sample in zip(mine, made, strict=True):
                 out[row] = sample
         return out

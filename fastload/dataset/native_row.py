@@ -19,14 +19,14 @@ import torch
 from fastload._native import core
 from fastload.errors import SampleError, TransformError
 from fastload.store import HEIGHT_COLUMN, WIDTH_COLUMN, DatasetReader, Field
+from fastload.store.columns import Values
 from fastload.store.kinds.polygons import polygons_of
-from fastload.store.reader import ColumnValues
 from fastload.transforms.ops import wrong_pairs
 from fastload.transforms.spec import Plan, Planes, outputs_of
 
 Size = tuple[int, int]
 """(height, width), pixels."""
-Sides = tuple[npt.NDArray[np.int32] | ColumnValues, npt.NDArray[np.int32] | ColumnValues]
+Sides = tuple[Values, Values]
 """Heights and widths, pixels."""
 
 
@@ -83,7 +83,7 @@ class NativeImages:
         return len(self.images) == 1 and self.images[0].planes is None
 
     @property
-    def stored_sizes(self) -> list[npt.NDArray[np.int32] | ColumnValues]:
+    def stored_sizes(self) -> list[Values]:
         """Heights and widths of all images, as columns."""
         return [side for each in self.images for side in each.sides()]
 
@@ -265,8 +265,8 @@ class NativeFields:
         item = {"name": field.name, "hidden": each.hidden, "field": number_of(reader, field.name), **field.handler.native_item(field)}
         if field.is_varying:
             (counts,) = reader.schema.hidden_names(field)
-            found = reader.values(counts)
-            item |= {"counts": found.tables if isinstance(found, ColumnValues) else found, "of": self._places.get(field.of, -1)}
+            tables = reader.tables(counts)
+            item |= {"counts": reader.column(counts) if tables is None else tables, "of": self._places.get(field.of, -1)}
         return item | ({"pairs": exchanged_pairs(self._plan, field)} if field.handler.has_points else {})
 
     def sample(self, made: Sequence[tuple[npt.NDArray[np.uint8], int] | None], size: Size) -> dict[str, Any]:

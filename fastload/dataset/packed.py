@@ -21,15 +21,15 @@ from fastload._native import core
 from fastload.common.files import expanded
 from fastload.common.limits import checked_max_pixels
 from fastload.common.positions import position_in
-from fastload.common.rng import checked_epoch, checked_seed
+from fastload.common.rng import checked_epoch, checked_seed, current_occurrence, row_seed
 from fastload.dataset.contact_sheet import contact_sheet, within
 from fastload.dataset.native_row import NativeFields, NativeImages, exchanged_pairs
 from fastload.dataset.opened import OpenedDataset, OpenOnUse, files_of
 from fastload.dataset.sample_form import SampleForm
 from fastload.dataset.values import StoredValues, check_transform, finished, word_flips
 from fastload.errors import ArgumentError, Computed, DatasetError, RemoteError, SampleError, TransformError
+from fastload.store.columns import Values
 from fastload.store.entries import checked_base
-from fastload.store.reader import ColumnValues
 from fastload.transforms.changes import TransformedDataset, fingerprint
 from fastload.transforms.spec import Plan
 
@@ -283,7 +283,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         """All values of a fixed-size field at once: a read-only array (len, *shape), read and checked once, the same each time."""
         return self.opened.reader.column(name)
 
-    def by_sample(self, name: str) -> npt.NDArray[Any] | ColumnValues:
+    def by_sample(self, name: str) -> Values:
         """Values of a fixed-size field, to be indexed by an array of samples: `column`'s array, or a large one that stays on the disk."""
         return self.opened.reader.values(name)
 
@@ -388,6 +388,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         plan, seed = self.plan, self.seed or 0
         if self.seed is None and plan.random:
             seed = int(torch.empty((), dtype=torch.int64).random_())
+        seed = row_seed(seed, self.epoch, current_occurrence()[0])
         values = self.before_python(index, seed, self.epoch)
         if plan.python and self.takes_whole_samples:
             return finished(plan, self.opened.reader.schema, values, self.assemble)

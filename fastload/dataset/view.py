@@ -25,7 +25,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
-import cloudpickle
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -38,6 +37,7 @@ from fastload.dataset.in_place.datasets import LIBRARIES, InPlaceDatasets
 from fastload.dataset.in_place.listed import evenly_spaced
 from fastload.dataset.mixture import Changes, Mixture, MixtureOrder
 from fastload.dataset.packed import PackedDataset
+from fastload.dataset.repeats import Repeats, are_distinct, has_repeats, repeats_of
 from fastload.errors import ArgumentError
 from fastload.store import DatasetReader
 from fastload.store.kinds import KINDS
@@ -66,6 +66,7 @@ _MAKERS = (
 """Attributes of PackedDataset that make `ds[i]`. If another's code replaces one, native threads do not read the dataset."""
 _OWN = OwnCode((PackedDataset, _MAKERS), (TransformedDataset, ("plan", "transform")))
 
+Occurrences = npt.NDArray[np.uint32]
 Draws = tuple[int | None, int, Changes | None]
 """Basis of the samples of one pass: the seed (None: that of each dataset), the epoch, and a Mixture's weights by epoch."""
 
@@ -98,6 +99,16 @@ class MixedRows:
             datasets, at = view.rows(places[mine])
             source[mine], index[mine] = datasets + np.uint32(first), at
         return source, index
+
+    def occurrences(self, positions: npt.NDArray[np.int64], again: Occurrences | None) -> Occurrences | None:
+        """Occurrences of the samples at some positions: the passes over their sources are counted, and repeats within a source."""
+        numbers, places, turns = self.order.samples(self.epoch, positions)
+        found = turns if again is None else again * self.order.passes(self.epoch)[numbers] + turns
+        for number in np.unique(numbers).tolist():
+            mine, view = numbers == number, self.parts[number][1]
+            if view.repeats is not None:
+                found[mine] = view.repeats.occurrences(places[mine], found[mine])
+        return found if found.any() else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,6 +164,29 @@ class NativeView:
             raise IndexError(f"sample {missing[0]} is by the indices of a Subset one that its dataset does not have") from None
         return source, index.astype(np.uint64)
 
+    @cached_property
+    def repeats(self) -> Repeats | None:
+        """The samples at several positions; None: there are none, or nobody can tell before they are asked for."""
+        tree = self.tree
+        if tree is None or tree.is_asked or tree.is_distinct:
+            return None
+        return repeats_of(len(self), self.datasets, self.existing, lambda where: tree.rows(where, 0))
+
+    def occurrences(self, positions: Sequence[int], again: Occurrences | None) -> Occurrences | None:
+        """Occurrences of the samples at some positions, which exist; None: all are 0. See NOTE [ occurrences: an index that comes again ].
+
+        Args:
+            positions: the positions.
+            again: number of times that each came before in the pass; None: none did.
+        """
+        if self.mixed is None and self.repeats is None:
+            return again if again is not None and again.any() else None
+        where = positions_within(positions, len(self))
+        if self.mixed is not None:
+            return self.mixed.occurrences(where, again)
+        assert self.repeats is not None
+        return self.repeats.occurrences(where, again)
+
     def existing(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The positions whose samples exist."""
         return positions if self.tree is None else positions[self.tree.has(positions)]
@@ -167,6 +201,7 @@ class _Leaf:
 
     leaves = 1
     is_asked = False
+    is_distinct = True
     line = 0, 0, 1
 
     @property
@@ -207,6 +242,11 @@ class _Picked:
         return len(self.positions)
 
     @cached_property
+    def is_distinct(self) -> bool:
+        picked = self.positions
+        return self.inner.is_distinct and (isinstance(picked, range) or not has_repeats(picked, self.inner.count))
+
+    @cached_property
     def line(self) -> tuple[int, int, int] | None:
         inner, picked = self.inner.line, self.positions
         if inner is None or not isinstance(picked, range) or (len(picked) and not 0 <= min(picked[0], picked[-1])):
@@ -237,6 +277,7 @@ class _Asked:
     indices: Any
 
     is_asked = True
+    is_distinct = False
     line = None
 
     @property
@@ -278,6 +319,10 @@ class _Joined:
     @property
     def is_asked(self) -> bool:
         return any(part.is_asked for part in self.parts)
+
+    @cached_property
+    def is_distinct(self) -> bool:
+        return all(part.is_distinct for part in self.parts) and are_distinct(_datasets(self))
 
     @property
     def count(self) -> int:
@@ -340,6 +385,7 @@ class _Mixed:
 
 
 _Part = _Leaf | _Picked | _Asked | _Joined
+"""A tree of datasets: `is_distinct` is True if no two positions have the same sample."""
 _Node = _Part | _Mixed
 _Wanted = Sequence[Any] | npt.NDArray[np.int64]
 _Rows = tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]
@@ -354,6 +400,13 @@ def _within(wanted: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.bool_]:
 def _from_start(wanted: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
     """Positions with the negative ones, which count from the end, as positions from the start."""
     return np.where(wanted < 0, wanted + count, wanted)
+
+
+def _datasets(node: _Part) -> list[NativeDataset]:
+    """The native datasets of a tree, by source number."""
+    if isinstance(node, _Leaf):
+        return [node.dataset]
+    return [each for part in (node.parts if isinstance(node, _Joined) else [node.inner]) for each in _datasets(part)]
 
 
 _Kept = dict[int, tuple[Any, npt.NDArray[np.int64] | range]]
@@ -488,13 +541,6 @@ def _view(node: _Node) -> NativeView | None:
     if not datasets or len(set(map(_form, datasets))) != 1:
         return None
     return NativeView(tuple(datasets), node)
-
-
-def _datasets(node: _Part) -> list[NativeDataset]:
-    """The native datasets of a tree, by source number."""
-    if isinstance(node, _Leaf):
-        return [node.dataset]
-    return [each for part in (node.parts if isinstance(node, _Joined) else [node.inner]) for each in _datasets(part)]
 
 
 def _mixed_view(node: _Mixed) -> NativeView | None:
@@ -639,12 +685,14 @@ class NativeDataReader:
         self._resolver = Resolver()
         self._made_from: dict[int, tuple[Any, ...]] = {}
         self._found: NativeView | None = None
-        self._asked = (False, True)
+        self._asked: tuple[Any, ...] = ()
         self.data: NativeData | None = None
         self.why_not = self.replaced = ""
         self.by_transform = False
 
-    def read(self, dataset: Any, device: bool, native: bool, cache: str | os.PathLike[str] | None) -> NativeData | None:
+    def read(
+        self, dataset: Any, device: bool, native: bool, cache: str | os.PathLike[str] | None, missing: frozenset[str] = frozenset()
+    ) -> NativeData | None:
         """The dataset as it is now; None if it is neither packed nor one that native threads read in place.
 
         Args:
@@ -652,6 +700,7 @@ class NativeDataReader:
             device: True if ops of the transforms may be left to a device.
             native: True if native threads may run.
             cache: the folder of index caches for images in place.
+            missing: names of ops that need what is not installed: with one of them, none is left to a device.
 
         Raises:
             Whatever Resolver.view and the planning of a changed transform raise.
@@ -672,10 +721,10 @@ class NativeDataReader:
         }
         self._made_from = made_from
         unchanged = all(snapshots[key] is known.get(key) for key in snapshots)
-        asked = device, native
+        asked = device, native, missing
         if self.data is None or found is not self._found or asked != self._asked or not unchanged:
             view = replace(found, datasets=tuple(snapshots[id(each)] for each in found.datasets))
-            self.data = NativeData(view, _native(view, device) if native else None, snapshots)
+            self.data = NativeData(view, _native(view, device, missing) if native else None, snapshots)
         self._found, self._asked = found, asked
         if self.data.in_place and self.data.native is None:
             self.why_not, self.by_transform = _why_not_in_place(self.data.view), True
@@ -685,26 +734,6 @@ class NativeDataReader:
 
     def _forget(self) -> None:
         self.data, self._made_from = None, {}
-
-
-class SentToWorkers:
-    """Rows and transforms with which persistent workers were started: they tell whether the workers have the dataset as it is now."""
-
-    def __init__(self) -> None:
-        self._sent: tuple[Any, ...] | None = None
-
-    def note(self, data: NativeData) -> bool:
-        """Notes the rows and transforms. Returns True if they differ from those noted before."""
-        view = data.view
-        try:
-            steps = cloudpickle.dumps([dataset.plan.python for dataset in view.datasets])
-        except Exception:  # an object that cannot be pickled cannot be compared: its changes stay unseen, as in torch's workers
-            steps = b""
-        before, self._sent = self._sent, ((view.tree,), view.datasets, steps)
-        if before is None:
-            return False
-        same = same_objects(before[0], self._sent[0]) and same_objects(before[1], self._sent[1]) and before[2] == steps
-        return not same
 
 
 def same_objects(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
@@ -742,8 +771,8 @@ def _row_form(dataset: NativeDataset) -> tuple[Any, ...]:
     return of_boxes, *boxes, *(str(schema[name]) for name in dataset.fields if name != dataset.image_field)
 
 
-def _native(view: NativeView, device: bool) -> NativeView | None:
-    """The rows as native threads make them; None if another engine has to run.
+def _native(view: NativeView, device: bool, missing: frozenset[str]) -> NativeView | None:
+    """The rows as native threads make them; None if another engine has to run. `missing`: see NativeDataReader.read.
 
     Raises:
         TransformError: several views of an image leave a delivered field behind that lies in it, or rotated boxes are to become upright
@@ -755,7 +784,9 @@ def _native(view: NativeView, device: bool) -> NativeView | None:
     if not all(each.is_batched_natively for each in view.datasets):
         return None
     if device and any(each.plan.movable for each in view.datasets) and all(each.images.only_rgb for each in view.datasets):
-        view = replace(view, datasets=tuple(each.snapshot(device=True) for each in view.datasets))
+        moved = tuple(each.snapshot(device=True) for each in view.datasets)
+        if not any(each.plan.device_ops & missing for each in moved):
+            view = replace(view, datasets=moved)
     if not all(each.plan.native for each in view.datasets):
         return None
     if len(view.datasets) > 1 and len({_row_form(each) for each in view.datasets}) > 1:

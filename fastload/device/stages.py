@@ -146,12 +146,14 @@ class BatchKey:
         seed, epoch: the seed and the number of the pass.
         number: the batch's number in its pass.
         indices: each row's index in the dataset; None if the samples have no indices.
+        occurrences: number of times that each index came before in the pass, uint32; None: none did.
     """
 
     seed: int
     epoch: int
     number: int
     indices: Sequence[int] | npt.NDArray[np.int64] | None
+    occurrences: npt.NDArray[np.uint32] | None = None
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,7 @@ class StageCall:
     Attributes:
         call: takes images, or images and labels, and returns the same.
         labels: True if it takes labels.
-        keys: its keyword arguments among seed, epoch, indices and batch.
+        keys: its keyword arguments among seed, epoch, indices, occurrences and batch.
         view: the view that it takes, from 0, where images are lists of views; None: it takes what is in their place.
         objects: True if it takes masks, boxes and keypoints.
         pairs: True if it takes the pairs of keypoints that mirror each other.
@@ -183,7 +185,7 @@ class StageCall:
 
     def __call__(self, batch: Any, key: BatchKey, fields: BatchFields) -> Any:
         number = key.number if self.view is None else key.number + (self.view << _VIEW_BITS)
-        given = {"seed": key.seed, "epoch": key.epoch, "batch": number, "indices": key.indices}
+        given = {"seed": key.seed, "epoch": key.epoch, "batch": number, "indices": key.indices, "occurrences": key.occurrences}
         if "indices" in self.keys and key.indices is None:
             raise ArgumentError(f"batch_transform: {self.call!r} needs the samples' indices, and this batch has none: wrap it in Seeded")
         keyed = {name: given[name] for name in self.keys}
@@ -311,7 +313,7 @@ def _parameters(transform: Any) -> list[inspect.Parameter]:
 
 def _keys(transform: Any) -> tuple[str, ...]:
     names = {each.name for each in _parameters(transform) if each.kind is inspect.Parameter.KEYWORD_ONLY}
-    return tuple(name for name in ("seed", "epoch", "indices", "batch") if name in names)
+    return tuple(name for name in ("seed", "epoch", "indices", "occurrences", "batch") if name in names)
 
 
 _OBJECTS = ("masks", "boxes", "keypoints", "box_format")

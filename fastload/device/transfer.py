@@ -13,11 +13,6 @@ Nothing on the host waits for the device as long as the device is at most LOOP_A
 as one that replays a graph, would otherwise fill the device with batches, each of whose memory is free only after the work on it. So before
 a batch is moved the transfer waits for the device to reach the batch that was taken LOOP_AHEAD batches ago.
 
-NOTE [ transfer: settings of the loop ]
-A thread of its own has torch's default settings, so the loop's must not reach the stages that run in the loop's thread: autocast would
-round, inference mode would make tensors that nobody may write to, another default device would make them elsewhere. quiet() takes these
-back for the time of a stage. The default dtype is of the whole process; fastload's own stages name every dtype.
-
 NOTE [ timer: on a device ]
 The host sees only how long queueing takes. So the time is measured on the device, between events on the stream that is used. It is read
 once the last event has passed, so that the host never waits.
@@ -28,8 +23,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -39,6 +34,7 @@ from torch.utils.data._utils.pin_memory import pin_memory as pin_batch
 
 from fastload.batch.containers import each_tensor, is_closed, leaves_of, record_stream, to_device
 from fastload.device import cuda_runtime, pinning
+from fastload.device.quiet import quiet
 from fastload.device.stages import BatchFields, BatchKey, StageCall
 from fastload.health import tracing
 
@@ -304,21 +300,3 @@ class Transfer:
                 batch = self._staged(moved.left, batch, moved.key)
                 self._clock.count(start, start, self._clock.now())
         return batch
-
-
-@contextmanager
-def quiet(device: torch.device | None) -> Iterator[None]:
-    """Takes back what the loop may have set for its thread; see NOTE [ transfer: settings of the loop ].
-
-    Args:
-        device: the device of the work; None: the CPU.
-    """
-    with ExitStack() as stack:
-        for kind in {"cpu", "cpu" if device is None else device.type}:
-            if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
-                stack.enter_context(torch.autocast(kind, enabled=False))
-        if torch.is_inference_mode_enabled():
-            stack.enter_context(torch.inference_mode(False))
-        if torch.get_default_device().type != "cpu":
-            stack.enter_context(torch.device("cpu"))
-        yield

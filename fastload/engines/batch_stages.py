@@ -11,6 +11,7 @@ import torch
 from fastload.dataset.view import NativeData
 from fastload.device.stages import BatchStage, StageCall, has_numbers, numbered, one_by_one, stage_calls
 from fastload.device.to_float import DTYPES, Floats, Form
+from fastload.engines.of_kornia import per_sample, settings_of
 from fastload.engines.settings import Settings
 from fastload.errors import ArgumentError
 from fastload.transforms.compiler import label
@@ -39,7 +40,8 @@ class BatchStages:
         values = None if data is None or data.native is None else data.native.datasets[0].plan.values
         asked = settings.dtype, settings.memory_format, settings.device
         views = 0 if data is None else len(data.view.datasets[0].plan.views)
-        made_from = (settings.batch_transforms, values, views, *asked, form, settings.by_default_collate)
+        of_kornia = settings_of(settings.batch_transforms)
+        made_from = (settings.batch_transforms, of_kornia, values, views, *asked, form, settings.by_default_collate)
         if self._made_from != made_from:
             stages = numbered(_join_ops(stages_of(settings, data)), _augment)
             self._made_from, self._calls = made_from, _stage_calls(stages)
@@ -61,7 +63,7 @@ def stages_of(settings: Settings, data: NativeData | None) -> list[BatchStage]:
     """
     dtype = settings.dtype if settings.dtype in DTYPES else None
     form = Floats(dtype or torch.float32, memory_format=settings.memory_format or torch.contiguous_format)
-    mine = [BatchStage((label(each),), _call_of(each, form)) for each in settings.batch_transforms]
+    mine = [BatchStage((label(each),), _call_of(each, form, settings, data)) for each in settings.batch_transforms]
     if settings.dtype == torch.uint8 and settings.has_floats:
         raise ArgumentError("dtype=uint8 with ToFloat or Normalize in batch_transform=: drop one of them")
     views = () if data is None else data.view.datasets[0].plan.views
@@ -175,11 +177,11 @@ def _planned(settings: Settings, plan: Plan, form: Floats) -> list[BatchStage]:
     return out
 
 
-def _call_of(transform: Any, form: Floats) -> Any:
-    """The callable for one element of batch_transform=: ToFloat and Normalize become a conversion like `form`."""
+def _call_of(transform: Any, form: Floats, settings: Settings, data: NativeData | None) -> Any:
+    """The callable for an element of batch_transform=: a conversion like `form` for ToFloat and Normalize; Kornia's, see per_sample()."""
     if isinstance(transform, Normalize):
         return replace(form, mean=transform.mean, std=transform.std)
-    return form if isinstance(transform, ToFloat) else transform
+    return form if isinstance(transform, ToFloat) else per_sample(transform, settings, data is not None)
 
 
 def _merged(stages: Sequence[BatchStage]) -> list[BatchStage]:
@@ -210,7 +212,7 @@ def _join_ops(stages: Sequence[BatchStage]) -> list[BatchStage]:
 
 def _seeded(transform: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps a callable that draws from the global generators, so that its result depends on (seed, epoch, batch) alone."""
-    from fastload.augment import Seeded  # imported here: only this needs Kornia
+    from fastload.augment import Seeded  # imported here: most loaders need nothing of it
 
     return Seeded(transform)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic
 
+import numpy as np
 import torch
 from torch._C._autograd import _profiler_enabled
 from torch.autograd import profiler
@@ -14,6 +15,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from typing_extensions import TypeVar
 
 from fastload._native import core
+from fastload.dataset.view import NativeView, Occurrences
 from fastload.engines.plan import ExecutionPlan
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -80,6 +82,27 @@ class LoaderIterator(core.StepTimer, _BaseDataLoaderIter, Generic[_Batch]):
 
     def _next_data(self) -> Any:
         raise NotImplementedError
+
+    # NOTE [ sample keys: as on native threads ]
+    # Draws of a packed sample that Python makes follow from its place in the packed dataset, as on native threads: not from its position in
+    # a Subset or a ConcatDataset. Of any other dataset they follow from the loader's own index.
+
+    def _occurrences(self, index: Any, again: Occurrences | None, view: NativeView | None) -> Occurrences | None:
+        """Occurrences of the samples at an index of the loader, each of which came `again` times before; None: all are 0.
+
+        `view`: rows of packed data; None: another dataset, or one whose rows its own code alone can tell.
+        """
+        if view is None:
+            return again if again is not None and again.any() else None
+        try:
+            return view.occurrences(index if self._auto_collation else [index], again)
+        except (IndexError, TypeError):  # the dataset raises its own error
+            return None
+
+    def _keyed(self, index: Any, view: NativeView) -> Any:
+        """The places in packed data of the samples at an index of the loader."""
+        rows = view.rows(index if self._auto_collation else [index])[1].astype(np.int64)
+        return rows if self._auto_collation else int(rows[0])
 
 
 @dataclass

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Sized
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -29,6 +30,7 @@ from fastload.device.stages import BatchFields, FormedSamples
 from fastload.device.to_float import Floats
 from fastload.device.transfer import Lanes, StageTimer, TransferPlan
 from fastload.engines.batch_stages import BatchStages, form_of
+from fastload.engines.of_kornia import check_keys, fields_by_keys, settings_of
 from fastload.engines.settings import EngineChoice, Settings
 from fastload.errors import ArgumentError
 from fastload.transforms.spec import stored_output
@@ -142,6 +144,10 @@ class ExecutionPlan:
         """True if an epoch draws a base seed, as torch's does."""
         return self.native is None or self.settings.seed is None
 
+    def python_view(self, epoch: int) -> NativeView | None:
+        """Rows of packed data that Python makes samples of, in an epoch; None: other data, or rows that only the user's code can tell."""
+        return None if self.data is None or self.data.view.is_asked else self.data.view.at(epoch)
+
     def python_dataset(self, epoch: int) -> tuple[Any, Draws | None]:
         """The dataset as worker processes, or the calling process, read it; and the basis of its draws, if it is packed or a Mixture."""
         dataset = self.settings.dataset
@@ -164,12 +170,12 @@ class Planner:
         self._stages = BatchStages()
         self._last: ExecutionPlan | None = None
         self._listed: tuple[Any, ...] = ()
-        self._why_not = ("", "")
+        self._told: tuple[Any, ...] = ()
         self.reads_packed = False
 
     def is_packed(self, dataset: Any, engine: EngineChoice, index_cache: str | os.PathLike[str] | None, *, device: bool) -> bool:
         """Returns True if a dataset is packed data, or files that native threads read in place."""
-        self.reads_packed = self._reader.read(dataset, device and _has_kornia(), engine != "python", index_cache) is not None
+        self.reads_packed = self._reader.read(dataset, device, engine != "python", index_cache, _missing_ops()) is not None
         return self.reads_packed
 
     @property
@@ -185,20 +191,21 @@ class Planner:
             Whatever reading the dataset raises.
         """
         device, allowed = why_not_device(settings) is None, settings.engine != "python"
-        data = self._reader.read(settings.dataset, device, allowed, settings.index_cache)
+        data = self._reader.read(settings.dataset, device, allowed, settings.index_cache, _missing_ops())
         self.reads_packed = data is not None
         size = EpochSize(1, 1) if data is None or data.native is None else epoch_size(settings, data.view)
         last, listed = self._last, tuple(settings.batch_transforms)
+        told = self._reader.why_not, self._reader.replaced, settings_of(listed) if "kornia.augmentation" in sys.modules else ()
         if (
             last is not None
             and last.settings is settings
             and last.data is data
             and last.size == size
             and same_objects(self._listed, listed)
-            and self._why_not == (self._reader.why_not, self._reader.replaced)
+            and self._told == told
         ):
             return last
-        self._listed, self._why_not = listed, (self._reader.why_not, self._reader.replaced)
+        self._listed, self._told = listed, told
         transfer = self._transfer(settings, data)
         native = None if data is None else data.native
         engine: Engine = "threads" if native is not None else "processes" if settings.num_workers else "caller"
@@ -221,7 +228,10 @@ class Planner:
         stages = self._stages.calls(settings, data)
         if data is not None and any(stage.objects for stage in stages):
             _check_formats(data)
-        return TransferPlan(settings.device, pin, stages, _fields_of(data), settings.device_prefetch, self._timer, self._lanes)
+        fields = fields_by_keys(settings.batch_transforms) if data is None else _fields_of(data)
+        for stage in stages:
+            check_keys(stage.call, fields)
+        return TransferPlan(settings.device, pin, stages, fields, settings.device_prefetch, self._timer, self._lanes)
 
     def _why(self, settings: Settings, data: NativeData | None) -> tuple[str, str]:
         """The reason for the engine, and what to change so that native threads make the batches."""
@@ -281,12 +291,17 @@ def why_not_device(settings: Settings) -> str | None:
         if settings.default_replaced:
             return f"default_collate takes finished samples: {settings.collate_replaced}"
         return "your collate_fn takes finished samples" if collation is None else f"{collation} leaves images of several sizes"
-    return None if _has_kornia() else f"Kornia is not installed: {pip_install('augment')}"
+    return None
+
+
+OF_KORNIA = frozenset({"GaussianBlur"})
+"""Names of the ops on whole batches that run in Kornia."""
 
 
 @cache
-def _has_kornia() -> bool:
-    return find_spec("kornia") is not None
+def _missing_ops() -> frozenset[str]:
+    """Names of the ops that need Kornia, where it is not installed."""
+    return OF_KORNIA if find_spec("kornia") is None else frozenset()
 
 
 def epoch_size(settings: Settings, dataset: Sized) -> EpochSize:
@@ -308,10 +323,8 @@ def _length(sampler: Any) -> int | None:
         return None
 
 
-def _fields_of(data: NativeData | None) -> BatchFields:
-    """Places of the images, and of fields that lie in them, in a batch: known for packed data, else their usual keys."""
-    if data is None:
-        return BatchFields()
+def _fields_of(data: NativeData) -> BatchFields:
+    """Places of the images, and of fields that lie in them, in a batch."""
     dataset = data.view.datasets[0]
     image = dataset.image_field
     if isinstance(dataset, InPlaceDataset):
@@ -389,4 +402,6 @@ def _not_moved(settings: Settings, dataset: NativeDataset) -> str:
     """The reason why the Python steps are not left to the device, if they could be."""
     if not dataset.plan.movable or settings.device is None:
         return ""
-    return f"; the device could do that part, but {why_not_device(settings) or 'the packed datasets differ in it'}"
+    lacking = sorted(dataset.snapshot(device=True).plan.device_ops & _missing_ops())
+    missing = f"{lacking[0]} needs Kornia, which is not installed: {pip_install('augment')}" if lacking else ""
+    return f"; the device could do that part, but {why_not_device(settings) or missing or 'the packed datasets differ in it'}"

@@ -15,9 +15,10 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import cloudpickle
 from torch.utils.data import DataLoader
 
-from fastload.dataset.view import SentToWorkers
+from fastload.dataset.view import NativeData, same_objects
 from fastload.device.transfer import StageTimer
 from fastload.engines.iterator import LoaderIterator
 from fastload.engines.plan import ExecutionPlan, Planner
@@ -173,6 +174,26 @@ class LoaderState:
             iterator.close()
         self.epochs.close()
         tracing.save_process()
+
+
+class SentToWorkers:
+    """Rows and transforms with which persistent workers were started: they tell whether the workers have the dataset as it is now."""
+
+    def __init__(self) -> None:
+        self._sent: tuple[Any, ...] | None = None
+
+    def note(self, data: NativeData) -> bool:
+        """Notes the rows and transforms. Returns True if they differ from those noted before."""
+        view = data.view
+        try:
+            steps = cloudpickle.dumps([dataset.plan.python for dataset in view.datasets])
+        except Exception:  # an object that cannot be pickled cannot be compared: its changes stay unseen, as in torch's workers
+            steps = b""
+        before, self._sent = self._sent, ((view.tree,), view.datasets, steps)
+        if before is None:
+            return False
+        same = same_objects(before[0], self._sent[0]) and same_objects(before[1], self._sent[1]) and before[2] == steps
+        return not same
 
 
 def shown(get: Callable[[LoaderState], _T], doc: str) -> Any:

@@ -13,6 +13,7 @@ from fastload.dataset.packed import PackedDataset
 from fastload.dataset.view import NativeData, NativeDataset
 from fastload.device.stages import BatchStage, StageCall
 from fastload.engines.batch_stages import explained_stages
+from fastload.engines.of_kornia import why_per_batch
 from fastload.engines.plan import ExecutionPlan
 from fastload.engines.settings import Settings
 from fastload.engines.state import LoaderState
@@ -22,7 +23,7 @@ from fastload.lazy.counts import LazyCounts
 from fastload.remote.files import RemoteFiles
 from fastload.remote.session import RemoteStatus
 from fastload.sampling.arrays import comes_in_arrays
-from fastload.sampling.known import DRAWN_BYTES, listed_order
+from fastload.sampling.known import DRAWN_BYTES, gives_each_at_most_once, listed_order
 from fastload.transforms.spec import Plan, Stage
 
 SAME_PASS = "″"
@@ -49,7 +50,7 @@ def table(plan: ExecutionPlan, *, measured: bool) -> list[str]:
     if (device := settings.device) is not None:
         here = device.type == "cpu"
         rows.append(Row(f"to {device}", "nothing to do" if here else "copy", "" if here else "moved when it is whole", known.move))
-    rows += _of_batches(settings, shown, known)
+    rows += _of_batches(settings, plan.data is not None, shown, known)
     lines = _aligned(rows, costs)
     if measured and costs is None:
         lines.append("not measured: it would use up the iterable dataset")
@@ -129,13 +130,15 @@ def _of_items(settings: Settings, costs: Costs) -> Iterator[Row]:
         yield Row("collate", worker, seconds=costs.collate)
 
 
-def _of_batches(settings: Settings, shown: Sequence[tuple[BatchStage, StageCall]], costs: Costs) -> Iterator[Row]:
+def _of_batches(settings: Settings, fields_known: bool, shown: Sequence[tuple[BatchStage, StageCall]], costs: Costs) -> Iterator[Row]:
     """Rows of explain()'s table for whole batches, in order. A stage that has to wait for the loop holds up those after it."""
     where = "host, whole batches" if settings.device is None else "device"
     reason = "" if settings.device is not None else "no device= is given"
     for number, (stage, call) in enumerate(shown):
         if not call.ahead:
-            why = "has parameters, which the loop may write" if call.trained else "uses the global generators"
+            in_one = why_per_batch(stage.call, settings, fields_known)
+            of_kornia = f" ({in_one})" if in_one else ""
+            why = "has parameters, which the loop may write" if call.trained else f"uses the global generators{of_kornia}"
             reason = f"{stage.names[0]} {why}: from it on in the loop's thread, when it asks for the batch"
         for line, name in enumerate(stage.names):
             seconds: float | str | None = costs.stages[number] if number < len(costs.stages) else None
@@ -331,13 +334,14 @@ def _order(plan: ExecutionPlan) -> str:
     settings = plan.settings
     name = type(settings.order.deciding).__name__
     asked = plan.native is not None and plan.native.is_asked
+    again = "" if gives_each_at_most_once(settings.order) else "; it may give an index again: counted, 4 bytes a sample of the dataset"
     if plan.engine == "threads" and settings.may_draw_ahead and not asked:
-        return f"{name}, drawn as far ahead as is read: its order is fixed at its first index"
+        return f"{name}, drawn as far ahead as is read: its order is fixed at its first index{again}"
     why = "; a Subset's indices are asked for one by one" if asked else ""
     if not settings.drawn_at_iter:
-        return f"{name}, a batch drawn at each next(){why}"
+        return f"{name}, a batch drawn at each next(){why}{again}"
     count = settings.drawn_at_iter
-    return f"{name}, {count} batch{'es' * (count > 1)} drawn at iter(), one more at each next(){why}"
+    return f"{name}, {count} batch{'es' * (count > 1)} drawn at iter(), one more at each next(){why}{again}"
 
 
 ORDER_NAMED = 10**8

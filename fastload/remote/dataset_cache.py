@@ -273,7 +273,8 @@ class CachedSidecar(CachedFile):
         self._tables: list[tuple[int, TablePart, int]] = []  # offset in the file, the table, its bytes
         self._units: dict[tuple[int, str], int] = {}
         for section in sections:
-            for name, part in section.parts.items():
+            for name in section.widths:
+                part = section.part(name)
                 self._units[section.at, name] = len(self._tables)
                 self._tables.append((section.at + part.start, part, section.stored * part.width))
         super().__init__(folder, entry, len(self._tables), ".tables")

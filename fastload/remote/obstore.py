@@ -11,7 +11,6 @@ import base64
 import contextlib
 import inspect
 import os
-import random
 import re
 import threading
 import time
@@ -27,7 +26,17 @@ from typing_extensions import Buffer
 
 from fastload.common.urls import local_path, shown
 from fastload.errors import ArgumentError, ClosedError, RemoteError
-from fastload.remote.failures import FIRST_PAUSE_BUSY, LONGEST_PAUSE, Failure, Tries, of_exception, of_message, wrong_length, wrong_size
+from fastload.remote.failures import (
+    FIRST_PAUSE_BUSY,
+    LONGEST_PAUSE,
+    Failure,
+    Tries,
+    of_exception,
+    of_message,
+    shortened,
+    wrong_length,
+    wrong_size,
+)
 from fastload.remote.fetch_loop import result_of
 from fastload.remote.objects import LimitedThreads, ObjectInfo, Objects, Wrong
 from fastload.remote.obstore_process import add_holder, own_obstore
@@ -84,7 +93,7 @@ class BusyServer:
 
     def _pause(self) -> float:
         longest = min(FIRST_PAUSE_BUSY * 2.0 ** max(self._rounds - 1, 0), LONGEST_PAUSE)
-        return longest * random.uniform(0.5, 1.0)
+        return shortened(longest)
 
 
 LIMIT_S = 30.0

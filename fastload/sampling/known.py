@@ -34,7 +34,7 @@ from fastload.common.positions import as_positions, digest_of, listed_positions,
 from fastload.errors import ArgumentError
 from fastload.sampling.buckets import BucketBatchSampler
 from fastload.sampling.keyed import KeyedSampler, RandomKeyedSampler
-from fastload.sampling.sampler import Sharded, ShardedBatchSampler, ShardedSampler, ShardSampler
+from fastload.sampling.sampler import Sharded, ShardSampler
 from fastload.sampling.sharding import Positions, Split
 from fastload.sampling.window import BLOCK, BUFFER, RandomWindowSampler, WindowSampler, usable_block, window_sizes
 
@@ -271,13 +271,8 @@ def facts_of(index_sampler: Any, private: torch.Generator | None = None) -> Samp
         in_batches=sampler is not index_sampler,
         sharded=sampler if isinstance(sampler, Sharded) else None,
         follows_seed_and_epoch=isinstance(sampler, ShardSampler),
-        shared_out=None if (shared_out := _shared_out(sampler)) is None else facts_of(shared_out),
+        shared_out=facts_of(sampler.shared_out) if isinstance(sampler, Sharded) and sampler.shared_out is not None else None,
     )
-
-
-def _shared_out(sampler: Any) -> Any:
-    """The user's sampler or batch sampler that ranks share out; None: no such sampler, or the loader made the order."""
-    return sampler.sampler if isinstance(sampler, ShardedSampler) else sampler.batches if isinstance(sampler, ShardedBatchSampler) else None
 
 
 def is_stateful(thing: Any) -> bool:
@@ -313,6 +308,20 @@ def _can_be_undone(sampler: Any) -> bool:
     return type(sampler) in (SequentialSampler, ShardSampler) or (type(sampler) in SHUFFLES and gives_each_once(sampler))
 
 
+_EACH_ONCE: tuple[type[Any], ...] = (SequentialSampler, DistributedSampler, WindowSampler, KeyedSampler, BucketBatchSampler, ShardSampler)
+
+
+def gives_each_at_most_once(facts: SamplerFacts) -> bool:
+    """Returns True if it is known that no pass gives an index twice; of the last samples some may come on two ranks."""
+    origin = facts.origin
+    sampler, kind = origin.deciding, type(origin.deciding)
+    if not origin.is_own:
+        return False
+    if kind in SHUFFLES:
+        return not sampler.replacement and (sampler._num_samples is None or sampler._num_samples <= len(sampler.data_source))
+    return kind in _EACH_ONCE or (kind is WeightedRandomSampler and not sampler.replacement)
+
+
 def gives_each_once(sampler: RandomSampler) -> bool:
     """Returns True if a pass gives each sample of its data once."""
     return not sampler.replacement and (sampler._num_samples is None or sampler._num_samples == len(sampler.data_source))
@@ -342,7 +351,7 @@ def drawn_by(sharded: Sharded, default: torch.Tensor | None) -> Iterator[tuple[s
 
     By the names that an error gives them. `default`: the state of torch's global generator at the pass's beginning, where it is known.
     """
-    given = _shared_out(sharded)
+    given = sharded.shared_out
     made_of: list[Any] = [] if given is None else [given, given.sampler] if type(given) is BatchSampler else [given]
     for each in made_of:
         kind = type(each)

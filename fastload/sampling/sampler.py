@@ -11,6 +11,7 @@ from torch.utils.data import DistributedSampler, Sampler
 
 from fastload.common.rng import KeyedPermutation, checked_epoch, order_seed
 from fastload.errors import ArgumentError
+from fastload.sampling.occurrences import OccurrenceCounter
 from fastload.sampling.rest import WindowRest
 from fastload.sampling.sharding import (
     Agreement,
@@ -68,6 +69,11 @@ class Sharded:
         raise NotImplementedError
 
     @property
+    def shared_out(self) -> Any:
+        """The user's sampler or batch sampler that ranks share out; None: the loader made the order."""
+        return None
+
+    @property
     def length(self) -> int:
         """Length of what ranks share out; a number beyond any if a user's sampler has none."""
         try:
@@ -75,8 +81,8 @@ class Sharded:
         except (TypeError, NotImplementedError):
             return _UNKNOWN
 
-    def part(self, epoch: int, splits: Sequence[Split], rank: int) -> Iterator[Any]:
-        """Samples of a rank in the rest of the last split."""
+    def part(self, epoch: int, splits: Sequence[Split], rank: int, counter: OccurrenceCounter | None = None) -> Iterator[Any]:
+        """Samples of a rank in the rest of the last split; with a counter of the whole order, each with its occurrence (Counted)."""
         raise NotImplementedError
 
     def begun(self, epoch: int, count: int, splits: Sequence[Split]) -> int:
@@ -159,8 +165,8 @@ class ShardSampler(Sharded, DistributedSampler[int]):
         """Number of samples."""
         return len(self.dataset)
 
-    def part(self, epoch: int, splits: Sequence[Split], rank: int) -> Iterator[int]:
-        """Indices that a rank gets in the rest of the last split."""
+    def part(self, epoch: int, splits: Sequence[Split], rank: int, counter: OccurrenceCounter | None = None) -> Iterator[int]:
+        """Indices that a rank gets in the rest of the last split; each comes once."""
         for chunk in self._part_chunks(epoch, splits, rank):
             yield from chunk.tolist()
 
@@ -227,13 +233,18 @@ class ShardedSampler(Sharded, DistributedSampler[Any]):
         self.find_rank()
 
     @property
+    def shared_out(self) -> Any:
+        """The user's sampler."""
+        return self.sampler
+
+    @property
     def count(self) -> int:
         """Number of samples in the user's order."""
         return len(self.sampler)
 
-    def part(self, epoch: int, splits: Sequence[Split], rank: int) -> Iterator[Any]:
+    def part(self, epoch: int, splits: Sequence[Split], rank: int, counter: OccurrenceCounter | None = None) -> Iterator[Any]:
         """Indices that a rank gets in the rest of the last split."""
-        return _strided(self, self.sampler, splits, rank)
+        return _strided(self, self.sampler if counter is None else counter.marked(self.sampler, batches=False), splits, rank)
 
     def begin(self, epoch: int) -> None:
         """Notes that a pass begins, and tells the user's sampler its epoch."""
@@ -252,6 +263,11 @@ class ShardedBatchSampler(Sharded, Sampler[Any]):
         self.find_rank()
 
     @property
+    def shared_out(self) -> Any:
+        """The user's batch sampler."""
+        return self.batches
+
+    @property
     def count(self) -> int:
         """Number of batches of the user's batch sampler."""
         return len(self.batches)
@@ -261,9 +277,9 @@ class ShardedBatchSampler(Sharded, Sampler[Any]):
         """The batch size, where the user's batch sampler has one."""
         return getattr(self.batches, "batch_size", None)
 
-    def part(self, epoch: int, splits: Sequence[Split], rank: int) -> Iterator[Any]:
+    def part(self, epoch: int, splits: Sequence[Split], rank: int, counter: OccurrenceCounter | None = None) -> Iterator[Any]:
         """Batches that a rank gets in the rest of the last split."""
-        return _strided(self, self.batches, splits, rank)
+        return _strided(self, self.batches if counter is None else counter.marked(self.batches, batches=True), splits, rank)
 
     def begin(self, epoch: int) -> None:
         """Notes that a pass begins, and tells the user's batch sampler, and the sampler in it, its epoch."""
@@ -279,7 +295,7 @@ def _strided(sharded: Sharded, units: Any, splits: Sequence[Split], rank: int) -
         count = sharded.count
     except (TypeError, NotImplementedError):
         raise ArgumentError(
-            f"{type(units).__name__} has no length, by which what other ranks had could be left out: resume with "
+            f"{type(sharded.shared_out).__name__} has no length, by which what other ranks had could be left out: resume with "
             f"{splits[-2].world} ranks, or give it a __len__"
         ) from None
     return strided(units, begun_at(count, splits), splits[-1], rank, sharded.rule)

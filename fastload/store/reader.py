@@ -20,6 +20,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -30,6 +31,7 @@ from typing_extensions import Buffer
 
 from fastload._native import core
 from fastload.errors import ArgumentError, ClosedError, DatasetError, RemoteError, SampleError
+from fastload.store.columns import HELD_BYTES, TableValues, Values, held
 from fastload.store.entries import Segment, ShardEntry, base_path, file_path, one_base
 from fastload.store.field import Field
 from fastload.store.kinds.base import HEIGHT_COLUMN, WIDTH_COLUMN
@@ -213,40 +215,10 @@ def stored_size(reader: DatasetReader, index: int, field: Field | None = None) -
     return int(reader.values(height)[index]), int(reader.values(width)[index])
 
 
-_SCANNED = 1 << 16
-
-
-class ColumnValues:
-    """The values of a column that stays in the sidecars, by sample: `values[index]` or `values[indices]` reads them.
-
-    Attributes:
-        tables: the tables, where native code reads them; in a bucket, once they were fetched.
-    """
-
-    def __init__(self, reader: DatasetReader, name: str, tables: core.JoinedTables) -> None:
-        self._reader = reader
-        self._name = name
-        self.tables = tables
-
-    def __len__(self) -> int:
-        return self._reader.count
-
-    def __getitem__(self, at: Any) -> Any:
-        """The value of one sample, or an array of those of several. Raises IndexError, DatasetError."""
-        found = self._reader.take(self._name, np.atleast_1d(np.asarray(at, np.int64)))
-        return found[0] if np.ndim(at) == 0 else found
-
-
-def is_constant(values: npt.NDArray[Any] | ColumnValues) -> bool:
-    """Returns True if a column has one value in all samples, of which there is at least one. Ends at the first other one."""
-    chunks = (values[np.arange(first, min(first + _SCANNED, len(values)))] for first in range(0, len(values), _SCANNED))
-    return len(values) > 0 and all(bool((chunk == values[0]).all()) for chunk in chunks)
-
-
 T = TypeVar("T")
 
-EAGER_BYTES = 8 << 20
-"""Columns up to this size are read and checked when the dataset is opened, larger ones on first use."""
+_CHUNK_BYTES = 1 << 20
+"""Bytes of a column that are read at once when a dataset is opened."""
 
 
 class DatasetReader:
@@ -261,10 +233,10 @@ class DatasetReader:
 
     NOTE [ reader: what is checked when ]
       opening      every shard's size against the manifest's, and every page of its trees, unless a sidecar says what they hold;
-                   columns of up to EAGER_BYTES are read and compared with the manifest's checksums, and so are the records' checksums of
-                   shards that no sidecar knows.
-      column()     larger columns are read and compared on first use.
-      take()       single values of larger columns are read in sidecars: NOTE [ table: read in place ].
+                   columns that fit into HELD_BYTES are read and compared with the manifest's checksums, and so are the records' checksums
+                   of shards that no sidecar knows.
+      column()     other columns are read and compared on first use.
+      take()       single values of other columns are read in sidecars: NOTE [ table: read in place ].
       a record     is read and compared with its checksum each time.
     NOTE [ segments: what is checked when ] has the rest: rows that were dropped, and fields that were added later; and
     NOTE [ sidecars: what they are worth ] what is read in the place of the trees.
@@ -274,7 +246,7 @@ class DatasetReader:
     files stay open.
     With a sidecar a process holds four bytes for 256 samples, and four more for a block of each column that was copied. Without one,
     opening takes one read of the trees and the records' checksums, and a process holds 16 bytes a sample; forked workers share what was
-    read before. Columns of up to EAGER_BYTES are in memory, and those that `column` returned.
+    read before. NOTE [ columns: where they are ] has the rest of what is in memory; what `column` returned stays there too.
 
     Attributes:
         path: the dataset's folder, absolute, or its URL.
@@ -303,6 +275,7 @@ class DatasetReader:
         self._describe(self.files.manifest(version) if manifest is None else manifest)
         self._closed = False
         self._columns: dict[str, npt.NDArray[Any]] = {}
+        self._held: dict[str, tuple[Values, int]] = {}
         self._read_of: dict[str, Manifest] = {}  # what described each column when it was read
         self._rows: list[npt.NDArray[np.uint32] | None] = []
         self._numbers: dict[int, dict[int, int]] = {}
@@ -331,22 +304,37 @@ class DatasetReader:
     def _open(self) -> None:
         store, sections = self._open_shards()
         columns = {name: column for name, column in self._columns.items() if self._is_current(name)}
+        held = {name: found for name, found in self._held.items() if self._is_current(name)}
         for name in self.schema.columns:
-            if name not in columns and self._is_eager(name, sections):
-                columns[name] = self._read_rows(store, name, range(len(self.manifest.shards)), sections)
+            if name not in columns and name not in held:
+                found = self._read_held(store, name, sections, HELD_BYTES - sum(size for _, size in held.values()))
+                held |= {} if found is None else {name: found}
         for number, section in enumerate(sections):
             if section is None:
                 store.set_checksums(number, self._read_rows(store, CRC_COLUMN, range(number, number + 1)))
-        self._store, self._columns, self._pid = store, columns, os.getpid()
+        self._store, self._columns, self._held, self._pid = store, columns, held, os.getpid()
         self._sections, self._joined = sections, {}
-        self._read_of = dict.fromkeys(columns, self.manifest)
+        self._read_of = dict.fromkeys((*columns, *held), self.manifest)
 
-    def _is_eager(self, name: str, sections: Sequence[Section | None]) -> bool:
-        """Returns True if a column is read on opening: a small one; in a bucket, one that is in all sidecars."""
+    def _read_held(self, store: core.Store, name: str, sections: Sequence[Section | None], room: int) -> tuple[Values, int] | None:
+        """Reads a column that fits into `room` bytes of memory; None: it does not, or a bucket's sidecars lack it.
+
+        A folder's is read as far as it is seen to fit; a bucket's, from which that would take a request each time, has to fit as it is.
+        """
+        row, shards = self._row_bytes(name), range(len(self.manifest.shards))
+        if name == CRC_COLUMN or not self.count or row * self.count > HELD_BYTES:
+            return None
+        if self.files.remote:
+            if row * self.count > room or not all(section is not None and section.has(name, row) for section in sections):
+                return None
+            self.files.fetch_tables(shards, name)
+        step = max(1, _CHUNK_BYTES * len(shards) // max(1, row * self.count))
+        chunks = (self._read_rows(store, name, shards[at : at + step], sections) for at in range(0, len(shards), step))
+        return held(chunks, self.count, room)
+
+    def _row_bytes(self, name: str) -> int:
         dtype, shape = self.schema.columns[name]
-        if name == CRC_COLUMN or dtype.itemsize * int(np.prod(shape, dtype=np.int64)) * self.count > EAGER_BYTES:
-            return False
-        return not self.files.remote or all(section is not None and name in section.parts for section in sections)
+        return dtype.itemsize * int(np.prod(shape, dtype=np.int64))
 
     def _is_current(self, name: str) -> bool:
         """Returns True if a column read before is still valid: rows and checksum of each shard are the same."""
@@ -433,7 +421,7 @@ class DatasetReader:
         if not self._closed:
             self._closed = True
             self.files.close()
-            self._columns, self._joined, self._sections = {}, {}, []
+            self._columns, self._held, self._joined, self._sections = {}, {}, {}, []
             self._store.close()
             del self._store
 
@@ -450,7 +438,10 @@ class DatasetReader:
         if name not in self._columns:
             if name not in self.schema.columns:
                 raise ArgumentError(f"{self.path} has no column {name!r}; it has {', '.join(self.schema.columns)}")
-            self._columns[name] = self._read_rows(store, name, range(len(self.manifest.shards)))
+            if name in self._held:
+                self._columns[name] = self._held_range(name, 0, self.count)
+            else:
+                self._columns[name] = self._read_rows(store, name, range(len(self.manifest.shards)))
             self._read_of[name] = self.manifest
         return self._columns[name]
 
@@ -462,9 +453,16 @@ class DatasetReader:
         store = self.store
         if name in self._columns or name not in self.schema.columns:
             return self.column(name)[start:stop]
+        if name in self._held:
+            return self._held_range(name, start, stop)
         numbers = range(self.shard_number(start), self.shard_number(stop - 1) + 1)
         first = self._firsts[numbers.start]
         return self._read_rows(store, name, numbers)[start - first : stop - first]
+
+    def _held_range(self, name: str, start: int, stop: int) -> npt.NDArray[Any]:
+        found = np.ascontiguousarray(self._held[name][0][start:stop])
+        found.setflags(write=False)
+        return found
 
     def chunk(self, number: int, name: str) -> npt.NDArray[Any]:
         """The rows of the column `name` in shard `number`, read-only. Raises DatasetError as `column` does."""
@@ -475,44 +473,47 @@ class DatasetReader:
 
         A column that is not in memory is read in the sidecars, and stays there. Raises IndexError; ArgumentError, DatasetError as `column`.
         """
-        found = self.values(name)
-        joined = self._joined.get(name) if isinstance(found, ColumnValues) else None
-        if joined is not None:
-            dtype, shape = self.schema.columns[name]
-            with suppress(DatasetError):  # a damaged sidecar: the shards have the values too
-                if self.files.remote:
-                    self.files.fetch_tables(np.unique(np.searchsorted(self._starts, indices, side="right") - 1).tolist(), name)
-                return joined.take(indices).view(dtype).reshape(len(indices), *shape)
-        values: npt.NDArray[Any] = self.column(name)[indices] if joined is not None else found[indices]
+        values: npt.NDArray[Any] = self.values(name)[indices]
         return values
 
-    def values(self, name: str) -> npt.NDArray[Any] | ColumnValues:
-        """The values of a column, by sample: an array, or ColumnValues of a large column that all sidecars have. Raises as `column`."""
+    def values(self, name: str) -> Values:
+        """The values of a column, by sample: in memory, or TableValues of a large column that all sidecars have. Raises as `column`."""
         self.store  # noqa: B018 -- opens the dataset again in a forked child
         if name not in self._columns and name in self.schema.columns:
-            if name not in self._joined:
-                self._joined[name] = self._join(name)
-            if (joined := self._joined[name]) is not None:
-                return ColumnValues(self, name, joined)
+            if name in self._held:
+                return self._held[name][0]
+            if (joined := self.tables(name)) is not None:
+                return TableValues(partial(self._take_joined, name, joined), len(joined))
         return self.column(name)
 
+    def tables(self, name: str) -> core.JoinedTables | None:
+        """The tables of a column in the sidecars, which native code reads, in a bucket once they were fetched; None: not all have it."""
+        if name not in self._joined:
+            self._joined[name] = self._join(name)
+        return self._joined[name]
+
     def _join(self, name: str) -> core.JoinedTables | None:
-        """The tables of a column of all shards; None: a shard has none."""
-        dtype, shape = self.schema.columns[name]
-        width = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-        tables = []
+        width, tables = self._row_bytes(name), []
         for shard, section in zip(self.manifest.shards, self._sections, strict=True):
-            part = None if section is None else section.parts.get(name)
-            if section is None or part is None or part.width != width or name in shard.added:
+            if section is None or section.widths.get(name) != width or name in shard.added:
                 return None
             tables.append(section.table(name))
         return core.JoinedTables(self._starts, tables, list(self._rows), self.count) if tables else None
+
+    def _take_joined(self, name: str, joined: core.JoinedTables, indices: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        dtype, shape = self.schema.columns[name]
+        with suppress(DatasetError):  # a damaged sidecar: the shards have the values too
+            if self.files.remote:
+                self.files.fetch_tables(np.unique(np.searchsorted(self._starts, indices, side="right") - 1).tolist(), name)
+            return joined.take(indices).view(dtype).reshape(len(indices), *shape)
+        values: npt.NDArray[Any] = self.column(name)[indices]
+        return values
 
     def _read_rows(self, store: core.Store, name: str, numbers: range, sections: Sequence[Section | None] = ()) -> npt.NDArray[Any]:
         """Reads and checks a column's rows of some shards. Memory is allocated only once the shards are known to hold as many bytes.
         `sections`: what sidecars say of all shards; (): nothing."""
         dtype, shape = self.schema.columns[name]
-        row = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        row = self._row_bytes(name)
         shards = [self.manifest.shards[number] for number in numbers]
         copied = [sections and (section := sections[number]) is not None and section.has(name, row) for number in numbers]
         self.files.fetch_tables(

@@ -26,8 +26,10 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO
 
 import numpy as np
@@ -195,12 +197,33 @@ class TablePart:
     crcs: npt.NDArray[np.uint32]
 
 
+@lru_cache(64)
+def _widths_of(names: bytes, described: tuple[tuple[int, int], ...]) -> Mapping[str, int]:
+    """The width of each table of a section by name. Sections of one form share them: a dataset may have 100,000 shards.
+
+    Args:
+        names: names of the shard's columns, one after another.
+        described: (bytes of its name, bytes of a row if it is copied, else 0) of each column.
+
+    Raises:
+        Bad: two columns have one name.
+    """
+    widths, at, copied = {PLACES: _PLACE_BYTES}, 0, 1
+    for length, width in described:
+        if width:
+            widths[names[at : at + length].decode("utf-8", "replace")] = width
+            copied += 1
+        at += length
+    if len(widths) < copied:
+        raise Bad("two of its columns have one name")
+    return MappingProxyType(widths)
+
+
 class Section:
     """A sidecar's section about one shard.
 
     Attributes:
-        columns: (name, offset, size) of each of the shard's columns.
-        parts: its tables, by the name of the column, and `PLACES`.
+        widths: bytes of a row of each of its tables, in their order, by the name of the column, and `PLACES`.
         stored: samples that the shard stores.
         size: bytes of its tables.
         units: number of groups of the shard's records, as `Groups` forms them.
@@ -209,50 +232,74 @@ class Section:
         at: offset of the first table in the file.
     """
 
-    __slots__ = ("_head", "at", "columns", "file", "parts", "single", "size", "stored", "units")
+    __slots__ = ("_sums", "_words", "at", "file", "single", "size", "stored", "units", "widths")
 
-    def __init__(self, head: memoryview, file: core.TableFile | None, at: int) -> None:
-        """Takes the section's head. Raises Bad: its lengths do not hold."""
-        self._head, self.file, self.at = head, file, at
+    def __init__(self, words: npt.NDArray[np.uint32], file: core.TableFile | None, at: int) -> None:
+        """Takes the section's head, as words. Raises Bad: its lengths do not hold."""
+        self._words, self.file, self.at = words, file, at
+        head = self._head
         _, _, _, self.stored, _, _, count, self.units, single, self.size = _HEAD.unpack_from(head)
         self.single = bool(single)
         names = _HEAD.size + count * _COLUMN.size
         if names > len(head):
             raise Bad(f"{count} columns in a head of {len(head)} bytes")
-        listed = list(_COLUMN.iter_unpack(head[_HEAD.size : names]))
-        crcs = names + sum(length for _, _, length, _ in listed)
-        crcs += -crcs % 4
-        columns: list[tuple[bytes, int, int]] = []
-        widths = [(PLACES, _PLACE_BYTES)]
-        at = names
-        for offset, size, length, width in listed:
-            name = head[at : at + length].tobytes()
-            columns.append((name, offset, size))
-            at += length
-            if width:
-                widths.append((name.decode("utf-8", "replace"), width))
-        self.columns = tuple(columns)
-        self.parts: dict[str, TablePart] = {}
-        start = 0
-        for key, width in widths:
-            blocks = -(-self.stored // (core.TABLE_BLOCK // width)) if width <= core.TABLE_BLOCK else 0
-            if not blocks or crcs + 4 * blocks > len(head):
+        described = tuple((length, width) for _, _, length, width in self._listed(count))
+        sums = names + sum(length for length, _ in described)
+        self.widths = _widths_of(head[names:sums].tobytes(), described)
+        self._sums = -(-sums // 4)
+        start, first = 0, self._sums
+        for width in self.widths.values():
+            start, first = start + self._table_bytes(width), first + self._blocks(width)
+            if not self.stored or width > core.TABLE_BLOCK or first > len(words):
                 raise Bad(f"{self.stored} samples and their columns in a head of {len(head)} bytes")
-            self.parts[key] = TablePart(width, start, np.frombuffer(head[crcs : crcs + 4 * blocks], "<u4"))
-            crcs += 4 * blocks
-            start += self.stored * width + -(self.stored * width) % _ALIGNED
         if start != self.size or not (self.units == self.stored or (not self.single and 0 < self.units <= self.stored)):
             raise Bad(f"its tables have {self.size} bytes and not {start}, or its {self.stored} records {self.units} groups")
 
+    @property
+    def _head(self) -> memoryview:
+        return self._words.data.cast("B")
+
+    def _listed(self, count: int) -> Iterator[tuple[int, int, int, int]]:
+        """(offset, size, bytes of its name, width of its table or 0) of each of the shard's columns."""
+        return _COLUMN.iter_unpack(self._head[_HEAD.size : _HEAD.size + count * _COLUMN.size])
+
+    def _table_bytes(self, width: int) -> int:
+        size: int = self.stored * width
+        return size + -size % _ALIGNED
+
+    def _blocks(self, width: int) -> int:
+        blocks: int = -(-self.stored // max(1, core.TABLE_BLOCK // width))
+        return blocks
+
+    @property
+    def columns(self) -> tuple[tuple[bytes, int, int], ...]:
+        """(name, offset, size) of each of the shard's columns."""
+        head = self._head
+        count = _HEAD.unpack_from(head)[6]
+        columns, at = [], _HEAD.size + count * _COLUMN.size
+        for offset, size, length, _ in self._listed(count):
+            columns.append((head[at : at + length].tobytes(), offset, size))
+            at += length
+        return tuple(columns)
+
+    def part(self, name: str) -> TablePart:
+        """Where a table lies. Raises KeyError: the column was not copied."""
+        start, first = 0, self._sums
+        for key, width in self.widths.items():
+            if key == name:
+                return TablePart(width, start, self._words[first : first + self._blocks(width)])
+            start, first = start + self._table_bytes(width), first + self._blocks(width)
+        raise KeyError(name)
+
     def table(self, name: str = PLACES) -> core.Table:
         """A table of the section. Raises KeyError: the column was not copied."""
-        part = self.parts[name]
+        part = self.part(name)
         assert self.file is not None
         return core.Table(self.file, self.at + part.start, self.stored, part.width, part.crcs)
 
     def has(self, name: str, width: int) -> bool:
         """Returns True if the section has the values of a column, whose rows have so many bytes."""
-        return name == CRC_COLUMN or (name in self.parts and self.parts[name].width == width)
+        return name == CRC_COLUMN or self.widths.get(name) == width
 
     def values(self, name: str) -> memoryview:
         """The rows of a column that it has, of all stored samples. Raises DatasetError: they are not what was written."""
@@ -266,11 +313,11 @@ class Section:
     def content(self) -> Iterator[Chunk]:
         """The section as another sidecar has it. Raises DatasetError: a table is not what was written."""
         yield self._head
-        for name, part in self.parts.items():
-            table, step = self.table(name), max(1, _COPIED_BYTES // part.width)
+        for name, width in self.widths.items():
+            table, step = self.table(name), max(1, _COPIED_BYTES // width)
             for first in range(0, self.stored, step):
                 yield table.read(first, min(step, self.stored - first)).reshape(-1).data
-            yield bytes(-(self.stored * part.width) % _ALIGNED)
+            yield bytes(-(self.stored * width) % _ALIGNED)
 
 
 def _head_of(data: memoryview, at: int) -> tuple[Identity, memoryview]:
@@ -286,7 +333,7 @@ def _head_of(data: memoryview, at: int) -> tuple[Identity, memoryview]:
 def open_section(data: memoryview, shard: ShardEntry) -> Parts:
     """The content of a section that is a file by itself, as `section` made it. Raises Bad: it is none of this shard."""
     found, head = _head_of(data, 0)
-    if found != identity(shard) or len(data) - len(head) != Section(head, None, 0).size:
+    if found != identity(shard) or len(data) - len(head) != Section(np.frombuffer(head, "<u4"), None, 0).size:
         raise Bad("it is another shard's, or was cut")
     return head, data[len(head) :]
 
@@ -295,7 +342,7 @@ class Sidecars:
     """The open sidecars of a dataset. See NOTE [ sidecars: what they are worth ]."""
 
     def __init__(self) -> None:
-        self._heads: dict[Identity, tuple[memoryview, core.TableFile | None, int]] = {}
+        self._heads: dict[Identity, tuple[npt.NDArray[np.uint32], core.TableFile | None, int]] = {}
         self._sections: dict[Identity, Section] = {}
 
     def add(self, directory: memoryview, file: core.TableFile | None, start: int, tables: int) -> None:
@@ -315,8 +362,8 @@ class Sidecars:
         magic, version, count = _DIRECTORY.unpack_from(directory)
         if magic != DIRECTORY or version != VERSION:
             raise Bad(f"its directory is of version {version}" if magic == DIRECTORY else "it has no directory")
-        found: dict[Identity, tuple[memoryview, core.TableFile | None, int]] = {}
-        at = _DIRECTORY.size
+        found: dict[Identity, tuple[npt.NDArray[np.uint32], core.TableFile | None, int]] = {}
+        words, at = np.frombuffer(directory, "<u4", len(directory) // 4), _DIRECTORY.size
         for _ in range(count):
             if len(directory) - at < _AT.size:
                 raise Bad("its directory ends within a section")
@@ -324,8 +371,8 @@ class Sidecars:
             known, head = _head_of(directory, at + _AT.size)
             if place > tables or _HEAD.unpack_from(head)[-1] > tables - place:
                 raise Bad(f"a section lies outside of its {tables} bytes of tables")
-            found[known] = head, file, start + place
             at += _AT.size + len(head)
+            found[known] = words[(at - len(head)) // 4 : at // 4], file, start + place
         self._heads |= found
 
     def get(self, shard: ShardEntry) -> Section | None:

@@ -135,6 +135,11 @@ class Plan:
             return tuple(view.values for view in self.views)
         return self.to_float, self.mean, self.std, self.reciprocal, self.box_format, self.mask_dtype, self.device
 
+    @property
+    def device_ops(self) -> frozenset[str]:
+        """Names of the ops for whole batches, of all views."""
+        return frozenset(op.name for plan in (self, *self.views) for op in plan.device)
+
     def finish(self, image: Any) -> Any:
         """The sample, from the native part's CHW tensor: runs `python`."""
         if self.pillow:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import pickle
 import random
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +17,14 @@ from augment_helpers import DRAWS, EPOCH, SEED, assert_frequencies, assert_level
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torchvision.transforms import v2
 
+from fastload import FastLoader
 from fastload import augment as A
 from fastload import transforms as T
 from fastload.augment import kernels
 from fastload.augment.steps import Frame
+from fastload.engines import plan
 from fastload.errors import ArgumentError, TransformError
 
 SIZE = (36, 40)
@@ -279,39 +284,45 @@ def test_crop_draws() -> None:
     assert_frequencies(np.bincount(corner[:, 0] * 5 + corner[:, 1], minlength=25), np.ones(25))
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
-def test_compiled_jitter() -> None:
-    """compile=True gives the same pixels within a level, for any number of rows by one compilation, also for one row."""
-    ops = [A.RandomHorizontalFlip(), A.ColorJitter(0.4, 0.4, 0.4, 0.1, p=0.8)]
-    x = batch(16)
-    want = A.AugmentBatch(ops)(x, seed=SEED, epoch=EPOCH, indices=range(16))
-    compiled = A.AugmentBatch(ops, compile=True)
-    got = compiled(x, seed=SEED, epoch=EPOCH, indices=range(16))
-    assert_levels(got, want, 1, share=0.01)
-    counters = torch._dynamo.utils.counters
-    before = counters["stats"]["unique_graphs"]
-    for rows in (7, 16, 1, 2):
-        again = compiled(x[:rows], seed=SEED, epoch=EPOCH, indices=range(rows))
-        assert_levels(again, got[:rows], 0)
-    assert counters["stats"]["unique_graphs"] == before > 0
-    assert pickle.loads(pickle.dumps(compiled)) == compiled != A.AugmentBatch(ops)
-
-
-def test_missing_kornia_is_named() -> None:
-    """Without Kornia, the import says what to install, as an ImportError and as a FastloadError."""
-    code = """
+WITHOUT_KORNIA = """
 import sys
 sys.modules["kornia"] = None
+import torch
+from fastload import augment as A
 from fastload.errors import FastloadError
+
+ops = [A.ColorJitter(0.4), A.RandomAffine(9), A.RandAugment(), A.TrivialAugmentWide(), A.AutoAugment(), A.RandomErasing(), A.RandomCrop(8)]
+A.AugmentBatch(ops)(torch.zeros((2, 3, 9, 9), dtype=torch.uint8), seed=0, epoch=0, indices=[0, 1])
+A.Seeded(torch.nn.Dropout())(torch.ones(3), seed=0, epoch=0, batch=0)
 try:
-    import fastload.augment
+    A.GaussianBlur(3)
 except ImportError as error:
     assert isinstance(error, FastloadError), type(error)
     print(error)
 """
-    found = warm.run(code)
+
+
+def test_without_kornia() -> None:
+    """Without Kornia all runs but GaussianBlur, which says what to install when it is made, as an ImportError and a FastloadError."""
+    found = warm.run(WITHOUT_KORNIA)
     assert found.returncode == 0, found.stderr
-    assert "pip install 'torch-fastload[augment]'" in found.stdout
+    assert found.stdout == "fastload.augment's GaussianBlur needs Kornia: pip install 'torch-fastload[augment]'\n"
+
+
+def test_transforms_without_kornia(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Kornia a transform's steps are left to the device, but for a list with GaussianBlur, of which explain() says why; the batches
+    are made all the same."""
+    monkeypatch.setitem(sys.modules, "kornia", None)
+    monkeypatch.setattr(plan, "_missing_ops", plan._missing_ops.__wrapped__)
+    told = []
+    for step in v2.ColorJitter(0.4), v2.GaussianBlur(3):
+        steps = [v2.CenterCrop(24), step, v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
+        with FastLoader(packed, 8, transform=steps, device="cpu") as loader:
+            told.append(loader.explain())
+            assert loader.explain() == told[-1]
+            assert sum(len(images) for images, _ in loader) == 50
+    assert "native but for what the device does" in told[0]
+    assert "GaussianBlur needs Kornia, which is not installed: pip install 'torch-fastload[augment]'" in told[1]
 
 
 def test_kernels_never_write_to_their_input() -> None:

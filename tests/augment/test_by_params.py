@@ -17,45 +17,63 @@ from torch.utils.data import TensorDataset
 
 from fastload import FastLoader
 from fastload import augment as A
-from fastload.augment.by_params import ROWWISE
+from fastload.augment.kornia_classes import ROWWISE
 from fastload.augment.philox import words
 from fastload.augment.steps import Frame
 from fastload.common.rng import OP_STREAM
 from fastload.errors import TransformError
 
 P = 0.6
+MEAN, STD = torch.tensor([0.4, 0.5, 0.6]), torch.tensor([0.2, 0.3, 0.2])
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "CenterCrop": ((24, 28),),
     "ColorJiggle": (0.4, 0.4, 0.4, 0.1),
     "ColorJitter": (0.4, 0.4, 0.4, 0.1),
+    "Denormalize": (MEAN, STD),
+    "LongestMaxSize": (30,),
+    "Normalize": (MEAN, STD),
+    "PadTo": ((40, 47),),
     "RandomAffine": (20.0, (0.1, 0.2), (0.8, 1.2), 10.0),
     "RandomBoxBlur": ((3, 3),),
     "RandomBrightness": ((0.5, 1.5),),
     "RandomContrast": ((0.5, 1.5),),
+    "RandomCrop": ((24, 28), (2, 3)),
     "RandomFisheye": (torch.tensor([-0.3, 0.3]), torch.tensor([-0.3, 0.3]), torch.tensor([0.9, 1.0])),
     "RandomGamma": ((0.5, 2.0),),
     "RandomGaussianBlur": ((5, 5), (0.3, 2.0)),
     "RandomHue": ((-0.3, 0.3),),
+    "RandomJPEG": ((20.0, 90.0),),
     "RandomMedianBlur": ((3, 3),),
+    "RandomMotionBlur": ((3, 7), 35.0, 0.5),
     "RandomPosterize": ((2, 6),),
+    "RandomResizedCrop": ((24, 28),),
     "RandomRotation": (30.0,),
     "RandomRotation90": ((-1, 2),),
     "RandomSaturation": ((0.2, 2.0),),
     "RandomShear": (10.0,),
     "RandomTranslate": ((0.1, 0.2), (0.1, 0.2)),
+    "Resize": ((24, 28),),
+    "SmallestMaxSize": (30,),
 }
 PICTURES = pictures(16, 36, 40)
 
 
 def module(name: str, p: float = P) -> Any:
-    return getattr(K, name)(*ARGUMENTS.get(name, ()), p=p)
+    """A module of a class, with the probability p if it can have one for each sample."""
+    chance = {} if name == "PadTo" else {"p": 1.0 if ROWWISE[name].resizes or ROWWISE[name].fixed else p}
+    return getattr(K, name)(*ARGUMENTS.get(name, ()), **chance)
+
+
+CASES = [
+    (name, dtype) for name in sorted(ROWWISE) for dtype in (torch.uint8, torch.float32) if dtype != torch.uint8 or not ROWWISE[name].floats
+]
 
 
 def states() -> tuple[Any, ...]:
     return torch.get_rng_state().numpy().tobytes(), random.getstate(), np.random.get_state()[1].tobytes(), np.random.get_state()[2]
 
 
-@pytest.mark.parametrize("name", sorted(ROWWISE))
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+@pytest.mark.parametrize(("name", "dtype"), CASES)
 def test_rows_do_not_depend_on_the_batch(name: str, dtype: torch.dtype) -> None:
     """The same (seed, epoch, index) gives the same pixels bit for bit whatever the batch's size and order, for every class that is taken,
     and the global generators stand where they stood; the input is left alone."""
@@ -65,6 +83,7 @@ def test_rows_do_not_depend_on_the_batch(name: str, dtype: torch.dtype) -> None:
     together = augment(x, seed=SEED, epoch=EPOCH, indices=range(16))
     assert together.dtype == dtype
     assert torch.equal(x, copy)
+    assert (together.shape != x.shape) == ROWWISE[name].resizes
     assert not torch.equal(together, x)
     order = np.random.Generator(np.random.PCG64(5)).permutation(16)
     assert torch.equal(augment(x[order], seed=SEED, epoch=EPOCH, indices=order), together[order])
@@ -73,8 +92,8 @@ def test_rows_do_not_depend_on_the_batch(name: str, dtype: torch.dtype) -> None:
     for i in (0, 6, 15):  # the others were in another place above
         assert torch.equal(augment(x[i : i + 1], seed=SEED, epoch=EPOCH, indices=[i])[0], together[i]), i
     assert states() == between != before
-    assert not torch.equal(augment(x, seed=SEED + 1, epoch=EPOCH, indices=range(16)), together)
-    assert not torch.equal(augment(x, seed=SEED, epoch=EPOCH + 1, indices=range(16)), together)
+    for seed, epoch in ((SEED + 1, EPOCH), (SEED, EPOCH + 1)):
+        assert torch.equal(augment(x, seed=seed, epoch=epoch, indices=range(16)), together) == ROWWISE[name].fixed
 
 
 def test_through_a_loader() -> None:
@@ -114,15 +133,19 @@ def test_kornia_alone_does_the_same_with_these_parameters() -> None:
     assert torch.equal(got, want)
 
 
-def test_asked_row_by_row_is_kornia_after_the_rows_seed() -> None:
-    """A module that also draws a permutation does to a row what it does alone after torch.manual_seed of the row's first two words."""
+@pytest.mark.parametrize(
+    "name", ["ColorJiggle", "ColorJitter", "RandomGaussianNoise", "RandomJigsaw", "RandomMotionBlur", "RandomPlasmaContrast"]
+)
+def test_other_draws_are_kornias_after_the_rows_seed(name: str) -> None:
+    """A module that draws a permutation, a normal field, or one value a batch does to a row what it does alone after torch.manual_seed of
+    the row's first two words."""
     x = PICTURES / 255
-    got = A.AugmentBatch([module("ColorJitter")])(x, seed=SEED, epoch=EPOCH, indices=range(16))
+    got = A.AugmentBatch([module(name)])(x, seed=SEED, epoch=EPOCH, indices=range(16))
     seeds = words(SEED, EPOCH, range(16), OP_STREAM, 2).astype(np.uint64)
     with torch.random.fork_rng(devices=[]):
         for i, (low, high) in enumerate(seeds.tolist()):
             torch.default_generator.manual_seed(low | high << 32)
-            assert torch.equal(module("ColorJitter")(x[i : i + 1])[0], got[i])
+            assert torch.equal(module(name)(x[i : i + 1])[0], got[i])
 
 
 def test_parameters_are_uniform() -> None:
@@ -171,19 +194,23 @@ def test_dtype_and_format_are_kept(dtype: torch.dtype, memory_format: torch.memo
     assert torch.equal(still(x, seed=SEED, epoch=EPOCH, indices=range(16)), x)
 
 
+class Subclass(K.RandomAffine):  # type: ignore[misc]
+    pass
+
+
 @pytest.mark.parametrize(
     "make",
     [
         lambda: K.RandomAffine(10.0, same_on_batch=True),
         lambda: K.RandomErasing(same_on_batch=True),
-        lambda: K.RandomMotionBlur(3, 35.0, 0.5),
-        lambda: K.RandomCrop((8, 8)),
+        lambda: K.RandomCrop((8, 8), p=0.5),
+        lambda: K.Normalize(MEAN, STD, p=0.5),
         lambda: K.RandomMixUpV2(),
-        lambda: K.AugmentationSequential(K.RandomAffine(10.0)),
+        lambda: Subclass(10.0),
     ],
 )
 def test_modules_that_are_of_batches_are_refused(make: Callable[[], Any]) -> None:
-    """What draws or acts once per batch, or changes the size, is named, with the way that there is for it."""
+    """What draws or acts once per batch, or may have other code, is named, with the way that there is for it."""
     given = make()
     with pytest.raises(TransformError, match=f"(?s){type(given).__name__}.*batch_transform") as caught:
         A.AugmentBatch([given])
@@ -192,7 +219,48 @@ def test_modules_that_are_of_batches_are_refused(make: Callable[[], Any]) -> Non
         A.KorniaOp(torch.nn.Identity())
 
 
+@pytest.mark.parametrize(
+    ("draw", "said"),
+    [
+        (random.random, "it draws from a global generator"),
+        (np.random.random, "it draws from a global generator"),
+        (lambda: torch.nn.functional.gumbel_softmax(torch.ones(3)).sum(), "it draws from a global generator"),
+        (lambda: torch.dropout(torch.ones(3), 0.5, True).sum(), r"dropout\(\) draws from a global generator"),
+    ],
+)
+def test_a_trial_finds_draws_from_global_generators(draw: Callable[[], Any], said: str) -> None:
+    """A module that draws its parameters where the loop draws its numbers is refused when the op is made, and the trial leaves no trace."""
+    gamma = module("RandomGamma")
+    own = gamma.generate_parameters
+    gamma.generate_parameters = lambda shape: {**own(shape), "gain": torch.full(shape[:1], 1 + float(draw()))}
+    before = states()
+    with pytest.raises(TransformError, match=said):
+        A.KorniaOp(gamma)
+    assert states() == before
+
+
+def test_the_op_has_a_module_of_its_own() -> None:
+    """What the user does to a module afterwards, such as moving it to where its draws would be of a device, changes no pixel."""
+    gamma = module("RandomGamma")
+    augment = A.AugmentBatch([gamma])
+    before = augment(PICTURES, seed=SEED, epoch=EPOCH, indices=range(16))
+    gamma.set_rng_device_and_dtype(torch.device("meta"), torch.float32)
+    gamma.p = 0.0
+    assert torch.equal(augment(PICTURES, seed=SEED, epoch=EPOCH, indices=range(16)), before)
+    gamma.p = P
+    assert torch.equal(A.AugmentBatch([gamma])(PICTURES, seed=SEED, epoch=EPOCH, indices=range(16)), before)
+
+
+def test_bytes_hold_no_normalised_values() -> None:
+    """Normalize of bytes is an error that says what to do, not a batch of clipped values; floats are as Kornia alone makes them."""
+    normalize = module("Normalize")
+    with pytest.raises(TransformError, match="ToFloat"):
+        A.AugmentBatch([normalize])(PICTURES, seed=SEED, epoch=EPOCH, indices=range(16))
+    x = PICTURES / 255
+    assert torch.equal(A.AugmentBatch([normalize])(x, seed=SEED, epoch=EPOCH, indices=range(16)), normalize(x))
+
+
 def test_every_class_that_is_taken_has_parameters_here() -> None:
     """The arguments above are of classes in the table, and every class in it is Kornia's."""
-    assert set(ARGUMENTS) <= ROWWISE
-    assert all(isinstance(module(name), K.AugmentationBase2D) for name in ROWWISE)
+    assert set(ARGUMENTS) <= set(ROWWISE)
+    assert all(isinstance(module(name), K.AugmentationBase2D | K.RandomJigsaw) for name in ROWWISE)

@@ -15,7 +15,7 @@ from test_by_params import module
 
 from fastload import augment as A
 from fastload.augment import kernels
-from fastload.augment.by_params import ROWWISE
+from fastload.augment.kornia_classes import ROWWISE
 from fastload.device.to_float import eager
 
 ROWS = 32
@@ -56,8 +56,20 @@ def test_ops(op: Any, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("name", sorted(ROWWISE))
 def test_kornias_modules(name: str) -> None:
     """Kornia's, by their parameters."""
-    out = A.AugmentBatch([module(name)])(valueless(torch.uint8), seed=SEED, epoch=EPOCH, indices=range(ROWS))
-    assert (out.device.type, out.dtype, out.shape) == ("meta", torch.uint8, (ROWS, 3, 64, 72))
+    dtype = torch.float32 if ROWWISE[name].floats else torch.uint8
+    out = A.AugmentBatch([module(name)])(valueless(dtype), seed=SEED, epoch=EPOCH, indices=range(ROWS))
+    assert (out.device.type, out.dtype, len(out)) == ("meta", dtype, ROWS)
+    assert (out.shape == (ROWS, 3, 64, 72)) != ROWWISE[name].resizes
+
+
+@pytest.mark.parametrize("name", sorted(name for name, traits in ROWWISE.items() if traits.moves and traits.objects))
+def test_objects_of_kornias_modules(name: str) -> None:
+    """Masks, boxes and keypoints that Kornia's move."""
+    kinds = {"masks": (ROWS, 64, 72), "boxes": (ROWS, 3, 4), "keypoints": (ROWS, 5, 2)}
+    given = {kind: torch.empty(shape, device="meta") for kind, shape in kinds.items() if kind in ROWWISE[name].objects}
+    out = A.AugmentBatch([module(name)])(valueless(torch.uint8), seed=SEED, epoch=EPOCH, indices=range(ROWS), **given)
+    assert out.masks.shape == (ROWS, *out.images.shape[2:])
+    assert all(getattr(out, kind).device.type == "meta" for kind in given)
 
 
 @pytest.mark.parametrize("mix", [A.MixUp(0.2, 10), A.CutMix(1.0, 10), A.RandomChoice((A.MixUp(0.2, 10), A.CutMix(1.0, 10)))])
@@ -76,7 +88,9 @@ def test_the_pass_to_floats() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
-@pytest.mark.parametrize("op", [*OPS, *(A.KorniaOp(module(n)) for n in ("RandomPosterize", "ColorJitter"))], ids=lambda op: repr(op)[:30])
+@pytest.mark.parametrize(
+    "op", [*OPS, *(A.KorniaOp(module(n)) for n in ("RandomPosterize", "ColorJitter", "RandomResizedCrop"))], ids=lambda op: repr(op)[:30]
+)
 def test_the_devices_way_on_the_cpu(op: Any, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same pixels, but for the rounding of a filter."""
     x = pictures(ROWS, 64, 72)

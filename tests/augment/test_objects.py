@@ -335,16 +335,6 @@ def test_offsets_beyond_the_batch_touch_nothing_else() -> None:
     assert A.AugmentBatch([OPS["hflip"]])(blank(3), **KEY, indices=range(3), boxes=boxes).boxes.values.shape == (5, 4)
 
 
-def test_a_module_of_kornia_that_moves_pixels_is_refused() -> None:
-    """With objects; one that does not is no reason."""
-    kornia = pytest.importorskip("kornia.augmentation")
-    boxes = torch.zeros(3, 2, 4)
-    with pytest.raises(ArgumentError, match="cannot follow"):
-        A.AugmentBatch([kornia.RandomRotation(10.0)])(blank(3), **KEY, indices=range(3), boxes=boxes)
-    out = A.AugmentBatch([kornia.RandomGamma()])(blank(3), **KEY, indices=range(3), boxes=boxes)
-    assert torch.equal(out.boxes, boxes)
-
-
 def test_mask_fill_is_part_of_the_value() -> None:
     """repr, equality, pickle and numbering keep it; what is no label is refused."""
     augment = A.AugmentBatch([A.RandomCrop(8, 2)], mask_fill=255)

@@ -27,7 +27,7 @@ from torch import Tensor
 from torchvision.transforms import InterpolationMode
 
 from fastload import augment as A
-from fastload.augment import jitter, kernels
+from fastload.augment import kernels
 from fastload.augment.space import inverse_matrices
 from fastload.errors import BatchShapeError
 
@@ -150,25 +150,6 @@ def test_color_jitter(dtype: torch.dtype) -> None:
     for row, f, o in zip(rows, factors.astype(np.float32), order, strict=True):
         want[row] = torchvision_jitter(x[row], f, o)
     assert_jitter(augmented(JITTER, x), want)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(
-    "spec", [JITTER, A.ColorJitter(0.9), A.ColorJitter(hue=0.5), A.ColorJitter(contrast=0.7, saturation=0.7)], ids=repr
-)
-def test_fused_jitter_is_the_grouped_one(spec: A.ColorJitter, dtype: torch.dtype) -> None:
-    """Both forms of the jitter give the same pixels."""
-    x = batch(dtype, 64)
-    parameters = jitter.slots(*_all_rows(spec, 64))
-    got = jitter.fused(x, *(torch.from_numpy(parameters[name]) for name in ("full", "before")))
-    assert_jitter(got, augmented(spec, x))
-
-
-def _all_rows(spec: A.ColorJitter, count: int) -> tuple[Any, Any, Any]:
-    rows, factors, order = spec.factors(draws(count, spec.words))
-    every, orders, turns = np.tile([1.0, 1.0, 1.0, 0.0], (count, 1)), np.tile(np.arange(4), (count, 1)), np.zeros(count, bool)
-    every[rows], orders[rows], turns[rows] = factors, order, 3 in spec.active()
-    return every, orders, turns
 
 
 ANGLES = st.floats(-180, 180)

@@ -228,5 +228,7 @@ def test_explain_says_how_far_a_sampler_is_drawn(datasets: dict[str, Any]) -> No
         workers: FastLoader(datasets["packed"], sampler=Eager(), num_workers=workers).explain().partition("order ")[2].splitlines()[0]
         for workers in (0, 3)
     }
-    assert line == {0: "     Eager, a batch drawn at each next()", 3: "     Eager, 6 batches drawn at iter(), one more at each next()"}
+    again = "; it may give an index again: counted, 4 bytes a sample of the dataset"
+    drawn = {0: "a batch drawn at each next()", 3: "6 batches drawn at iter(), one more at each next()"}
+    assert line == {workers: f"     Eager, {how}{again}" for workers, how in drawn.items()}
     assert "SequentialSampler, drawn as far ahead as is read" in FastLoader(datasets["packed"], num_workers=1).explain()

@@ -99,7 +99,7 @@ def test_pieces(tmp_path: Path, ds: PackedDataset, monkeypatch: pytest.MonkeyPat
     pack(Everything(), tmp_path / "many.fl", encode="raw", shard_samples=30)
     many = PackedDataset(tmp_path / "many.fl")
     monkeypatch.setattr("fastload.dataset.query.PIECE", 70)
-    monkeypatch.setattr("fastload.store.reader.EAGER_BYTES", 0)
+    monkeypatch.setattr("fastload.store.reader.HELD_BYTES", 0)
     starts = [start for start, _ in many.opened.columns.pieces(["label", "caption"])]
     assert starts == [0, 90, 180, 270, 360]
     for seed in range(2000, 2150):

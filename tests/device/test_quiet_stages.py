@@ -17,7 +17,8 @@ from fastload import FastLoader, PackedDataset
 from fastload import augment as A
 from fastload import transforms as T
 from fastload.batch.containers import tensors_of
-from fastload.device.transfer import Clock, StageTimer, quiet
+from fastload.device.quiet import quiet
+from fastload.device.transfer import Clock, StageTimer
 
 RESIZE = T.Resize((24, 24))
 STAGES = [A.AugmentBatch([A.RandomHorizontalFlip(), A.ColorJitter(0.4, 0.4, 0.4, 0.1), A.GaussianBlur(5), A.RandomRotation(20)])]

@@ -12,7 +12,6 @@ from fastload import FastLoader
 from fastload import transforms as T
 from fastload.errors import ArgumentError
 
-pytest.importorskip("kornia")
 v2 = pytest.importorskip("torchvision.transforms.v2")
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

@@ -14,8 +14,7 @@ from pictures import write_folder
 
 from fastload import pack
 
-for _needed in ("kornia", "timm"):
-    pytest.importorskip(_needed)
+pytest.importorskip("timm")
 
 HERE = Path(__file__).resolve().parent
 TINY = "--model test_resnet --size 32 --small 32 --small-views 3 --epochs 2 --batch-size 8 --prototypes 64 --print-every 1"

@@ -18,7 +18,7 @@ from PIL import Image
 
 from fastload import pack
 
-for _needed in ("kornia", "lightning", "timm", "torchvision"):
+for _needed in ("lightning", "timm", "torchvision"):
     pytest.importorskip(_needed)
 
 HERE = Path(__file__).resolve().parent

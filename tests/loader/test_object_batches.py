@@ -23,7 +23,7 @@ from fastload._native import core
 from fastload.errors import BatchShapeError
 from fastload.packing import Item
 from fastload.store import Field
-from fastload.store.reader import ColumnValues
+from fastload.store.columns import TableValues
 
 COUNT, BATCH, SEED = 26, 4, 7
 ENGINES = [("auto", 0), ("auto", 1), ("auto", 2), ("auto", 3), ("python", 0), ("python", 2)]
@@ -113,7 +113,7 @@ def test_numbers_of_rows_in_the_sidecars(path: Path, transform: Any, monkeypatch
     """Where columns are large, native threads read how many rows a field has in the sidecars: the batches are the same."""
     with loader(path, transform, collate="padded", pad_to=1) as batches:
         wanted = [*batches, *batches]
-    monkeypatch.setattr("fastload.store.reader.EAGER_BYTES", 0)
+    monkeypatch.setattr("fastload.store.reader.HELD_BYTES", 0)
     monkeypatch.setattr("fastload.store.sidecar.WALKED_SAMPLES", 0)
     dataset = PackedDataset(path, transform)
     counts = [name for name in dataset.opened.reader.schema.columns if name.startswith("__count__")]
@@ -122,7 +122,7 @@ def test_numbers_of_rows_in_the_sidecars(path: Path, transform: Any, monkeypatch
         for epoch in range(2):
             for mine, theirs in zip(batches, wanted[epoch * len(batches) :], strict=False):
                 same(mine, theirs)
-    assert all(isinstance(dataset.opened.reader.values(name), ColumnValues) for name in counts)  # nothing has read them whole
+    assert all(isinstance(dataset.opened.reader.values(name), TableValues) for name in counts)  # nothing has read them whole
 
 
 FLOATS = [*DRAWN, T.Normalize((0.5,) * 3, (0.5,) * 3)]

@@ -241,7 +241,6 @@ def test_batch_transforms_act_on_each_view(packed: Path) -> None:
     def noise(images: torch.Tensor) -> torch.Tensor:
         return torch.rand(len(images))
 
-    pytest.importorskip("kornia")
     with FastLoader(packed, 8, transform=T.Views(crops()), batch_transform=noise, seed=1) as loader:
         first = next(iter(loader))[0]
         assert [tuple(each.shape) for each in first] == [(8,)] * 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from servers.proxy import Proxy
 from servers.seaweedfs import SeaweedFS
 
 from fastload.errors import ClosedError, RemoteError
-from fastload.remote.failures import of_status
+from fastload.remote.failures import Tries, of_status
 from fastload.remote.objects import Objects
 from fastload.remote.obstore import BusyServer
 
@@ -103,3 +104,13 @@ def test_closing_ends_the_wait_for_a_turn(open_s3: Open, proxy: Proxy) -> None:
         asyncio.run(_awaited(objects))
     assert time.monotonic() - began < 20
     closing.join()
+
+
+def test_pauses_leave_the_loop_its_numbers() -> None:
+    """Threads that fetch beside a loop take no number from Python's generator for their pauses, which differ all the same."""
+    before, busy = random.getstate(), of_status(503)
+    pauses = {Tries("reading", "s3://x", 60.0).pause(busy) for _ in range(9)}
+    BusyServer().refused(busy, 0.0, 60.0)
+    assert random.getstate() == before
+    assert len(pauses) > 1
+    assert all(0.5 <= pause <= 1 for pause in pauses)

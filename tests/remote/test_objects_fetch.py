@@ -33,7 +33,7 @@ def test_batches_are_those_of_local_files(
     expected = epochs(PackedDataset(tmp_path / "d", BOXED))
     push(tmp_path / "d", s3_url, storage_options=seaweedfs.options())
     if not eager:
-        monkeypatch.setattr("fastload.store.reader.EAGER_BYTES", 0)
+        monkeypatch.setattr("fastload.store.reader.HELD_BYTES", 0)
     more: dict[str, Any] = {"cache": tmp_path / "cache", "cache_size": size, "storage_options": seaweedfs.options()}
     for workers in (1, 2):
         dataset = PackedDataset(s3_url, BOXED, **more)

@@ -106,7 +106,7 @@ def test_cut_while_open(path: Path) -> None:
 
 def test_column_read_late(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A column that was too large to be read at opening is a DatasetError once the file is cut."""
-    monkeypatch.setattr("fastload.store.reader.EAGER_BYTES", 0)
+    monkeypatch.setattr("fastload.store.reader.HELD_BYTES", 0)
 
     def action() -> None:
         reader = DatasetReader(path)

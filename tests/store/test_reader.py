@@ -98,7 +98,7 @@ def test_large_column_is_checked_on_use(copy: Path, monkeypatch: pytest.MonkeyPa
     """A column above the limit costs nothing at open, and is compared with its checksum when it is first asked for."""
     with DatasetReader(copy) as reader:
         label = reader.column("label")[:10].tobytes()
-    monkeypatch.setattr(reader_module, "EAGER_BYTES", 0)
+    monkeypatch.setattr(reader_module, "HELD_BYTES", 0)
     shard = copy / "shard-00000.lmdb"
     shard.write_bytes(shard.read_bytes().replace(label, b"\7" * len(label)))
     with DatasetReader(copy) as reader:
@@ -112,7 +112,7 @@ def test_values_of_some_samples(dataset: Path, copy: Path, monkeypatch: pytest.M
     with DatasetReader(dataset) as reader:
         whole = {name: reader.column(name) for name in reader.schema.columns}
         ends = [shard.first + shard.count for shard in reader.manifest.shards]
-    monkeypatch.setattr(reader_module, "EAGER_BYTES", 0)
+    monkeypatch.setattr(reader_module, "HELD_BYTES", 0)
     second = copy / "shard-00001.lmdb"
     label = whole["label"][ends[0] : ends[0] + 10].tobytes()
     second.write_bytes(second.read_bytes().replace(label, b"\7" * len(label)))

@@ -119,7 +119,7 @@ def test_large_columns_stay_in_the_shards(tmp_path: Path, monkeypatch: pytest.Mo
     manifest = Manifest.load(tmp_path / "d")
     section = open_sidecars(tmp_path / "d", manifest.sidecars).get(manifest.shards[0])
     assert section is not None
-    assert section.parts.keys() == {PLACE_TABLE}
+    assert set(section.widths) == {PLACE_TABLE}
     with walked(tmp_path / "d") as reader:
         boxes = reader.column("box").tolist()
     assert boxes[7] == values_of(7)["box"].tolist()
@@ -218,7 +218,7 @@ def test_places_of_others(copy: Path, expected: Any) -> None:
     places = section.rows().tobytes()
     at = data.find(places)
     data[at : at + 32] = places[16:28] + places[12:16] + places[:12] + places[28:32]
-    head = data.find(section.parts[PLACE_TABLE].crcs.tobytes())
+    head = data.find(section.part(PLACE_TABLE).crcs.tobytes())
     data[head : head + 4] = core.crc32c(bytes(data[at : at + len(places)])).to_bytes(4, "little")
     relied_on(copy, bytes(data))
     with DatasetReader(copy) as reader:
@@ -271,7 +271,7 @@ def test_every_key_of_format_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with walked(path) as reader:
         before = [(reader.record(i), reader.stored_fields(i)) for i in range(len(reader))]
         columns = {name: reader.column(name).tolist() for name in reader.schema.columns}
-    monkeypatch.setattr(reader_module, "EAGER_BYTES", 0)
+    monkeypatch.setattr(reader_module, "HELD_BYTES", 0)
     with without_trees(tmp_path / "there"), DatasetReader(path) as reader:
         assert [(reader.record(i), reader.stored_fields(i)) for i in range(len(reader))] == before
         assert {name: reader.column(name).tolist() for name in reader.schema.columns} == columns

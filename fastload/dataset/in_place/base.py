@@ -18,9 +18,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from typing_extensions import Self
 
 from fastload._native import core
+from fastload.batch.private_draws import PrivateDraws
 from fastload.common.limits import default_max_pixels
 from fastload.dataset.in_place.known import NotInPlaceError
 from fastload.dataset.in_place.listed import ListedImages
@@ -179,12 +181,16 @@ class InPlaceDataset(TransformedDataset):
             raise
 
     def own_error(self, index: int) -> Exception | None:
-        """The exception that the transform itself raises for sample index; None if there is none, or that depends on its random draws."""
+        """The exception that the transform itself raises for sample index; None if there is none, or that depends on its random draws.
+
+        May run beside the loop's thread: the draws of the steps, which are torchvision's, are private.
+        """
         steps, image = flatten(self._transform), self._opened(index)
         if not any(isinstance(step, Transform) for step in steps):
             try:
-                for step in steps:
-                    image = step(image)
+                with PrivateDraws(torch.Generator()):
+                    for step in steps:
+                        image = step(image)
             except Exception as error:
                 self._name_sample(error, index)
                 return error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -12,6 +11,7 @@ from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
 from fastload.batch.bad_samples import NOTHING, Lost, PassLosses, Policy, kept_state, seed_sample
 from fastload.batch.collate import AdvisedCollate
+from fastload.common.rng import current_occurrence, occurring
 from fastload.device.stages import BatchKey
 from fastload.device.transfer import Transfer
 from fastload.engines.iterator import IteratorArguments, LoaderIterator
@@ -22,6 +22,7 @@ from fastload.engines.resume.epoch import Progress, attach
 from fastload.health import tracing
 from fastload.lazy import counts, opening
 from fastload.sampling.known import is_stateful
+from fastload.sampling.occurrences import Occurrences
 
 
 class _Seeded:
@@ -31,7 +32,7 @@ class _Seeded:
         self._dataset, self._seed, self._epoch = dataset, seed, epoch
 
     def __getitem__(self, index: Any) -> Any:
-        seed_sample(self._seed, self._epoch, index)
+        seed_sample(self._seed, self._epoch, index, current_occurrence()[0])
         return self._dataset[index]
 
     def __len__(self) -> int:
@@ -91,6 +92,8 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
         self._seeds = (int(self._base_seed) if settings.seed is None else settings.seed, epoch)
         self._by_sample = settings.seed_by == "sample"
         self._policy = Policy(settings.on_error, plan.data is not None, *self._seeds)
+        self._view = plan.python_view(epoch)
+        self._again: Occurrences | None = None  # occurrences of the current batch
         self._losses = PassLosses(counters.losses)
         self._lazy, self._images = settings.lazy_images, counters.workers.images
         self._lost = Lost()  # losses of the current batch
@@ -123,6 +126,7 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
                 index = self._next_index()  # type: ignore[no-untyped-call]
                 number = None if self._iterable else self._epoch_state.at
                 self._epoch_state.take(number, len(index) if self._auto_collation else 1, 0)
+                self._again = self._occurrences(index, self._epoch_state.again, self._view)
                 make = partial(self._fetch, index)
                 moved: Any = make() if self._transfer is None else self._transfer.put(make, partial(self._key, index))
             except StopIteration:
@@ -140,12 +144,14 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
     def _key(self, index: Any) -> BatchKey:
         if self._iterable:
             return BatchKey(*self._seeds, self._epoch_state.batches, None)
-        return BatchKey(*self._seeds, self._epoch_state.at, self._lost.among(index, self._auto_collation))
+        occurrences = self._lost.occurring(self._again, len(index) if self._auto_collation else 1)
+        index = self._lost.among(index, self._auto_collation)
+        return BatchKey(*self._seeds, self._epoch_state.at, index if self._view is None else self._keyed(index, self._view), occurrences)
 
     def _fetch(self, index: Any) -> Any:
         self._lost = Lost()
         self._advised.indices = None if self._iterable else index
-        make = self._fetched if self._policy.raises else self._make
+        make = self._fetched if self._policy.raises and self._again is None else self._make
         if tracing.active is not None:
             make = partial(self._told, make, tracing.active)
         if self._lazy is not None:
@@ -183,17 +189,22 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
         return fetched(self._dataset_fetcher, index, self._anew if rewind else None)
 
     def _make(self, index: Any) -> Any:
-        """Makes a batch without the samples that fail.
+        """Makes a batch of samples that come again, or without the samples that fail.
 
         Raises:
             _NothingLeft: every sample of the batch failed.
         """
         dataset = self._dataset_fetcher.dataset
-        get = partial(operator.getitem, dataset)
+        listed = None if self._again is None else self._again.tolist()
+
+        def get(index: Any, occurrence: int) -> Any:
+            with occurring(occurrence, resolved=self._policy.packed):
+                return dataset[index]
+
         if self._auto_collation:
-            samples = self._policy.make_all(dataset, get, getattr(dataset, "__getitems__", None), index, self._lost)
+            samples = self._policy.make_all(dataset, get, getattr(dataset, "__getitems__", None), index, self._lost, listed)
         else:
-            samples = self._policy.make(dataset, get, index, 0, self._lost)
+            samples = self._policy.make(dataset, get, index, 0, self._lost, (listed or [0])[0])
         if samples is NOTHING:
             raise _NothingLeft
         self._advised.indices = self._lost.among(index, self._auto_collation)

@@ -108,6 +108,7 @@ class WorkerIterator(LoaderIterator):
         epoch_state.passes = self.passes
         self._seeds = (int(self._base_seed) if settings.seed is None else settings.seed, progress.epoch)
         self._policy = Policy(settings.on_error, plan.data is not None, *self._seeds)
+        self._view = plan.python_view(progress.epoch)
         self._losses = PassLosses(self._losses_counted)
 
     def _set_turns(self) -> None:
@@ -219,7 +220,9 @@ class WorkerIterator(LoaderIterator):
             except BaseException:
                 self._inconsistent = False  # the sampler failed, or was interrupted: nothing has changed yet
                 raise
-            task = Task(next(self._numbers), index, self._epoch_state.at)
+            again, view = self._epoch_state.again, self._view
+            occurrences = None if again is None and view is None else self._occurrences(index, again, view)
+            task = Task(next(self._numbers), index, self._epoch_state.at, occurrences=occurrences)
             self._queue.append(task)
             try:
                 self._scheduler.dispatch(task)
@@ -309,7 +312,11 @@ class WorkerIterator(LoaderIterator):
     def _key(self, task: Task) -> BatchKey:
         if self._dataset_kind != _DatasetKind.Map:
             return BatchKey(*self._seeds, next(self._finished), None)  # not task.at: tasks given to an exhausted worker have numbers too
-        return BatchKey(*self._seeds, task.at, task.index if task.lost is None else task.lost.among(task.index, self._auto_collation))
+        indices, occurrences = task.index, task.occurrences
+        if task.lost is not None:
+            occurrences = task.lost.occurring(occurrences, len(indices) if self._auto_collation else 1)
+            indices = task.lost.among(indices, self._auto_collation)
+        return BatchKey(*self._seeds, task.at, indices if self._view is None else self._keyed(indices, self._view), occurrences)
 
     def _move_ahead(self) -> None:
         """Moves the batches that are ready after the requested one, as far as possible without waiting."""

@@ -127,12 +127,18 @@ class BeginEpoch(NamedTuple):
 
 
 class MakeBatch(NamedTuple):
-    """A batch for this worker. `size_hint`: size in bytes of a new slot, if `slot` is None or too small."""
+    """A batch for this worker.
+
+    Attributes:
+        size_hint: size in bytes of a new slot, if `slot` is None or too small.
+        occurrences: occurrence of each index; None: all are 0.
+    """
 
     batch: int
     index: Any
     slot: int | None
     size_hint: int
+    occurrences: list[int] | None = None
 
 
 class OfferBatch(NamedTuple):
@@ -149,6 +155,7 @@ class OfferRows(NamedTuple):
     ticket: int
     indices: list[Any]
     slot: int
+    occurrences: list[int] | None = None
 
 
 # ---- from a worker

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from torch._utils import ExceptionWrapper
 
 from fastload._native import core
@@ -108,6 +110,7 @@ class Task:
         number: the task's number, counted over all epochs of the workers.
         at: the batch's number in its pass, for state_dict().
         index: the sampler's index or indices.
+        occurrences: occurrence of each index; None: all are 0.
         worker: the worker that makes it; None: any free worker.
         slot: the slot that it is written into.
         left: rows not made yet, if several workers make them.
@@ -132,6 +135,12 @@ class Task:
     lost: Lost | None = None
     empty: bool = False
     made: Callable[[], Any] | None = None
+    occurrences: npt.NDArray[np.uint32] | None = None
+
+    @property
+    def listed(self) -> list[int] | None:
+        """The occurrences, for a message."""
+        return None if self.occurrences is None else self.occurrences.tolist()
 
 
 @dataclass
@@ -280,12 +289,12 @@ class TaskScheduler:
             task.worker = self._next_active()
             task.slot = self.slots.take(least, task.worker, most=OVERSIZE * max(self.sizes))
             slot = None if task.slot is None else task.slot.number
-            self.pool.send(task.worker, messages.MakeBatch(task.number, task.index, slot, least))
+            self.pool.send(task.worker, messages.MakeBatch(task.number, task.index, slot, least, task.listed))
             return
         task.slot = self.slots.take(least, most=OVERSIZE * max(self.sizes))
         self._share(task.slot)
         slot = None if task.slot is None else task.slot.number
-        self._send_all(messages.OfferBatch(self._open_ticket(task), messages.MakeBatch(task.number, task.index, slot, least)))
+        self._send_all(messages.OfferBatch(self._open_ticket(task), messages.MakeBatch(task.number, task.index, slot, least, task.listed)))
 
     def _usual(self) -> int:
         """Bytes of a slot that all but the largest tenth of recent batches fit into, rounded up so that it is steady."""
@@ -315,7 +324,7 @@ class TaskScheduler:
         self._share(task.slot)
         task.left = len(task.index)
         task.strings = {}
-        self._send_all(messages.OfferRows(task.number, self._open_ticket(task), task.index, task.slot.number))
+        self._send_all(messages.OfferRows(task.number, self._open_ticket(task), task.index, task.slot.number, task.listed))
 
     def _open_ticket(self, task: Task) -> int:
         task.ticket = next(self._tickets) % 2**32

@@ -28,6 +28,7 @@ from torch.utils.data.graph_settings import apply_random_seed
 from fastload._native import core
 from fastload.batch.bad_samples import NOTHING, Lost, WrappedError, seed_sample, seed_worker
 from fastload.batch.collate import AdvisedError, advice_on
+from fastload.common.rng import occurring
 from fastload.common.system import keep_memory
 from fastload.engines.processes import messages, normalizing
 from fastload.engines.processes import row_collate as rows
@@ -211,7 +212,7 @@ class Worker:
             self._make_batch(message.task)
 
     def _make_batch(self, task: messages.MakeBatch) -> None:
-        batch, index, slot, hint = task
+        batch, index, slot, hint, occurrences = task
         if self._ended:
             return  # the parent knows, and does not wait for this batch
         self._seconds, self._slowest, self._lost = [0.0, 0.0], (0.0, None), Lost()
@@ -221,7 +222,7 @@ class Worker:
                 return
             self._arena = Arena(None if slot is None else self._slots[slot])
             self._batches += 1
-            made = self._fetch(index)
+            made = self._fetch(index, occurrences)
             self._tell_replica(batch)
             if self._lost.instead:
                 self._send(messages.SamplesLost(self._number, batch, self._lost))
@@ -254,14 +255,14 @@ class Worker:
         if stands is not None:
             self._send(messages.DatasetStands(self._number, batch, stands))
 
-    def _fetch(self, index: Any) -> Any:
+    def _fetch(self, index: Any, occurrences: list[int] | None) -> Any:
         """The batch; NOTHING if on_error skipped all its samples."""
         begun = time.perf_counter()
         if self._job.kind == _DatasetKind.Map:
             if self._job.auto_collation:
-                samples = self._samples(index)
+                samples = self._samples(index, occurrences)
             else:
-                samples = self._policy.make(self._dataset, self._sample, index, 0, self._lost)
+                samples = self._policy.make(self._dataset, self._sample, index, 0, self._lost, (occurrences or [0])[0])
             made = NOTHING if samples is NOTHING else self._collate(samples, index)
         else:
             rewind, self._rewind = self._rewind, False
@@ -270,10 +271,10 @@ class Worker:
         self._seconds[0] = time.perf_counter() - begun - self._seconds[1]
         return made
 
-    def _samples(self, indices: Any) -> Any:
+    def _samples(self, indices: Any, occurrences: list[int] | None) -> Any:
         several = getattr(self._dataset, "__getitems__", None) if self._sample_seed is None else None
         with self._stage("python") if several else _NO_STAGE:
-            samples = self._policy.make_all(self._dataset, self._sample, several or None, indices, self._lost)
+            samples = self._policy.make_all(self._dataset, self._sample, several or None, indices, self._lost, occurrences)
         if not self._described and samples and samples is not NOTHING:
             self._described = True
             layout = rows.describe(samples[0])
@@ -281,11 +282,11 @@ class Worker:
                 self._send(messages.LayoutFound(self._number, layout))
         return samples
 
-    def _sample(self, index: Any) -> Any:
+    def _sample(self, index: Any, occurrence: int) -> Any:
         if self._sample_seed is not None:
-            seed_sample(*self._sample_seed, index)
+            seed_sample(*self._sample_seed, index, occurrence)
         begun = time.perf_counter()
-        with self._stage("python", index):
+        with self._stage("python", index), occurring(occurrence, resolved=self._policy.packed) if occurrence else _NO_STAGE:
             sample = self._dataset[index]
         took = time.perf_counter() - begun
         self._seconds[0] += took
@@ -369,7 +370,7 @@ class Worker:
 
     def _make_rows(self, message: messages.OfferRows) -> None:
         """Makes rows of a batch that all workers fill: claims one after the other until none is left."""
-        batch, ticket, indices, slot = message
+        batch, ticket, indices, slot, occurrences = message
         total = len(indices)
         row = self._control.claim(ticket, total)
         if row < 0 or self._layout is None:
@@ -384,7 +385,7 @@ class Worker:
             try:
                 if self._failed is not None:
                     error = error or (row, self._failed)
-                elif (strings := self._row(writer, row, indices[row])) is None:
+                elif (strings := self._row(writer, row, indices[row], 0 if occurrences is None else occurrences[row])) is None:
                     odd = True
                 elif strings:
                     made.append((row, strings))
@@ -394,9 +395,9 @@ class Worker:
         lost = self._lost if self._lost.instead else None
         self._send(messages.RowsDone(self._number, batch, ticket, count, made, odd, error, lost, self._report()))
 
-    def _row(self, writer: rows.RowWriter, row: int, index: Any) -> list[Any] | None:
+    def _row(self, writer: rows.RowWriter, row: int, index: Any, occurrence: int) -> list[Any] | None:
         """Makes one sample and writes it into its row. Returns its strings, or None if its layout differs from the others'."""
-        sample = self._policy.make(self._dataset, self._sample, index, row, self._lost)
+        sample = self._policy.make(self._dataset, self._sample, index, row, self._lost, occurrence)
         if sample is NOTHING:
             return []
         begun = time.perf_counter()

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import base64
 import random
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,7 +35,8 @@ from fastload.engines.resume.datasets import DatasetState, load_at_start
 from fastload.engines.resume.ranks import begin_agreement
 from fastload.engines.settings import Settings
 from fastload.errors import ArgumentError
-from fastload.sampling.known import ranks_of
+from fastload.sampling.known import gives_each_at_most_once, ranks_of
+from fastload.sampling.occurrences import OccurrenceCounter, Occurrences, unmarked
 from fastload.sampling.sampler import Sharded
 from fastload.sampling.sharding import Agreement, Split, process_rank
 
@@ -60,6 +62,8 @@ class EpochState:
         position: number below which every batch is done: returned to the caller, or passed over.
         beyond: numbers above it that are done as well (in_order=False).
         at: the number of the index batch drawn last.
+        again: number of times that each index of that batch came before in the pass, uint32; None: none did.
+        counts: the counts of occurrences in a loaded state, or None.
         replicas, turn: for an iterable or stateful dataset, the state of each worker's copy, and the worker whose turn is next.
         exhausted: True if a stateful sampler has no more batches for this pass; its state may then be the next pass's beginning.
         first: `batches` when the pass began.
@@ -86,6 +90,8 @@ class EpochState:
     position: int = 0
     beyond: set[int] = field(default_factory=set)
     at: int = -1
+    again: Occurrences | None = None
+    counts: Any = None
     replicas: list[DatasetState] = field(default_factory=list)
     turn: int = 0
     exhausted: bool = False
@@ -154,6 +160,7 @@ class IndexBatches(Iterator[Any]):
        each. A stateful sampler, whose state `get_state` returns, was set to that position already; under shard= the indices begin there.
     2. The sampler's state after each draw is kept until that batch, and all before it, were returned to the caller.
     3. If a sampler that was set to a state yields nothing at all, and the epoch has `rewind`, it is iterated again by `again`.
+    4. With a `counter`, occurrences are counted; `marked`: the indices come with their occurrences already.
     """
 
     def __init__(
@@ -163,8 +170,13 @@ class IndexBatches(Iterator[Any]):
         get_state: Callable[[], Any] | None,
         again: Callable[[], Iterator[Any]] | None = None,
         skipped: Callable[[Any], object] = id,
+        counter: OccurrenceCounter | None = None,
+        marked: bool = False,
+        batched: bool = True,
     ) -> None:
-        self._epoch_state = epoch_state
+        self._state_of = weakref.ref(epoch_state)  # the state refers to its batches: a cycle would keep the order of a pass that was left
+        self._counter, self._marked, self._batched = counter, marked, batched
+        self._ahead: dict[int, Any] = {}  # of a stateful sampler, the index batches that a resume draws again
         self._indices = indices
         self._get_state = get_state
         self._again = again if epoch_state.rewind else None
@@ -173,17 +185,23 @@ class IndexBatches(Iterator[Any]):
         self._states: dict[int, Any] = {epoch_state.position: epoch_state.sampler.get("state")}
         there = bool(epoch_state.splits) or self._states[epoch_state.position] is not None
         self._next = epoch_state.position if there else 0
-        self._peeked: list[tuple[int, Any]] = []
+        self._peeked: list[tuple[int, Any, Occurrences | None]] = []
         epoch_state.at = epoch_state.position - 1
         epoch_state.index_batches = self
         while self._next < epoch_state.position:
-            skipped(next(self._indices))
+            skipped(self._counted(next(self._indices))[0])
             self._next += 1
         self._done = frozenset(epoch_state.beyond)
 
+    @property
+    def _epoch_state(self) -> EpochState:
+        state = self._state_of()
+        assert state is not None, "an iterator holds the state of its pass"
+        return state
+
     def __next__(self) -> Any:
-        number, index = self._peeked.pop() if self._peeked else self._pull()
-        self._epoch_state.at = number
+        number, index, again = self._peeked.pop() if self._peeked else self._pull()
+        self._epoch_state.at, self._epoch_state.again = number, again
         return index
 
     def peek(self) -> None:
@@ -193,15 +211,25 @@ class IndexBatches(Iterator[Any]):
         except StopIteration:
             pass
 
-    def _pull(self) -> tuple[int, Any]:
+    def _pull(self) -> tuple[int, Any, Occurrences | None]:
         while True:
-            index = self._draw()
+            index, again = self._counted(self._draw())
             number = self._next
             self._next += 1
             if self._get_state is not None:
                 self._states[self._next] = self._get_state()
+                if self._counter is not None:
+                    self._ahead[number] = index if self._batched else [index]
             if number not in self._done:
-                return number, index
+                return number, index, again
+
+    def _counted(self, index: Any) -> tuple[Any, Occurrences | None]:
+        """An index batch, as it can be read again and again, and its occurrences. See NOTE [ occurrences: an index that comes again ]."""
+        if self._marked:
+            return unmarked(index)
+        if self._batched and isinstance(index, Iterator):
+            index = list(index)
+        return index, None if self._counter is None else self._counter.of_batch(index if self._batched else [index])
 
     def _draw(self) -> Any:
         if self._over:
@@ -236,9 +264,15 @@ class IndexBatches(Iterator[Any]):
         """The sampler's own state at the epoch's position; None if it has none."""
         return self._last if exhausted else self._states.get(self._epoch_state.position)
 
+    def counts(self) -> dict[str, Any] | None:
+        """The counts of occurrences at the epoch's position, of a stateful sampler; None: a resume counts again, or they are too many."""
+        return None if self._counter is None or self._get_state is None else self._counter.state(self._ahead.values())
+
     def forget(self, position: int) -> None:
-        for number in [number for number in self._states if number < position]:
-            del self._states[number]
+        """Forgets what was kept of batches before a position."""
+        for kept in (self._states, self._ahead):
+            for number in [number for number in kept if number < position]:
+                del kept[number]
 
 
 @dataclass
@@ -391,6 +425,7 @@ def resumed(settings: Settings, state: dict[str, Any]) -> EpochState:
         replicas=[DatasetState(**each) for each in state["replicas"]],
         turn=state["turn"],
         exhausted=state["exhausted"],
+        counts=state["counts"],
         first=state["batches"],
         rewind=not state["batches"],
         splits=splits,
@@ -412,8 +447,11 @@ def follow(settings: Settings, epoch_state: EpochState, indices: Iterator[Any], 
     to the epoch and to what was had of it, whatever the sampler is told meanwhile. A generator of the loader's own is seeded at the first
     draw, so that two passes of different epochs can begin before either draws.
     """
-    if (sharded := settings.order.sharded) is not None:
-        indices = _part_of(settings, sharded, epoch_state)
+    counter = _counter(settings, epoch_state)
+    sharded = settings.order.sharded
+    marked = counter is not None and sharded is not None
+    if sharded is not None:
+        indices = _part_of(settings, sharded, epoch_state, counter)
     if settings.own_generator:
         indices = _seeded(settings, epoch_state.epoch, indices)
     sampler = _stateful(settings)
@@ -422,7 +460,8 @@ def follow(settings: Settings, epoch_state: EpochState, indices: Iterator[Any], 
     if sampler is not None and (not epoch_state.resumed or epoch_state.sampler.get("state") is not None):
         get_state = sampler.state_dict
         again = partial(iter, settings.index_sampler)
-    index_batches = IndexBatches(epoch_state, indices, get_state, again, skipped)
+    batched = settings.auto_collation
+    index_batches = IndexBatches(epoch_state, indices, get_state, again, skipped, counter, marked=marked, batched=batched)
     set_generators(settings, epoch_state.now if epoch_state.put_back is None else {})
     _put_back(settings, epoch_state, index_batches)
     return index_batches
@@ -467,8 +506,27 @@ def iterated_again(settings: Settings, epoch_state: EpochState, made: Callable[[
     return made(settings.index_sampler)
 
 
-def _part_of(settings: Settings, sharded: Sharded, epoch_state: EpochState) -> Iterator[Any]:
-    part = sharded.part(epoch_state.sampler["epoch"], epoch_state.splits, sharded.rank)
+def _counter(settings: Settings, epoch_state: EpochState) -> OccurrenceCounter | None:
+    """The counter of a pass; None if its sampler gives each index once. See NOTE [ occurrences: an index that comes again ]."""
+    if settings.iterable or gives_each_at_most_once(settings.order):
+        return None
+    rank, world = (0, 1) if settings.order.sharded is not None else process_rank(None)
+    counter = OccurrenceCounter(dataset_length(settings.dataset), rank, world)
+    if epoch_state.counts is not None and epoch_state.sampler.get("state") is not None:
+        counter.load(epoch_state.counts)
+    return counter
+
+
+def dataset_length(dataset: Any) -> int | None:
+    """Number of samples of a map-style dataset; None if it has no length."""
+    try:
+        return len(dataset)
+    except (TypeError, NotImplementedError):
+        return None
+
+
+def _part_of(settings: Settings, sharded: Sharded, epoch_state: EpochState, counter: OccurrenceCounter | None) -> Iterator[Any]:
+    part = sharded.part(epoch_state.sampler["epoch"], epoch_state.splits, sharded.rank, counter)
     index = settings.index_sampler
     return iter(BatchSampler(part, index.batch_size, index.drop_last)) if settings.order.in_batches else part
 

@@ -22,6 +22,7 @@ from fastload.engines.resume.epoch import EpochState, Progress
 from fastload.engines.settings import Settings
 from fastload.errors import ArgumentError
 from fastload.sampling.known import is_stateful, ranks_of
+from fastload.sampling.occurrences import counts_of
 from fastload.sampling.sampler import Sharded
 from fastload.sampling.sharding import advanced, process_rank
 
@@ -134,9 +135,17 @@ def _as_json(settings: Settings, epoch_state: EpochState, now: dict[str, Any]) -
         "replicas": [copy.deepcopy(asdict(each)) for each in epoch_state.replicas if follow],
         "turn": epoch_state.turn if epoch_state.batches else 0,
         "exhausted": epoch_state.exhausted,
+        **_counts_of(epoch_state),
         **packed_state(settings.dataset),
         **({} if settings.order.sharded is None else rank_state(settings, settings.order.sharded, epoch_state)),
     }
+
+
+def _counts_of(epoch_state: EpochState) -> dict[str, Any]:
+    """The entry with the counts of occurrences, if the sampler is not drawn again. See NOTE [ occurrences: an index that comes again ]."""
+    indices = epoch_state.index_batches
+    found = epoch_state.counts if indices is None else indices.counts()
+    return {} if found is None else {"occurrences": found}
 
 
 def _kind(settings: Settings) -> str:
@@ -158,6 +167,7 @@ def load(settings: Settings, progress: Progress, state: dict[str, Any]) -> None:
         check_mixture(settings.dataset, state["mixture"])
         _check_fits(settings, state)
         _check_generators(settings, state)
+        _check_counts(settings, state)
     progress.epoch_state = None
     progress.pending = state or None
     if not state:
@@ -211,6 +221,7 @@ def _checked(state: dict[str, Any]) -> dict[str, Any]:
     except (ValueError, TypeError, IndexError) as error:
         raise _damaged(f"its generators cannot be read ({error})") from error
     optional = {"packed": state.get("packed", []), "mixture": state.get("mixture"), "split": state.get("split"), "rank": rank}
+    optional["counts"] = state.get("occurrences")
     kept = {name: state[name] for name in _FIELDS if name not in unpacked} | optional
     return {**copy.deepcopy(kept), **unpacked}
 
@@ -221,6 +232,14 @@ def _upgraded(state: dict[str, Any]) -> dict[str, Any]:
     if isinstance(replicas, list) and all(isinstance(each, dict) for each in replicas):
         replicas = [{**each, "at": each.get("batches") if each.get("state") is not None else 0} for each in replicas]
     return {**state, "version": 2, "exhausted": False, "replicas": replicas}
+
+
+def _check_counts(settings: Settings, state: dict[str, Any]) -> None:
+    if state["counts"] is not None:
+        try:
+            counts_of(state["counts"], epochs.dataset_length(settings.dataset) or 0)
+        except ValueError as error:
+            raise _damaged(str(error)) from None
 
 
 def _check_generators(settings: Settings, state: dict[str, Any]) -> None:

@@ -14,9 +14,9 @@ import torch
 from torch.utils.data import default_collate
 
 from fastload._native import core
-from fastload.batch.bad_samples import NOTHING, Counts, Lost, PassLosses, kept_state, reason_of
+from fastload.batch.bad_samples import NOTHING, Counts, Lost, PassLosses, reason_of
 from fastload.batch.collate import Collate, advice_on
-from fastload.common.rng import substitutes
+from fastload.common.rng import row_seed, substitute_occurrence, substitutes
 from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.opened import TORCH_DTYPES
 from fastload.dataset.view import NativeView
@@ -126,8 +126,10 @@ class BatchAssembler:
         sources, indices = batch.row_arrays()
         for row, one in alone.items():
             (sources[row],), (indices[row],) = one.row_arrays()
+        occurrences = batch.occurrences
         if keep is not None:
             sources, indices = sources[keep], indices[keep]
+            occurrences = None if occurrences is None else occurrences[keep]
         rest = [stored[row] for row in (range(batch.rows) if keep is None else keep)] if stored else []
 
         def made() -> Any:
@@ -146,7 +148,7 @@ class BatchAssembler:
             return self._whole(rows) if self._is_whole(batch, bool(alone), keep) else self._assemble(rows)
 
         def key() -> BatchKey:
-            return BatchKey(self._seed, self._epoch, number, indices)
+            return BatchKey(self._seed, self._epoch, number, indices, occurrences)
 
         make = partial(_as_in_a_thread, made) if self._collate is None and torch.is_inference_mode_enabled() else made
         return AssembledBatch(TransferredBatch(make(), key()) if self._transfer is None else self._transfer.put(make, key), lost)
@@ -251,8 +253,7 @@ class BatchAssembler:
         except (ClosedError, ResourceError):
             raise  # the sample is not bad
         except (ArgumentError, SampleError) as error:  # it can be opened, and not be transformed
-            with kept_state():
-                return dataset.own_error(index) or dataset.sample_error(index, getattr(error, "reason", None) or str(error))
+            return dataset.own_error(index) or dataset.sample_error(index, getattr(error, "reason", None) or str(error))
         except Exception as error:
             return error
         self.losses.count_loaded()
@@ -269,23 +270,27 @@ class BatchAssembler:
         alone: dict[int, core.Batch],
     ) -> int:
         """Makes another sample in the place of a row that failed with `error`, and returns its position."""
-        view = self._view
-        tried = substitutes(self._seed, self._epoch, index, len(view))
+        view, key = self._view, (self._seed, self._epoch, index)
+        before = 0 if batch.occurrences is None else int(batch.occurrences[row])
+        tried, occurrence = substitutes(*key, len(view), before), substitute_occurrence(*key, before)
         for position in tried:
             sources, indices = view.rows([position])
             other = int(sources[0]), int(indices[0])
-            if other == (source, index) or not self._made_instead(batch, row, *other, alone):
+            if other == (source, index) or not self._made_instead(batch, row, *other, occurrence, alone):
                 continue
             if self._read_row(row, *other, stored) is None:
+                batch.occurrences = np.zeros(batch.rows, np.uint32) if batch.occurrences is None else batch.occurrences
+                batch.occurrences[row] = occurrence
                 return position
         reason = error.reason if isinstance(error, SampleError) else f"{type(error).__name__}: {error}"
         raise self._engine.sample_error(source, index, f"{reason}; and none of {len(tried)} substitutes could be made either")
 
-    def _made_instead(self, batch: core.Batch, row: int, source: int, index: int, alone: dict[int, core.Batch]) -> bool:
+    def _made_instead(self, batch: core.Batch, row: int, source: int, index: int, occurrence: int, alone: dict[int, core.Batch]) -> bool:
         """Makes another sample in the place of a row, or alone where it may have another size; True when it could be made."""
+        seed = row_seed(self._seed, self._epoch, occurrence)
         if self.layout is EQUAL:
-            return self._engine.redo(batch, row, source, index) or self._loaded(batch, row, source, index, "") is None
-        made = self._engine.made_alone(source, index, self._seed, self._epoch)
+            return self._engine.redo(batch, row, source, index, seed) or self._loaded(batch, row, source, index, "") is None
+        made = self._engine.made_alone(source, index, seed, self._epoch)
         if made is None or (made.failures() and self._loaded(made, 0, source, index, "") is not None):
             return False
         alone[row] = made

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from fastload._native import core
 from fastload.common.positions import as_positions
+from fastload.common.rng import row_seeds
 from fastload.common.system import available_cpus, available_memory
 from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.packed import PackedDataset
@@ -23,8 +24,8 @@ from fastload.engines.threads.bucket import Asks, BatchFetch, BatchPart, BucketP
 from fastload.engines.threads.image_sizes import EQUAL, LIST, ImageLayout, batch_sizes
 from fastload.errors import DatasetError, RemoteError, ResourceError, SampleError
 from fastload.remote.files import RemoteFiles
+from fastload.store.columns import is_constant
 from fastload.store.kinds import KINDS
-from fastload.store.reader import is_constant
 from fastload.store.sidecar import PLACES
 
 if TYPE_CHECKING:
@@ -108,36 +109,47 @@ class ThreadEngine:
         bucket_pass: BucketPass | None = None,
         view: NativeView | None = None,
         layout: ImageLayout = EQUAL,
+        again: npt.NDArray[np.uint32] | None = None,
     ) -> core.Batch:
         """Makes a batch of the samples at these positions of a pass's view, in the pass `bucket_pass`, and starts to read them ahead.
 
-        `layout` says how images of different sizes lie.
+        `layout` says how images of different sizes lie, `again` how often each position came before in the pass.
 
         Raises:
             IndexError: a position is out of range.
             BatchShapeError: the transform gives the samples different sizes, and the layout is "equal".
             ResourceError: a batch needs more memory than there is.
         """
-        sources, indices = (self.view if view is None else view).rows(positions)
+        view = self.view if view is None else view
+        sources, indices = view.rows(positions)
+        occurrences = view.occurrences(positions, again)
+        seeds = row_seeds(seed, epoch, occurrences)
         if self._remote and self.row_fields is not None:
             self._fetch_counts(sources, indices.astype(np.int64), self.row_fields)
         sizes = self._one_size
         if sizes is not None and layout.kind != "padded":
-            batch = core.Batch(self.core, sources, indices, _wide(sizes), self.outputs, seed, epoch, even=layout.even)
+            batch = core.Batch(self.core, sources, indices, _wide(sizes), self.outputs, seed, epoch, even=layout.even, seeds=seeds)
             if self._is_more(batch):
                 self._require_room(batch, "with the rows of their fields")
         else:
-            batch = self._different(sources, indices, seed, epoch, layout)
+            batch = self._different(sources, indices, seed, epoch, layout, seeds)
+        batch.occurrences = occurrences
         if self._remote:
             self._fetch(batch, sources, indices.astype(np.int64), positions, bucket_pass)
         return batch
 
     def _different(
-        self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.uint64], seed: int, epoch: int, layout: ImageLayout
+        self,
+        sources: npt.NDArray[np.uint32],
+        indices: npt.NDArray[np.uint64],
+        seed: int,
+        epoch: int,
+        layout: ImageLayout,
+        seeds: npt.NDArray[np.uint64] | None = None,
     ) -> core.Batch:
         """Makes a batch whose images may have different sizes."""
-        found = batch_sizes(self.view.datasets, sources, indices, len(self.outputs), seed, epoch, layout)
-        batch = core.Batch(self.core, sources, indices, found.for_batch, self.outputs, seed, epoch, *found.layout)
+        found = batch_sizes(self.view.datasets, sources, indices, len(self.outputs), seed, epoch, layout, seeds)
+        batch = core.Batch(self.core, sources, indices, found.for_batch, self.outputs, seed, epoch, *found.layout, seeds=seeds)
         for row, reason in found.failed:
             batch.fail(row, reason, remote=False)
         if self._is_more(batch):
@@ -240,11 +252,11 @@ class ThreadEngine:
         """True if any data lies in a bucket."""
         return bool(self._remote)
 
-    def redo(self, batch: core.Batch, row: int, source: int, index: int) -> bool:
-        """Makes another sample into a row of a ready batch; True when it could be made. Raises RemoteError."""
+    def redo(self, batch: core.Batch, row: int, source: int, index: int, seed: int) -> bool:
+        """Makes another sample, with another seed, into a row of a ready batch; True when it could be made. Raises RemoteError."""
         files = self._remote.get(source)
         try:
-            if batch.redo(row, source, index, None if files is None else files.record(index)):
+            if batch.redo(row, source, index, None if files is None else files.record(index), seed):
                 return True
             return self.heal(batch, row, source, index)
         except RemoteError:

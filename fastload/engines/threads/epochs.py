@@ -42,6 +42,7 @@ from fastload.errors import LoaderTimeout
 from fastload.health import tracing
 from fastload.sampling.arrays import index_batches
 from fastload.sampling.known import Coverage, coverage
+from fastload.sampling.occurrences import Occurrences
 
 
 class IndexQueue:
@@ -61,7 +62,7 @@ class IndexQueue:
         self._at_iter = settings.drawn_at_iter
         self._ahead = settings.may_draw_ahead and not asks_subset
         self._due = 0
-        self._drawn: deque[tuple[int, Any]] = deque()
+        self._drawn: deque[tuple[int, Any, Occurrences | None]] = deque()
 
     @property
     def exhausted(self) -> bool:
@@ -79,8 +80,8 @@ class IndexQueue:
         if self._at_iter:
             self._draw(1)
 
-    def take(self) -> tuple[int, Any] | None:
-        """The next index batch, with its number; None: there is none, or none is due yet."""
+    def take(self) -> tuple[int, Any, Occurrences | None] | None:
+        """(number, index batch, how often each index came before) of the next batch; None: there is none, or none is due yet."""
         if not self._drawn and self._ahead and self._due:
             self._pull()
         return self._drawn.popleft() if self._drawn else None
@@ -103,7 +104,7 @@ class IndexQueue:
         except StopIteration:
             self.batches = None
         else:
-            self._drawn.append((self._epoch_state.at, index))
+            self._drawn.append((self._epoch_state.at, index, self._epoch_state.again))
 
 
 class NativeIterator(LoaderIterator):
@@ -240,13 +241,15 @@ class NativeIterator(LoaderIterator):
     def _announce(self, samples: int) -> bool:
         """Draws index batches and announces them until `samples` samples are waiting. Returns False if no batch is left to submit."""
         while self._waiting < samples and (drawn := self._index_queue.take()) is not None:
-            number, picked = drawn
+            number, picked, again = drawn
             tracer = tracing.active
             began = 0 if tracer is None else core.clock_ns()
             positions = picked if self._batched else [picked]
             batch: core.Batch | Exception
             try:
-                batch = self._engine.announce(positions, self._seed, self.epoch, self._bucket_pass, self._view, self._assembler.layout)
+                batch = self._engine.announce(
+                    positions, self._seed, self.epoch, self._bucket_pass, self._view, self._assembler.layout, again
+                )
             except Exception as error:  # a Subset's indices may raise any
                 batch = error
             if tracer is not None:

@@ -75,6 +75,7 @@ def batch_sizes(
     seed: int,
     epoch: int,
     layout: ImageLayout,
+    seeds: npt.NDArray[np.uint64] | None = None,
 ) -> BatchSizes:
     """Computes the sizes of all rows of a batch, each of so many parts, in one native call for each dataset and image.
 
@@ -89,7 +90,7 @@ def batch_sizes(
     failed: list[tuple[int, bool, str]] = []
     for number in np.unique(sources).tolist() if len(datasets) > 1 else (0,):
         rows = np.flatnonzero(sources == number)
-        sizes, bad = _sizes_of(datasets[number], indices[rows], seed, epoch)
+        sizes, bad = _sizes_of(datasets[number], indices[rows], seed, epoch, None if seeds is None else seeds[rows])
         found[:, rows] = sizes
         failed += [(int(rows[row]), unfit, reason) for row, unfit, reason in bad]
     made = BatchSizes(found, [(row, reason) for row, _, reason in failed], layout)
@@ -99,7 +100,7 @@ def batch_sizes(
 
 
 def _sizes_of(
-    dataset: NativeDataset, indices: npt.NDArray[np.uint64], seed: int, epoch: int
+    dataset: NativeDataset, indices: npt.NDArray[np.uint64], seed: int, epoch: int, seeds: npt.NDArray[np.uint64] | None
 ) -> tuple[npt.NDArray[np.uint32], list[tuple[int, bool, str]]]:
     """Sizes of all images, and the samples without, as core.image_sizes returns them."""
     fixed = dataset.images.fixed_sizes(dataset.plan)
@@ -110,7 +111,7 @@ def _sizes_of(
     found, failed = [], {}
     for image in dataset.images.images:
         heights, widths = (np.ascontiguousarray(side[indices], np.int32) for side in image.sides())
-        sizes, bad = core.image_sizes(programs, heights, widths, asked, dataset.max_pixels, seed, epoch)
+        sizes, bad = core.image_sizes(programs, heights, widths, asked, dataset.max_pixels, seed, epoch, seeds)
         found.append(sizes)
         failed.update({each[0]: each for each in reversed(bad) if each[0] not in failed})
     whole = np.concatenate(found)

@@ -24,6 +24,7 @@ from torchvision.transforms import v2
 from fastload import FastLoader
 from fastload import transforms as T
 from fastload._native import core
+from fastload.dataset.in_place.datasets import InPlaceDatasets
 from fastload.errors import SampleError
 
 
@@ -283,3 +284,15 @@ def test_fastloads_own_resize_leaves_a_row_or_column(tmp_path: Path) -> None:
     Image.new("RGB", (900, 1)).save(tmp_path / "a" / "0.jpg")
     dataset = datasets.ImageFolder(str(tmp_path), [T.Resize(4, max_size=32), T.CenterCrop(8)])
     assert next(iter(FastLoader(dataset, 1, num_workers=1)))[0].shape == (1, 3, 8, 8)
+
+
+def test_an_error_of_the_transform_is_found_beside_a_loop_that_draws(tmp_path: Path) -> None:
+    """The thread that works ahead asks a dataset's own transform for its error: the global generators, from which the loop draws meanwhile,
+    stay as they are."""
+    steps = transforms.Compose([transforms.RandomHorizontalFlip(), transforms.RandomCrop(500), transforms.PILToTensor()])
+    found = InPlaceDatasets().find(folder(tmp_path, transform=steps))
+    assert found is not None
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()
+    assert "crop size (500, 500)" in str(found.own_error(3))
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == states[1:]

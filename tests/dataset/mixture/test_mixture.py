@@ -16,6 +16,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset
 
 from fastload import FastLoader, Mixture, PackedDataset
 from fastload import transforms as T
+from fastload.common.rng import occurring
 from fastload.errors import ArgumentError
 from fastload.store import DatasetWriter, Field, Schema
 
@@ -113,16 +114,18 @@ def test_every_engine_gives_the_same_epochs(paths: tuple[Path, Path], engine: st
 
 @pytest.mark.parametrize("engine", ["threads", "packed, 0"])
 def test_pixels(paths: tuple[Path, Path], engine: str) -> None:
-    """Images belong to their labels: the same as those of the sources alone, by the loader's seed and epoch."""
+    """Images belong to their labels: the same as those of the sources alone, by the loader's seed and epoch, and the source's pass."""
     mixture = mixture_on(engine, paths)
     sources = [PackedDataset(path, transform=[T.RandomCrop(16)], seed=3) for path in paths]
     with loader_of(engine, mixture) as loader:
         assert loader.explain().count("native" if engine == "threads" else "Python")
         for epoch in range(2):
-            for images, numbers in loader:
-                for image, label in zip(images, numbers.tolist(), strict=True):
-                    source = sources[label >= 100]
-                    source.set_epoch(epoch)
+            turns = mixture.order.samples(epoch, np.arange(len(mixture))).turns.tolist()
+            rows = [row for images, numbers in loader for row in zip(images, numbers.tolist(), strict=True)]
+            for (image, label), turn in zip(rows, turns, strict=True):
+                source = sources[label >= 100]
+                source.set_epoch(epoch)
+                with occurring(turn, resolved=True):
                     assert torch.equal(image, source[label % 100][0])
 
 
