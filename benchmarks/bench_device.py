@@ -11,7 +11,7 @@ wall clock, from one synchronisation to the next, after steps that warm up. Batc
 - augmentation: light is flip, colour jitter, erasing and the pass to bfloat16; RandAugment is two ops of magnitude 9, with that pass.
   Beside the jitter's kernel stands the same op by op.
 - step: ResNet-50, bfloat16, channels_last, SGD; on one batch that stays on the device, and fed by FastLoader with the light recipe, whose
-  device work then shares the GPU with the step. `waiting` is the health report's share of the loop that waits for data: where
+  device work then shares the GPU with the step. "waited" is the time in which the device had ended a step and not the next batch: where
   the CPU does not decode fast enough, that is what shows it, and the advice below the table says so.
 - loader: nothing but delivery; torch's DataLoader does the light recipe per sample with torchvision in `--workers` processes,
   pins, copies without waiting, and makes the batch channels_last on the device, as FastLoader's is; FastLoader has as many threads.
@@ -22,16 +22,19 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import common
+import gpu_use
 import torch
 from rich.table import Table
 from torch import nn
@@ -51,6 +54,8 @@ JITTER = (0.4, 0.4, 0.4, 0.1)
 OP_BY_OP = "op by op"
 FORMATS = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
 Row = tuple[str, str, str]
+Feed = Callable[[], Generator[Any, None, None]]
+"""Begins batches on the device, without end."""
 
 
 # ---- data and model
@@ -137,9 +142,9 @@ def synchronize(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def per_call(call: Callable[[], object], arguments: argparse.Namespace) -> float:
+def per_call(call: Callable[[], object], arguments: argparse.Namespace, count: int = 30) -> float:
     """Seconds a call, queued one after the other."""
-    count = 2 if arguments.tiny else 30
+    count = 2 if arguments.tiny else count
     for _ in range(1 if arguments.tiny else 5):
         call()
     synchronize(arguments.device)
@@ -157,34 +162,78 @@ def per_call(call: Callable[[], object], arguments: argparse.Namespace) -> float
     return first.elapsed_time(last) / 1e3 / count
 
 
-def per_batch(batches: Iterator[Any], use: Callable[..., object], arguments: argparse.Namespace) -> float:
-    """Wall-clock seconds a batch of a loop, warmed up."""
-    warm, count = (1, 3) if arguments.tiny else (15, 60)
-    for batch in itertools.islice(batches, warm):
+@dataclass(frozen=True)
+class Turn:
+    """Some steps of a loop.
+
+    Attributes:
+        seconds: wall-clock seconds a step.
+        waited: seconds a step in which the device had ended the step before and the batch was not there.
+        busy: share of the time in which the device worked; None if nothing tells it.
+    """
+
+    seconds: float
+    waited: float
+    busy: float | None
+
+
+def per_batch(feed: Feed, use: Callable[..., object], arguments: argparse.Namespace) -> Turn:
+    """A turn of --steps steps, warmed up by a fourth of them. Its batches end with it: workers that read on would slow the next turn."""
+    with closing(feed()) as batches:
+        return _timed(batches, use, arguments)
+
+
+def _timed(batches: Iterator[Any], use: Callable[..., object], arguments: argparse.Namespace) -> Turn:
+    for batch in itertools.islice(batches, max(1, arguments.steps // 4)):
         use(*batch)
     synchronize(arguments.device)
+    clock = gpu_use.Clock(arguments.device)
+    waits = []
+    with gpu_use.Sampler(arguments.device) as sampler:
+        began = time.perf_counter()
+        for _ in range(arguments.steps):
+            ended = clock.now()
+            batch = next(batches)
+            waits.append((ended, clock.now()))
+            use(*batch)
+        synchronize(arguments.device)
+        seconds = time.perf_counter() - began
+    waited = sum(clock.between(*each) for each in waits)
+    return Turn(seconds / arguments.steps, waited / arguments.steps, sampler.busy())
+
+
+def in_turn(ways: dict[str, Callable[[], Any]], rounds: int, seconds: float = math.inf) -> dict[str, list[Any]]:
+    """The result of each way, a turn of each in every round. A round begins only if no more than `seconds` are over."""
+    found: dict[str, list[Any]] = {name: [] for name in ways}
     began = time.perf_counter()
-    for batch in itertools.islice(batches, count):
-        use(*batch)
-    synchronize(arguments.device)
-    return (time.perf_counter() - began) / count
-
-
-def in_turn(ways: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Each way's seconds, a turn of each in every round."""
-    found: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(rounds):
+        if number and time.perf_counter() - began > seconds:
+            break
         for name, way in ways.items():
             with common.note(f"round {number + 1} of {rounds}: {name}"):
                 found[name].append(way())
     return found
 
 
-def ratio(top: list[float], bottom: list[float]) -> float:
+def ratio(top: Iterable[float], bottom: Iterable[float]) -> float:
     return statistics.median(a / b for a, b in zip(top, bottom, strict=True))
 
 
-def forever(loader: Any) -> Iterator[Any]:
+def seconds_of(turns: list[Turn]) -> list[float]:
+    return [turn.seconds for turn in turns]
+
+
+def turn_rows(times: dict[str, list[Turn]]) -> list[Row]:
+    """The medians of each way's turns, over its rounds."""
+    rows = []
+    for name, turns in times.items():
+        waited, busy = statistics.median(turn.waited for turn in turns), [turn.busy for turn in turns if turn.busy is not None]
+        used = f", device busy {statistics.median(busy):.0%}" if busy else ""
+        rows.append((name, f"{statistics.median(seconds_of(turns)) * 1e3:.2f} ms", f"waited {waited * 1e3:.2f} ms{used}"))
+    return rows
+
+
+def forever(loader: Any) -> Generator[Any, None, None]:
     while True:
         yield from loader
 
@@ -192,10 +241,10 @@ def forever(loader: Any) -> Iterator[Any]:
 # ---- what is measured
 
 
-def floats(arguments: argparse.Namespace, images: torch.Tensor) -> tuple[list[Row], list[common.Target]]:
+def floats(arguments: argparse.Namespace, images: torch.Tensor, compiles: bool = True) -> tuple[list[Row], list[common.Target]]:
     """The pass to floats, by dtype and layout, against a copy of as many bytes."""
     rows, targets = [], []
-    compiled = torch.compile(eager, dynamic=False) if arguments.device.type == "cuda" else None
+    compiled = torch.compile(eager, dynamic=False) if compiles and arguments.device.type == "cuda" else None
     for dtype, (name, form) in itertools.product((torch.bfloat16, torch.float32), FORMATS.items()):
         moved = images.numel() * (1 + dtype.itemsize)
         source = torch.empty(moved // 2, dtype=torch.uint8, device=arguments.device)
@@ -261,32 +310,39 @@ def fast_loader(path: Path, arguments: argparse.Namespace) -> FastLoader[Any]:
     )
 
 
-def step(arguments: argparse.Namespace, path: Path, images: torch.Tensor) -> tuple[list[Row], list[common.Target], str]:
-    """A training step fed by FastLoader over the same step on a batch that stays where it is."""
+def step(arguments: argparse.Namespace, feeds: dict[str, Feed], images: torch.Tensor, seconds: float = math.inf) -> dict[str, list[Turn]]:
+    """Turns of a training step on a batch that stays where it is ("resident"), and on the batches of each feed."""
     train = stepper(arguments)
     batch = to_float(images, torch.bfloat16, MEAN, STD), torch.arange(len(images), device=arguments.device) % 10
+    every: dict[str, Feed] = {"resident": lambda: (batch for _ in itertools.count()), **feeds}
+    return in_turn({name: partial(per_batch, feed, train, arguments) for name, feed in every.items()}, arguments.rounds, seconds)
+
+
+def steps(arguments: argparse.Namespace, path: Path, images: torch.Tensor) -> tuple[list[Row], list[common.Target], str]:
+    """A training step fed by FastLoader over the same step on a batch that stays where it is."""
     with fast_loader(path, arguments) as loader:
-        fed = forever(loader)
-        ways = {"resident": lambda: per_batch(itertools.repeat(batch), train, arguments), "fed": lambda: per_batch(fed, train, arguments)}
-        times = in_turn(ways, arguments.rounds)
+        times = step(arguments, {"fed": partial(forever, loader)}, images)
         health, report = loader.health.as_dict(), loader.health.report()
-        fed.close()
-    rows = [(f"ResNet-50 step, {name}", f"{statistics.median(each) * 1e3:.2f} ms", "") for name, each in times.items()]
-    rows.append(("waiting for data", f"{health.get('wait_share') or 0:.1%}", "of the loop"))
-    return rows, [common.Target("step fed by FastLoader / resident", ratio(times["fed"], times["resident"]), 1.03, at_most=True)], report
+    rows = turn_rows({f"ResNet-50 step, {name}": turns for name, turns in times.items()})
+    rows.append(("waiting for data", f"{health.get('wait_share') or 0:.1%}", "of the loop, on the host"))
+    share = ratio(seconds_of(times["fed"]), seconds_of(times["resident"]))
+    return rows, [common.Target("step fed by FastLoader / resident", share, 1.03, at_most=True)], report
+
+
+def deliver(arguments: argparse.Namespace, feeds: dict[str, Feed], seconds: float = math.inf) -> dict[str, list[Turn]]:
+    """Turns of nothing but delivery."""
+    ways = {name: partial(per_batch, feed, lambda *_: None, arguments) for name, feed in feeds.items()}
+    return in_turn(ways, arguments.rounds, seconds)
 
 
 def loaders(arguments: argparse.Namespace, path: Path, tree: Path) -> tuple[list[Row], list[common.Target]]:
     """Images/s delivered to the device, ours and torch's."""
     with fast_loader(path, arguments) as ours:
-        ways: dict[str, Callable[[], float]] = {"FastLoader": lambda: per_batch(forever(ours), lambda *_: None, arguments)}
-        theirs = torch_loader(tree, arguments)
-        if theirs is not None:
-            ways["DataLoader"] = lambda: per_batch(theirs, lambda *_: None, arguments)
-        times = in_turn(ways, arguments.rounds)
-    rates = {name: arguments.batch / statistics.median(each) for name, each in times.items()}
+        theirs = torch_feed(tree, arguments)
+        times = deliver(arguments, {"FastLoader": partial(forever, ours)} | ({} if theirs is None else {"DataLoader": theirs}))
+    rates = {name: arguments.batch / statistics.median(seconds_of(turns)) for name, turns in times.items()}
     rows = [(f"{name}, {arguments.workers} workers", f"{rate:,.0f} images/s", "") for name, rate in rates.items()]
-    value = ratio(times["DataLoader"], times["FastLoader"]) if theirs is not None else None
+    value = None if theirs is None else ratio(seconds_of(times["DataLoader"]), seconds_of(times["FastLoader"]))
     return rows, [common.Target("FastLoader / torch's DataLoader, images/s", value, 4.0)]
 
 
@@ -305,8 +361,8 @@ class Photos(torch.utils.data.Dataset[Any]):
             return self.transform(image.convert("RGB")), int(label)
 
 
-def torch_loader(tree: Path, arguments: argparse.Namespace) -> Iterator[Any] | None:
-    """Batches of DataLoader on the device, for ever; None without torchvision."""
+def torch_feed(tree: Path, arguments: argparse.Namespace) -> Feed | None:
+    """Batches of DataLoader on the device, by workers that end with the turn; None without torchvision."""
     try:
         from torchvision.transforms import v2
     except (ImportError, RuntimeError):  # not there, or made for another torch
@@ -320,15 +376,20 @@ def torch_loader(tree: Path, arguments: argparse.Namespace) -> Iterator[Any] | N
         drop_last=True,
         num_workers=arguments.workers,
         pin_memory=arguments.device.type == "cuda",
-        persistent_workers=True,
     )
 
-    def moved() -> Iterator[Any]:
+    def moved() -> Generator[Any, None, None]:
         for images, labels in forever(loader):
             images = images.to(arguments.device, torch.bfloat16, non_blocking=True).contiguous(memory_format=torch.channels_last)
             yield images, labels.to(arguments.device, non_blocking=True)
 
-    return moved()
+    return moved
+
+
+def tiny(arguments: argparse.Namespace) -> None:
+    """Sizes that run anywhere in seconds."""
+    arguments.tiny = True
+    arguments.batch, arguments.size, arguments.images, arguments.workers, arguments.rounds, arguments.steps = 8, 32, 64, 2, 1, 3
 
 
 def main() -> int:
@@ -339,11 +400,12 @@ def main() -> int:
     made.add_argument("--batch", type=int, default=256)
     made.add_argument("--size", type=int, default=224)
     made.add_argument("--images", type=int, default=4096, help="files in the tree, at least (default %(default)s)")
+    made.add_argument("--steps", type=int, default=60, help="steps of a turn (default %(default)s)")
     made.add_argument("--tiny", action="store_true", help="sizes that run anywhere in seconds; no targets are meant")
     made.add_argument("--only", choices=["floats", "augment", "step", "loader"], action="append", help="parts to measure (default: all)")
     arguments = made.parse_args()
     if arguments.tiny:
-        arguments.batch, arguments.size, arguments.images, arguments.workers, arguments.rounds = 8, 32, 64, 2, 1
+        tiny(arguments)
     parts = arguments.only or ["floats", "augment", "step", "loader"]
     shape = (arguments.batch, 3, arguments.size, arguments.size)
     images = torch.randint(0, 256, shape, dtype=torch.uint8).contiguous(memory_format=torch.channels_last).to(arguments.device)
@@ -358,7 +420,7 @@ def main() -> int:
         tree = corpus(arguments)
         path = common.pack_fresh(tree, f"device-{arguments.images}.fl", workers=arguments.workers)
     if "step" in parts:
-        *found, report = step(arguments, path, images)
+        *found, report = steps(arguments, path, images)
         _add(rows, targets, found)
     if "loader" in parts:
         _add(rows, targets, loaders(arguments, path, tree))

@@ -17,6 +17,7 @@ import ctypes
 import itertools
 import threading
 import types
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -51,6 +52,7 @@ class Stream:
         self.work: deque[Callable[[], None]] = deque()
         self.done = 0
         self.capturing = False
+        self.graph: Graph | None = None
         self.fake.streams.append(self)
 
     @property
@@ -63,6 +65,8 @@ class Stream:
         with self.fake.lock:
             if not self.capturing:
                 self.work.append(work)
+            elif self.graph is not None:
+                self.graph.work.append(work)
 
     def run(self, until: int | None = None) -> None:
         """Runs what is queued, up to a number of pieces."""
@@ -138,6 +142,19 @@ class Event:
             self.fake.fault(f"{call} of an event that was recorded in a capture")
 
 
+class Graph:
+    """A captured graph: its work, and the memory that it keeps."""
+
+    def __init__(self) -> None:
+        self.work: list[Callable[[], None]] = []
+        self.kept: list[Any] = []
+
+    def replay(self) -> None:
+        stream = _installed().current_stream()
+        for work in self.work:
+            stream.add(work)
+
+
 class Cache:
     """Memory of one kind, kept in blocks as torch's caching allocators keep theirs.
 
@@ -168,6 +185,8 @@ class Cache:
             self._live[block.ctypes.data] = block, set()
             held = block[:]  # the object whose end is the end of the tensor's storage
             weakref.finalize(held, self._ended, block.ctypes.data, key)
+            if owner is not None and owner.graph is not None:
+                owner.graph.kept.append(held)
             return torch.from_numpy(held)[:size]
 
     def _ended(self, address: int, key: tuple[int, Any]) -> None:
@@ -193,6 +212,11 @@ class Cache:
             found = self._live.get(tensor.untyped_storage().data_ptr())
             if found is not None:
                 found[1].add(stream)
+
+    @property
+    def allocated(self) -> int:
+        """Bytes of the blocks of live tensors."""
+        return sum(len(block) for block, _ in self._live.values())
 
     def holds(self, address: int) -> bool:
         """Returns True if memory lies in a live block."""
@@ -227,6 +251,36 @@ class CudaTensor(torch.Tensor):
         made.inner = inner
         return made
 
+    # Without these, a CPU build of torch asks for CUDA's current device before it dispatches.
+    def copy_(self, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+        return torch.ops.aten.copy_.default(self, source, non_blocking)
+
+    def __getitem__(self, index: Any) -> torch.Tensor:
+        places = index if isinstance(index, tuple) else (index,)
+        if any(isinstance(place, torch.Tensor | list) for place in places):
+            given = [None if place == slice(None) else torch.as_tensor(place) for place in places]
+            return torch.ops.aten.index.Tensor(self, given)
+        return CudaTensor(self.inner[index], self.device.index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        target = self[index]
+        target.copy_(value) if isinstance(value, torch.Tensor) else target.fill_(value)
+
+    def item(self) -> Any:
+        return self.cpu().item()
+
+    def tolist(self) -> Any:
+        return self.cpu().tolist()
+
+    def __int__(self) -> int:
+        return int(self.cpu())
+
+    def __float__(self) -> float:
+        return float(self.cpu())
+
+    def __bool__(self) -> bool:
+        return bool(self.cpu())
+
     def __repr__(self, *, tensor_contents: object = None) -> str:
         return f"CudaTensor({tuple(self.shape)}, {self.dtype}, {self.device})"
 
@@ -249,6 +303,7 @@ class FakeCuda:
         refuse: cudaHostRegister refuses.
         records_contexts: cuCtxRecordEvent exists.
         syncs: calls for which the host waited, by the thread's name.
+        sync_mode: "default", "warn" or "error", as torch.cuda.set_sync_debug_mode has it.
         pinned, memory: caches of pinned host memory, and of each device's memory.
     """
 
@@ -260,6 +315,7 @@ class FakeCuda:
         self.contexts: list[int] = []
         self.calls: list[tuple[str, str, int]] = []
         self.syncs: list[tuple[str, str]] = []
+        self.sync_mode: str | int = "default"
         self.refuse = False
         self.records_contexts = True
         self.streams: list[Stream] = []
@@ -283,18 +339,33 @@ class FakeCuda:
             self.fault(f"{threading.current_thread().name}: {call} while a graph is captured")
 
     def synced(self, call: str) -> None:
-        """Notes a wait of the host."""
+        """Notes a wait of the host, for which torch's debug mode warns or raises."""
         self.syncs.append((threading.current_thread().name, call))
+        if self.sync_mode == "error":
+            raise RuntimeError("called a synchronizing CUDA operation")
+        if self.sync_mode == "warn":
+            warnings.warn("called a synchronizing CUDA operation", stacklevel=2)
+
+    def set_sync_mode(self, mode: str | int) -> None:
+        """torch.cuda.set_sync_debug_mode."""
+        self.sync_mode = mode
 
     @contextmanager
-    def capture(self) -> Iterator[None]:
-        """Captures what is queued on the current stream."""
+    def capture(self, graph: Graph | None = None) -> Iterator[None]:
+        """Captures what is queued on the current stream; without a graph it is dropped."""
         stream = self.current_stream()
-        stream.capturing = True
+        stream.capturing, stream.graph = True, graph
         try:
             yield
         finally:
-            stream.capturing = False
+            stream.capturing, stream.graph = False, None
+
+    @contextmanager
+    def captured(self, graph: Graph) -> Iterator[None]:
+        """torch.cuda.graph: captures on a stream of its own."""
+        self.synchronize()
+        with self.stream(Stream(fake=self)), self.capture(graph):
+            yield
 
     # ---- devices and streams of the current thread
 
@@ -354,18 +425,25 @@ class FakeCuda:
 
     def synchronize(self, device: Any = None) -> None:
         self.unsafe("cudaDeviceSynchronize")
-        self.synced("synchronize")
+        self.syncs.append((threading.current_thread().name, "synchronize"))
         for stream in list(self.streams):
             stream.run()
+
+    def run_others(self) -> None:
+        """Runs every stream but the current one, as a device does whose other streams are not busy."""
+        current = self.current_stream()
+        for stream in list(self.streams):
+            if stream is not current:
+                stream.run()
 
     # ---- host memory
 
     def host_register(self, address: int, size: int, flags: int) -> Any:
-        """cudaHostRegister. A refusal also becomes the thread's last error."""
+        """cudaHostRegister. A refusal, as of memory that is registered already, also becomes the thread's last error."""
         self.unsafe("cudaHostRegister")
-        if self.refuse:
-            self._thread.error = 2
-            return 2
+        if self.refuse or address in self.registered:
+            self._thread.error = 2 if self.refuse else 712
+            return self._thread.error
         self.registered[address] = size
         return 0
 
@@ -439,7 +517,7 @@ class FakeCuda:
         """A kernel's launch reports the error that an earlier call has left."""
         error, self._thread.error = getattr(self._thread, "error", 0), 0
         if error:
-            raise RuntimeError("CUDA error: out of memory (left by an earlier call)")
+            raise RuntimeError("CUDA error: left by an earlier call")
 
     def call(self, func: Any, args: Any, kwargs: Any) -> Any:
         """An op of torch on tensors of a device: queued, with an output of its own; a view at once."""
@@ -525,6 +603,8 @@ class FakeCuda:
             library = Library("_", "IMPL")
             library.fallback(lambda func, *args, **kwargs: self.made(func, *args, **kwargs), "CUDA")
             stack.callback(library._destroy)
+            if torch.version.cuda is not None:
+                self._replace_factories(stack)
             for owner, name, value in self._replacements():
                 stack.enter_context(patch.object(owner, name, value, create=owner is torch._C))  # CPU builds lack some
             global _fake
@@ -535,6 +615,15 @@ class FakeCuda:
                 for stream in self.streams:
                     stream.run()
                 _fake = before
+
+    def _replace_factories(self, stack: ExitStack) -> None:
+        """Makes tensors in the place of a CUDA build's own factories, of which a fallback is not asked."""
+        library = Library("aten", "IMPL")
+        stack.callback(library._destroy)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Warning only once for all operators", UserWarning)
+            for func in (torch.ops.aten.empty.memory_format, torch.ops.aten.empty_strided.default):
+                library.impl(func, partial(self.made, func), "CUDA")
 
     def _replacements(self) -> Sequence[tuple[Any, str, Any]]:
         from fastload.device import cuda_runtime
@@ -557,7 +646,12 @@ class FakeCuda:
             "synchronize": self.synchronize,
             "cudart": lambda: self._cudart,
             "is_current_stream_capturing": lambda: self.current_stream().capturing,
+            "CUDAGraph": Graph,
+            "graph": self.captured,
+            "_sleep": lambda cycles: self.current_stream().add(lambda: None),
+            "set_sync_debug_mode": self.set_sync_mode,
             "memory_reserved": lambda device=None: self.memory[self.index_of(device)].reserved,
+            "memory_allocated": lambda device=None: self.memory[self.index_of(device)].allocated,
             "get_rng_state": lambda device="cuda": torch.zeros(16, dtype=torch.uint8),
             "set_rng_state": lambda state, device="cuda": None,
             "manual_seed": lambda seed: None,
@@ -577,6 +671,7 @@ class FakeCuda:
             (tensor, "pin_memory", lambda tensor, device=None: self.pin_memory(tensor)),
             (tensor, "record_stream", _record_stream),
             (torch, "empty", _empty),
+            (torch, "arange", _arange),
             (cuda_runtime, "runtime", lambda: runtime),
         ]
 
@@ -620,7 +715,7 @@ class _Runtime:
 
 
 _fake: FakeCuda | None = None
-_real_to, _real_empty = torch.Tensor.to, torch.empty
+_real_to, _real_empty, _real_arange = torch.Tensor.to, torch.empty, torch.arange
 
 
 def _installed() -> FakeCuda:
@@ -679,6 +774,12 @@ def _to(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
 def _empty(*args: Any, pin_memory: bool = False, **kwargs: Any) -> torch.Tensor:
     made = _real_empty(*args, **kwargs)
     return _installed().take_pinned(made) if pin_memory else made
+
+
+def _arange(*args: Any, device: Any = None, **kwargs: Any) -> torch.Tensor:
+    """torch.arange, which makes an empty tensor and has its op resize it."""
+    made = _real_arange(*args, **kwargs, device=None if device is None or torch.device(device).type == "cuda" else device)
+    return made if device is None or torch.device(device).type != "cuda" else made.to(device, non_blocking=True)
 
 
 def _record_stream(tensor: torch.Tensor, stream: Stream) -> None:

@@ -13,12 +13,15 @@ import torch
 def no_waiting() -> Iterator[Callable[[], None]]:
     """A function from whose call on every synchronisation raises, in every thread, to the end of the test."""
 
+    def mode(name: str) -> None:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Synchronization debug mode is a prototype", UserWarning)  # at the first call of a process
+            torch.cuda.set_sync_debug_mode(name)
+
     def begin() -> None:
         torch.cuda.synchronize()
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Synchronization debug mode is a prototype", UserWarning)  # once in a process
-            torch.cuda.set_sync_debug_mode("error")
+        mode("error")
 
     yield begin
-    torch.cuda.set_sync_debug_mode("default")
+    mode("default")
     torch.cuda.synchronize()

@@ -68,7 +68,7 @@ def test_another_batch_size_compiles_nothing(source: Any, out: Any) -> None:
 
 
 def _compiled(function: Any) -> int:
-    caches = getattr(function, "device_caches", None) or function.cache
+    caches = function.device_caches if hasattr(function, "device_caches") else function.cache
     return sum(len(each[0] if isinstance(each, tuple) else each) for each in caches.values())
 
 
