@@ -215,6 +215,8 @@ def unpack(
         "folders": f"in {counted(summary.folders, 'class folder')}",
     }
     say(f"{counted(summary.files, 'file')}, {human_bytes(summary.bytes)}, {kinds[summary.layout]}: {folder}")
+    if summary.renumbered:
+        say("note: ImageFolder numbers classes by the names of their folders: it gives other labels than the dataset's")
 
 
 def export(

@@ -69,6 +69,7 @@ class CocoLayout:
     """
 
     folders = 0
+    renumbered = False
 
     def __init__(self, samples: SampleFiles, folder: UnpackFolder) -> None:
         self._samples = samples
@@ -246,6 +247,8 @@ class UnpackLayout(Protocol):
 
     folders: int
     """Class folders."""
+    renumbered: bool
+    """True if torchvision's ImageFolder gives their images other labels than the dataset's."""
 
     def open(self) -> None:
         """Makes folders and files."""
@@ -278,7 +281,8 @@ class ClassFolders:
         used = {FIELDS_NAME.casefold(), SCHEMA_NAME.casefold(), UNFINISHED.casefold()}
         self._labels = samples.reader.column(LABEL) if labelled else None
         self._classes = self._name_classes(used)
-        self.folders = len(self._classes)
+        self.folders, names = len(self._classes), list(self._classes.values())
+        self.renumbered = list(self._classes) != list(range(self.folders)) or names != sorted(names)
         self._pictures = {
             field.name: _unused(safe_name(field.name.replace(".", "_")), used) for field in samples.others if field.handler.is_picture
         }
@@ -289,11 +293,12 @@ class ClassFolders:
         self._lines: IO[str] | None = None
 
     def _name_classes(self, used: set[str]) -> dict[int, str]:
-        """The folder name of each label that occurs."""
+        """The folder name of each class and of each label that occurs, ascending. torchvision numbers a class by its place among them, so
+        that one without a sample has a folder too."""
         if self._labels is None:
             return {}
         classes = self._samples.reader.manifest.classes
-        present = [int(label) for label in np.unique(self._labels)]
+        present = sorted({*map(int, np.unique(self._labels)), *range(len(classes or ()))})
         # Padded, so that folders sort like the labels, and packing them again gives the same numbers.
         digits = len(str(max(0, *present))) if present else 1
         folders: dict[int, str] = {}
@@ -309,7 +314,7 @@ class ClassFolders:
         They do not if `pack` would take their names for those of another layout.
         """
         classes = self._samples.reader.manifest.classes
-        if self._labels is None or classes is None or list(self._classes) != list(range(len(classes))):
+        if self._labels is None or classes is None or len(np.unique(self._labels)) != len(classes) or self.renumbered:
             return False
         if any(is_telling(name) for name in self._classes.values()):
             return False
@@ -353,6 +358,7 @@ class Pairs:
     """images/00000012.jpg, and its mask masks/00000012.png."""
 
     folders = 0
+    renumbered = False
 
     def __init__(self, samples: SampleFiles, folder: UnpackFolder) -> None:
         self._samples = samples
