@@ -22,13 +22,14 @@ from fastload.common.files import expanded
 from fastload.common.limits import checked_max_pixels
 from fastload.common.positions import position_in
 from fastload.common.rng import checked_epoch, checked_seed
-from fastload.dataset.contact_sheet import contact_sheet, within
+from fastload.dataset.contact_sheet import contact_sheet
 from fastload.dataset.native_row import NativeFields, NativeImages, exchanged_pairs
 from fastload.dataset.opened import OpenedDataset, OpenOnUse, files_of
 from fastload.dataset.sample_form import SampleForm
 from fastload.dataset.values import StoredValues, check_transform, finished, word_flips
 from fastload.errors import ArgumentError, Computed, DatasetError, RemoteError, SampleError, TransformError
 from fastload.store.entries import checked_base
+from fastload.store.labels import label_field, object_labels
 from fastload.store.reader import ColumnValues
 from fastload.transforms.changes import TransformedDataset, fingerprint
 from fastload.transforms.spec import Plan
@@ -77,15 +78,19 @@ class FolderAttributes:
 
     @Computed
     def targets(self) -> list[int]:
-        """The label of every sample, as torchvision's folders have them: the values of the one int field.
+        """The label of every sample, as torchvision's folders have them: of the field `label`, or of the one int field that is no id.
 
         Raises:
-            AttributeError: there is no int field, or more than one.
+            AttributeError: samples have no class, or several int fields may be it. Objects have their classes in a field of their own.
         """
-        ints = [name for name in self.fields if self.opened.handlers[name].can_label]
-        if len(ints) != 1:
-            raise AttributeError(f"{self.path} has no targets: they are the values of one int field, and it delivers {len(ints)}")
-        labels: list[int] = self.column(ints[0]).tolist()
+        schema = self.opened.reader.schema
+        field = label_field(schema, self.fields)
+        if field is None:
+            of_objects = "".join(f"; those of objects are in {each.name!r}" for each in object_labels(schema))
+            raise AttributeError(
+                f"{self.path} has no targets: none of its fields {', '.join(self.fields)} is a class of an image{of_objects}"
+            )
+        labels: list[int] = self.column(field.name).tolist()
         return labels
 
     @Computed
@@ -320,7 +325,8 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
 
     def show(self, n: int = 16, *, indices: Sequence[int] | None = None, side: int = 128) -> Any:
         """Thumbnails of the first n samples, or of those at `indices`, as one Pillow image, which a notebook shows: images as they are
-        stored, before the transform, within squares of `side` pixels, eight in a row. Needs the extra `pack`.
+        stored, before the transform, within squares of `side` pixels, eight in a row, with the index and the class below. Delivered boxes
+        are drawn with the classes of their objects, masks and instances in colours. Needs the extra `pack`.
 
         Raises:
             ArgumentError: Pillow is not installed, or there are more than 1,024 samples to show.
@@ -330,9 +336,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         chosen = range(min(n, len(self))) if indices is None else [position_in(index, len(self)) for index in indices]
         if len(chosen) > SHOWN_MOST or not 16 <= side <= 1024:
             raise ArgumentError(f"show() makes at most {SHOWN_MOST:,} thumbnails of 16 to 1,024 pixels, not {len(chosen):,} of {side!r}")
-        plain = self._copied()
-        plain.transform = within(side)
-        return contact_sheet(plain, chosen, side)
+        return contact_sheet(self, chosen, side)
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch that random transforms draw for."""

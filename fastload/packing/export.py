@@ -36,11 +36,12 @@ from fastload.errors import ArgumentError, DatasetError, PackError, SampleError
 from fastload.packing.options import OnError
 from fastload.packing.progress import Progress
 from fastload.packing.sample_files import SampleFiles, StoredSample, ahead
-from fastload.packing.sources.declaration import LABEL, as_line, declaration, finite, is_label
+from fastload.packing.sources.declaration import as_line, declaration, finite
 from fastload.packing.sources.tar import COMMENT_MOST, member_names
 from fastload.packing.stopping_pool import StoppingPool
 from fastload.packing.verify import BadSample
 from fastload.store import DatasetReader, Field
+from fastload.store.labels import LABEL, is_label
 from fastload.store.manifest import output_path
 
 _ROW_GROUP_BYTES = 64 << 20

@@ -22,14 +22,15 @@ import numpy.typing as npt
 
 from fastload.errors import PackError
 from fastload.packing.sample_files import File, SampleFiles, StoredSample
-from fastload.packing.sources.annotated import BOXES, LABELS, rows
+from fastload.packing.sources.annotated import BOXES, rows
 from fastload.packing.sources.coco import CATEGORY_ID
-from fastload.packing.sources.declaration import LABEL, as_line, declaration, finite, is_label
+from fastload.packing.sources.declaration import as_line, declaration, finite
 from fastload.packing.sources.layouts import is_telling
 from fastload.packing.sources.unpacked import FIELDS_NAME, SCHEMA_NAME, UNFINISHED
 from fastload.packing.unpack_folder import UnpackFolder
 from fastload.store import COUNT_COLUMN, DatasetReader, Field
 from fastload.store.kinds.base import decimals
+from fastload.store.labels import LABEL, LABELS, is_label
 
 _IMAGE_ID, _AREA, _CROWD, _CAPTIONS = "image_id", "area", "iscrowd", "captions"
 _OWN = ("id", "file_name", "width", "height", "bbox", "segmentation", "num_keypoints", "caption", "license")

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fastload.dataset.drawing import ShownImage, shown_image
 from fastload.errors import ArgumentError, SampleError
 from fastload.packing.images import MissingLibrary, encode_jpeg
 from fastload.store.shard import write_error
@@ -19,7 +20,7 @@ from fastload.view.checking import bad_document
 from fastload.view.pages import Pages, page_file
 from fastload.view.png import png
 from fastload.view.sample import sample_document
-from fastload.view.shown import ShownImage, document, shown_image
+from fastload.view.shown import document
 from fastload.view.subject import Subject
 
 SAMPLES = 60

@@ -22,6 +22,7 @@ from fastload.packing.images import MissingLibrary, opened_image
 from fastload.packing.sources.protocol import FIRST_TRIES, DrawnOn, Item, Place, Value, file_stamp
 from fastload.packing.summary import Notice
 from fastload.store import BOX_SIDES, Field
+from fastload.store.labels import LABELS
 
 MASK_EXTENSIONS = (".png", ".tif", ".tiff", ".bmp", ".gif", ".pgm", ".webp")
 """Files that may hold labels: of formats that can be lossless."""
@@ -154,7 +155,6 @@ def files_in(folder: str, *endings: str) -> list[str]:
 
 
 BOXES = "boxes"
-LABELS = "labels"
 MASK = "mask"
 INSTANCE_MASK = "instance_mask"
 """Names of fields that mean the same in every layout: boxes, the class of each, a class for each pixel, and the number of an object."""

@@ -23,7 +23,6 @@ from fastload.packing.options import LayoutOptions
 from fastload.packing.sources.annotated import (
     BOXES,
     INSTANCE_MASK,
-    LABELS,
     MASK,
     VOID,
     AnnotatedFiles,
@@ -35,6 +34,7 @@ from fastload.packing.sources.annotated import (
 from fastload.packing.sources.coco_index import Category, CocoImage, CocoIndex, MergedIndex, wrong_name
 from fastload.packing.sources.protocol import DrawnOn, Item, Place, Value, file_stamp
 from fastload.store import Field
+from fastload.store.labels import LABELS
 
 CATEGORY_ID = "category_id"
 

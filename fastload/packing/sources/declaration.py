@@ -47,10 +47,6 @@ def finite(value: Any) -> Any:
     return [finite(each) for each in value] if isinstance(value, list) else value
 
 
-LABEL = "label"
-"""Name of the field of a sample's class."""
-
-
 def declared(value: object) -> tuple[Schema, tuple[str, ...] | None]:
     """The fields and class names that `declaration` wrote. The first field is an image; `image_of` is what a source has it as.
 
@@ -75,8 +71,3 @@ def declaration(image: Field, others: Iterable[Field], classes: Sequence[str] | 
 def image_of(schema: Schema) -> Field:
     """The field of the image as a source has it: the packer calls it image, whatever it was called."""
     return replace(schema.fields[0], name=IMAGE_FIELD)
-
-
-def is_label(field: Field) -> bool:
-    """Returns True if a field is the label, which files of samples have apart from other numbers."""
-    return field.name == LABEL and field.handler.can_label

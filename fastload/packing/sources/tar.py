@@ -20,7 +20,7 @@ from fastload.common.files import FILE_BYTES, open_regular
 from fastload.errors import PackError, SampleError
 from fastload.packing.images import read_npy
 from fastload.packing.sources.annotated import BOXES, MASK_NAMES, is_deep, label_map_in
-from fastload.packing.sources.declaration import declared, image_of, is_label
+from fastload.packing.sources.declaration import declared, image_of
 from fastload.packing.sources.protocol import (
     FIRST_TRIES,
     Choice,
@@ -40,6 +40,7 @@ from fastload.packing.spill import Texts
 from fastload.packing.summary import MEMBERS, Notice, Notices
 from fastload.store import Field, Schema
 from fastload.store.checked import Bad, get_object, parse_json
+from fastload.store.labels import is_label
 
 IMAGES = ("jpg", "jpeg", "png", "webp")
 """Extensions of pictures."""

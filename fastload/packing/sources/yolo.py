@@ -18,7 +18,6 @@ from fastload.packing.images import MissingLibrary, opened_image, orientation_of
 from fastload.packing.options import LayoutOptions
 from fastload.packing.sources.annotated import (
     BOXES,
-    LABELS,
     AnnotatedFiles,
     Values,
     chosen_split,
@@ -32,6 +31,7 @@ from fastload.packing.sources.protocol import FIRST_TRIES, IMAGE_EXTENSIONS, Dra
 from fastload.store import Field
 from fastload.store.checked import shown
 from fastload.store.field import is_point_name
+from fastload.store.labels import LABELS
 
 YAML_NAMES = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
 _TEXT_BYTES = 64 << 20
