@@ -28,6 +28,7 @@ from fastload.dataset.opened import OpenedDataset, OpenOnUse, files_of
 from fastload.dataset.sample_form import SampleForm
 from fastload.dataset.values import StoredValues, check_transform, finished, word_flips
 from fastload.errors import ArgumentError, Computed, DatasetError, RemoteError, SampleError, TransformError
+from fastload.store.class_counts import class_counts, class_lines
 from fastload.store.entries import checked_base
 from fastload.store.labels import label_field, object_labels
 from fastload.store.reader import ColumnValues
@@ -210,6 +211,21 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         self._plan, self._planned = self._compiled(self._transform), fingerprint(self._transform)
 
     def __repr__(self) -> str:
+        """The dataset in lines: its path, the layout that it was packed from, its fields with their kinds, and its classes with counts."""
+        reader = self.opened.reader
+        schema, manifest = reader.schema, reader.manifest
+        lines = [("layout", str(manifest.summary.get("layout") or ""))]
+        lines.append(("fields", ", ".join(f"{name} ({schema[name].describe()})" for name in self.fields)))
+        try:
+            counts = class_counts(manifest, None if reader.files.remote else reader)
+        except DatasetError:  # a damaged column is no reason to show nothing
+            counts = class_counts(manifest)
+        lines += class_lines([field for field in schema if field.name in self.fields], manifest.classes, counts)
+        return "\n  ".join([self.title, *(f"{what}: {text}" for what, text in lines if text)])
+
+    @property
+    def title(self) -> str:
+        """The dataset in a line: its path, the number of its samples and the names of its fields."""
         version = "" if self.version == 1 else f", version={self.version}"
         return f"PackedDataset({str(self.path)!r}, {len(self)} samples, fields={self.form}{version})"
 

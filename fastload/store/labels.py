@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 
 from fastload.store.field import Field
-from fastload.store.schema import Schema
 
 LABEL = "label"
 """Name of the field of a sample's class."""
@@ -23,7 +22,7 @@ def is_label(field: Field) -> bool:
     return field.name == LABEL and field.handler.can_label
 
 
-def label_field(schema: Schema, names: Collection[str] | None = None) -> Field | None:
+def label_field(schema: Iterable[Field], names: Collection[str] | None = None) -> Field | None:
     """The field with the class of a sample: `label`, or else the only whole number; None: a sample has no class.
 
     A number that is an id by its name is no class. Beside boxes, masks or instances only `label` is: the classes are those of the objects.
@@ -32,6 +31,7 @@ def label_field(schema: Schema, names: Collection[str] | None = None) -> Field |
         schema: fields of the dataset.
         names: names of the fields among which it is; None: all.
     """
+    schema = tuple(schema)
     found = [field for field in schema if field.handler.can_label and (names is None or field.name in names)]
     named = next(filter(is_label, found), None)
     if named is not None or len(found) != 1 or any(_has_classes(field) for field in schema):
@@ -39,8 +39,9 @@ def label_field(schema: Schema, names: Collection[str] | None = None) -> Field |
     return None if found[0].name.replace("_", "").lower() in _IDS else found[0]
 
 
-def object_labels(schema: Schema) -> tuple[Field, ...]:
+def object_labels(schema: Iterable[Field]) -> tuple[Field, ...]:
     """The fields with the classes of objects: for each field of boxes at most one, and `labels` of instances without boxes."""
+    schema = tuple(schema)
     owners = [field.name for field in schema if field.handler.owns_objects]
     found = [labels_of(schema, owner) for owner in owners]
     if any(_is_instances(field) and not field.of for field in schema):
@@ -48,7 +49,14 @@ def object_labels(schema: Schema) -> tuple[Field, ...]:
     return tuple(field for field in found if field is not None)
 
 
-def labels_of(schema: Schema, boxes: str) -> Field | None:
+def class_fields(schema: Iterable[Field], classes: Sequence[str] | None) -> tuple[Field, ...]:
+    """The fields that hold classes: that of a sample, if classes have names or it is called `label`, and those of objects."""
+    schema = tuple(schema)
+    label = label_field(schema)
+    return (*((label,) if label is not None and (classes is not None or is_label(label)) else ()), *object_labels(schema))
+
+
+def labels_of(schema: Iterable[Field], boxes: str) -> Field | None:
     """The field with the class of each of the boxes: `labels`, one of a usual name, or the only whole number; None: boxes have no class."""
     found = {field.name: field for field in schema if field.of == boxes and _is_number_each(field) and field.name not in _NO_LABELS}
     ends = [name for name in found if name.endswith(f"_{LABELS}")]
@@ -56,10 +64,9 @@ def labels_of(schema: Schema, boxes: str) -> Field | None:
     return found.get(name) or (next(iter(found.values())) if len(found) == 1 else None)
 
 
-def class_name(classes: Collection[str] | None, label: int) -> str:
+def class_name(classes: Sequence[str] | None, label: int) -> str:
     """The class of a label, or its number where it has no name."""
-    names = list(classes or ())
-    return names[label] if 0 <= label < len(names) else str(label)
+    return classes[label] if classes is not None and 0 <= label < len(classes) else str(label)
 
 
 def _has_classes(field: Field) -> bool:

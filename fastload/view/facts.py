@@ -2,8 +2,8 @@
 
 NOTE [ view: what is sampled ]
 Columns are read whole for up to COLUMN_MOST samples: 8 bytes each. Of a larger dataset the facts are those of so many evenly spaced
-samples, and the page says so. Texts and the classes of objects lie in records, with the images: of a dataset on a disk RECORDS evenly
-spaced records are read for them, of one in a bucket none.
+samples, and the page says so. Texts lie in records, with the images: of a dataset on a disk RECORDS evenly spaced records are read for
+them, of one in a bucket none. So do the classes of objects, which are read likewise where the manifest has not counted them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from fastload.errors import SampleError
 from fastload.store import HEIGHT_COLUMN, WIDTH_COLUMN, Field
+from fastload.store.class_counts import class_counts
 from fastload.store.labels import object_labels
 from fastload.view.subject import Subject, spread
 
@@ -67,9 +68,7 @@ class Facts:
         for field in reader.schema:
             charts += self._charts(field, chosen)
         texts, objects, read = self._of_records()
-        if texts or objects:
-            names = " and ".join(["texts"] * bool(texts) + ["classes of objects"] * bool(objects))
-            sampled += [] if read == count else [f"{names} of {read:,} samples, evenly spaced"]
+        sampled += [f"{read:,} evenly spaced records"] if 0 < read < count else []
         classes, left = self._classes(chosen)
         return {
             "sampled": "; ".join(sampled),
@@ -118,19 +117,20 @@ class Facts:
         dataset = self._subject.dataset
         schema = dataset.opened.reader.schema
         texts = [field.name for field in schema if field.handler.is_text and not field.is_column]
-        labels = {field.name: field for field in object_labels(schema)}
-        if not (texts or labels) or dataset.opened.reader.files.remote:
-            return [], [], 0
-        found: dict[str, Counter[Any]] = {name: Counter() for name in (*texts, *labels)}
-        chosen = spread(len(dataset), RECORDS)
+        labels, counts = object_labels(schema), class_counts(dataset.opened.reader.manifest)
+        asked = [*texts, *(field.name for field in labels if field.name not in counts)]
+        found: dict[str, Counter[Any]] = {name: Counter() for name in asked}
+        chosen = spread(len(dataset), 0 if dataset.opened.reader.files.remote or not asked else RECORDS)
         for index in chosen:
-            for name, value in self._stored(index, list(found)).items():
-                found[name].update(value.tolist() if name in labels else [str(value)[:80]])
+            for name, value in self._stored(index, asked).items():
+                found[name].update([str(value)[:80]] if name in texts else value.tolist())
+        known: Mapping[str, Mapping[int, int]] = {**counts, **(found if chosen else {})}
         objects = []
-        for name, field in labels.items():
-            classes, left = self._counted(found[name])
-            objects.append({"field": name, "of": field.of, "classes": classes, "left": left})
-        return [_common(name, found[name]) for name in texts], objects, len(chosen)
+        for field in labels:
+            if field.name in known:
+                classes, left = self._counted(known[field.name])
+                objects.append({"field": field.name, "of": field.of, "classes": classes, "left": left})
+        return [_common(name, found[name]) for name in texts if chosen], objects, len(chosen)
 
     def _stored(self, index: int, names: list[str]) -> dict[str, Any]:
         """Values in a sample's record; {} of a bad one."""

@@ -28,7 +28,6 @@ from fastload.packing.cluster.task import RangeDone, RangeFailed, Watched, pack_
 from fastload.packing.job import VARYING, PackJob, finished_summary, write_failure
 from fastload.packing.options import RunOptions
 from fastload.packing.progress import Progress
-from fastload.packing.sources.protocol import attribute_of
 from fastload.packing.summary import PackSummary, Tally
 from fastload.store import Manifest
 from fastload.store.entries import shard_name
@@ -525,10 +524,9 @@ class _Driver:
                 sections[record.shard.file], etags[record.shard.file] = record.section, record.etag
         if not samples:
             raise self._job.nothing_packed(tally)
-        source = attribute_of(self._job.source, "notices")
-        summary = tally.summary(samples=samples, shards=0, seconds=0.0, packed_now=0, source=source)
+        summary = self._job.summary(tally, samples)
         classes = self._job.source.classes
         names = None if classes is None else tuple(classes)
         options = {**options, "max_pixels": tally.max_pixels}
         manifest = self._out.commit(Manifest(self._schema, tuple(shards), names, options, summary.stored()), sections, etags)
-        return replace(summary, shards=len(manifest.shards), seconds=time.monotonic() - self._started, packed_now=done.packed)
+        return replace(summary.of(manifest), shards=len(manifest.shards), seconds=time.monotonic() - self._started, packed_now=done.packed)

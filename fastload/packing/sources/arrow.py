@@ -162,6 +162,7 @@ class ArrowSource(NumberedInFiles):
         ArgumentError: pyarrow is not installed.
     """
 
+    layout = "Arrow files"
     concurrent = True
 
     def __init__(self, paths: list[str], box_format: BoxFormat | None = None) -> None:

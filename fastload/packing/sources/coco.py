@@ -109,6 +109,8 @@ class CocoSource(CocoFiles):
         PackError: the categories have different numbers of keypoints.
     """
 
+    layout = "COCO"
+
     def __init__(
         self, title: str, index: CocoIndex | MergedIndex, folder: str = "", categories: Mapping[int, Category] | None = None
     ) -> None:
@@ -257,6 +259,8 @@ class CocoPanopticSource(CocoFiles):
         PackError: the file has no categories.
     """
 
+    layout = "COCO, panoptic"
+
     def __init__(self, title: str, index: CocoIndex, folder: str, masks: str, categories: Mapping[int, Category] | None = None) -> None:
         super().__init__(title, index, folder, categories)
         if not index.categories:
@@ -343,6 +347,8 @@ class CocoSegmentsSource(CocoSource):
     Args:
         panoptic: the panoptic files, by their numbers in the index.
     """
+
+    layout = "COCO, instances and panoptic"
 
     def __init__(self, title: str, index: MergedIndex, panoptic: Mapping[int, CocoPanopticSource]) -> None:
         super().__init__(title, index)

@@ -210,6 +210,7 @@ class DatasetSource:
     def __init__(self, dataset: Any, box_format: BoxFormat | None = None) -> None:
         self._dataset = dataset
         self.title = type(dataset).__name__
+        self.layout = f"a Dataset ({self.title})"
         if len(dataset) == 0:
             raise PackError(f"{self.title}: it has no samples")
         self._targets = False  # True if the second part of a sample is a target, also without boxes

@@ -26,6 +26,7 @@ class FolderSource(Listed):
         PackError: no class folder, a class folder without one image, or a link that leads into itself.
     """
 
+    layout = "class folders"
     concurrent = True
     lists_files = True
 

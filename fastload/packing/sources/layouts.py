@@ -50,6 +50,9 @@ _HINTS = (
     ((".json",), "--annotations FILE reads COCO's JSON of the images"),
 )
 """Files beside images, and the layouts that they may be of."""
+_TABLES = (".csv", ".tsv", ".parquet")
+_DESCRIBING = (".json", ".jsonl", *_TABLES)
+"""Files that may have the labels or boxes of images beside them."""
 _NAMES_SHOWN = 5
 _LOOKED_INTO = 10
 """Folders that are looked into for what tells a layout: VOC2012 in VOCdevkit, labels/train; a folder of class folders has many more."""
@@ -99,10 +102,41 @@ def class_folders(folder: str) -> FolderSource:
             the layouts that it may have. Or as `FolderSource` raises it.
     """
     names = sorted(name for name in subfolders(folder) if not name.startswith("."))
-    why = _splits(folder, names) or _beside_images(folder, names) or _label_maps(folder, names)
+    why = _described(folder, names) or _splits(folder, names) or _beside_images(folder, names) or _label_maps(folder, names)
     if why:
-        raise PackError(f"{folder}: {why}; --format folder (format='folder' in Python) takes {_listed(names)} for classes all the same")
+        classes = "a class" if len(names) == 1 else "classes"
+        raise PackError(f"{folder}: {why}; --format folder (format='folder' in Python) takes {_listed(names)} for {classes} all the same")
     return FolderSource(folder)
+
+
+def _described(folder: str, names: list[str]) -> str:
+    """The reason why the images of one folder, or of splits, are described by a file beside them; "" if they are not."""
+    if not names or (len(names) > 1 and not all(name.lower() in _SPLIT_NAMES | _IMAGE_NAMES for name in names)):
+        return ""
+    found = [name for name in files_in(folder, *_DESCRIBING) if not name.startswith(".")]
+    beside = _listed(names)
+    if not found and len(names) == 1:
+        inner = os.path.join(folder, names[0])
+        images = {os.path.splitext(name)[0] for name in files_in(inner, *IMAGE_EXTENSIONS)}
+        own = [name for name in files_in(inner, ".xml", ".txt") if os.path.splitext(name)[0] in images]
+        found, beside = [os.path.join(names[0], name) for name in (*files_in(inner, *_DESCRIBING), *own)], "the images"
+    if not found:
+        return ""
+    ways = {os.path.splitext(name)[1].lower(): name for name in reversed(found)}
+    ways |= {os.path.splitext(name)[1].lower(): name for name in found if os.path.splitext(name)[0] in names}
+    told = (_way(kind, os.path.join(folder, name), os.path.join(folder, names[0])) for kind, name in ways.items())
+    return f"{_listed(found)} lie{'s' * (len(found) == 1)} beside {beside}, which it may describe. {'; '.join(dict.fromkeys(told))}"
+
+
+def _way(kind: str, file: str, images: str) -> str:
+    """How to pack images that a file of a kind describes."""
+    if kind == ".json":
+        return f"`fastload pack {images} OUT --annotations {file}` reads COCO's JSON"
+    if kind == ".jsonl":
+        return "Make a .csv of path,label of its lines"
+    if kind in _TABLES:
+        return f"`fastload pack {file} OUT` reads a table of paths and labels"
+    return next(text for kinds, text in _HINTS if kind in kinds)
 
 
 def _splits(folder: str, names: list[str]) -> str:

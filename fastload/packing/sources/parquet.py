@@ -40,6 +40,7 @@ class ParquetSource(NumberedInFiles):
         ArgumentError: pyarrow is not installed.
     """
 
+    layout = "Parquet files"
     concurrent = True
 
     def __init__(self, paths: list[str], box_format: BoxFormat | None = None) -> None:

@@ -478,6 +478,7 @@ class TableSource(Listed):
             its column's kind, a label that is no number among labels that are; the message names file and line.
     """
 
+    layout = "table"
     concurrent = True
 
     def __init__(self, path: str, options: TableOptions) -> None:

@@ -84,6 +84,7 @@ class Tars:
 class TarSamples(Listed):
     """Base of the sources of tars: they read the samples of `tars`."""
 
+    layout = "tar files (WebDataset)"
     concurrent = True
     lists_files = True
 
@@ -280,6 +281,8 @@ class ExportedTar(TarSamples):
 
     A sample that lacks a member, or has another one, is an error of its own; the packer's message begins with its name.
     """
+
+    layout = "tar that fastload exported"
 
     def __init__(self, tars: Tars, schema: Schema, classes: tuple[str, ...] | None) -> None:
         super().__init__(tars)

@@ -252,6 +252,7 @@ class TFRecordSource(Listed, NumberedInFiles):
         PackError: a file is missing, compressed or damaged, or its records are not tf.train.Examples with a picture.
     """
 
+    layout = "TFRecord files"
     concurrent = True
     lists_files = True
 

@@ -90,6 +90,7 @@ class UnpackedSource(Listed):
         PackError: one of its two files is damaged, or of another version.
     """
 
+    layout = "files that fastload unpacked"
     concurrent = True
 
     def __init__(self, folder: str) -> None:

@@ -100,6 +100,8 @@ class VocSource(AnnotatedFiles):
     Annotations, else all names there, sorted; so they are the same for every split.
     """
 
+    layout = "Pascal VOC"
+
     def __init__(self, title: str, images: list[str], annotations: list[str], folder: str) -> None:
         super().__init__(title, images)
         self._annotations = annotations
@@ -201,7 +203,7 @@ def voc_segmentation_source(path: str, options: LayoutOptions) -> MaskedFiles:
     objects = [os.path.join(root, "SegmentationObject", f"{stem}.png") for stem in stems]
     if all(map(os.path.isfile, objects)):
         masks[INSTANCE_MASK] = objects
-    return MaskedFiles(path, _images(root, stems), masks, _mask_classes(root))
+    return MaskedFiles(path, _images(root, stems), masks, _mask_classes(root), layout="Pascal VOC, segmentation")
 
 
 def voc_root(path: str) -> str:

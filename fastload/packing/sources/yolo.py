@@ -70,6 +70,8 @@ class YoloSource(AnnotatedFiles):
         PackError: no image in it.
     """
 
+    layout = "YOLO"
+
     def __init__(self, title: str, images: list[str], config: YoloConfig) -> None:
         super().__init__(title, images)
         if not images:
