@@ -122,7 +122,8 @@ SHOWN_MOST = 1024
 class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
     """Samples of a dataset made by `fastload pack`.
 
-    `ds[i]` is `(image, label)` or `(image, mask)` if those are the fields, else a dict of field name to value. The image is a uint8
+    `ds[i]` has the structure of the samples that were packed; of other sources it is `(image, label)` or `(image, mask)` if those are the
+    fields, else a dict of field name to value. The image is a uint8
     tensor (3, height, width), contiguous, or a float one if the transform ends in ToFloat or Normalize; ints and floats are
     Python's, arrays are tensors, json is parsed. `fastload.dataset.values` has masks, boxes and the other kinds that are not columns.
 
@@ -137,9 +138,9 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         transform: a transform of `fastload.transforms`, of torchvision (v1 or v2, Compose included), or a list that mixes them; callables
             may follow. Steps that the decoder cannot do run per sample in Python, over whole samples of tv_tensors if there are masks,
             boxes and the like (`fastload.dataset.values`); `fastload.transforms.compiler.compile_plan` has the rules.
-        fields: names of the fields to deliver, in order; default: all. A list or a mapping among them makes a dict of a sample's part:
-            ``("image", ["boxes", "labels"])`` gives ``(image, {"boxes": ..., "labels": ...})``; `fastload.dataset.sample_form` has the
-            rules.
+        fields: names of the fields to deliver, in order; default: all. An image and one number, text, array or mask are a pair. A list or
+            a mapping among them makes a dict of a sample's part, a tuple a tuple: ``("image", ["boxes", "labels"])`` gives
+            ``(image, {"boxes": ..., "labels": ...})``; `fastload.dataset.sample_form` has the rules.
         seed: seed of the random transforms.
         max_pixels: images of more pixels are refused before anything is allocated; FASTLOAD_MAX_PIXELS or 2**28 by default.
         version: version of a dataset that was changed since it was packed: 1 as it was packed, one more with each change; default: the
@@ -167,7 +168,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         path: str | os.PathLike[str],
         transform: Any = None,
         *,
-        fields: Sequence[Any] | Mapping[str, str] | None = None,
+        fields: Sequence[Any] | Mapping[str, Any] | None = None,
         seed: int | None = None,
         max_pixels: int | None = None,
         version: int | None = None,
@@ -388,7 +389,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         out.seed, out.epoch = self.seed if seed is None else seed, epoch
         return out
 
-    def delivering(self, fields: Sequence[Any] | Mapping[str, str], transform: Any) -> PackedDataset:
+    def delivering(self, fields: Sequence[Any] | Mapping[str, Any], transform: Any) -> PackedDataset:
         """A copy that shares all that is open, with other fields, as `fields=` has them, and another transform.
 
         Raises:
@@ -431,7 +432,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
     def assemble(self, values: dict[str, Any]) -> Any:
         """A sample (or a batch) of the dataset's form from values by field: as fields= has it, a pair for (image, label), else the dict."""
         form = self.form
-        if form.parts is not None:
+        if form.root is not None:
             return form.fill(values)
         if self.is_pair:
             image, label = form.names
@@ -442,7 +443,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
     def is_pair(self) -> bool:
         """True if samples are (image, label) pairs: an image and one int, and nothing else."""
         form = self.form
-        if form.parts is not None or len(form.names) != 2:
+        if form.root is not None or len(form.names) != 2:
             return False
         handlers, (image, label) = self.opened.handlers, form.names
         return handlers[image].is_image and handlers[label].can_label

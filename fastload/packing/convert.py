@@ -88,6 +88,7 @@ class PackedSamples:
         self.title = str(reader.path)
         self.image_field: Field = reader.schema.fields[0]
         self.fields = reader.schema.fields[1:]
+        self.form = reader.manifest.form
         self.layout = str(reader.manifest.summary.get("layout", ""))
         self.classes = None if reader.manifest.classes is None else tuple(reader.manifest.classes)
 

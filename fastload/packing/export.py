@@ -90,7 +90,7 @@ class ParquetWriter:
         self._image = samples.image.name
         self._fields = tuple(samples.reader.schema)
         classes = samples.reader.manifest.classes
-        metadata = {"fastload.fields": json.dumps(declaration(samples.image, samples.others, classes))}
+        metadata = {"fastload.fields": json.dumps(declaration(samples.image, samples.others, samples.reader.manifest))}
         metadata |= {} if classes is None else {"fastload.classes": json.dumps(list(classes))}
         if features := _features(samples.others, classes):
             metadata["huggingface"] = json.dumps({"info": {"features": features}})
@@ -152,7 +152,7 @@ class TarWriter:
     def __init__(self, file: IO[bytes], samples: SampleFiles) -> None:
         self._samples = samples
         others = samples.others
-        comment = json.dumps({"fastload": declaration(samples.image, others, samples.reader.manifest.classes)})
+        comment = json.dumps({"fastload": declaration(samples.image, others, samples.reader.manifest)})
         headers = {"comment": comment} if len(comment) <= COMMENT_MOST else {}
         self._tar = tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT, pax_headers=headers)
         self._names = member_names(others)

@@ -299,7 +299,8 @@ class PackJob:
         if samples == 0:
             raise self.nothing_packed(tally)
         summary = self.summary(tally, samples)
-        manifest = writer.finish(self.source.classes, summary.stored(), max_pixels=tally.max_pixels)
+        form = attribute_of(self.source, "form")
+        manifest = writer.finish(self.source.classes, summary.stored(), form=form, max_pixels=tally.max_pixels)
         return replace(summary.of(manifest), shards=len(manifest.shards), seconds=time.monotonic() - started, packed_now=samples - before)
 
     def summary(self, tally: Tally, samples: int) -> PackSummary:

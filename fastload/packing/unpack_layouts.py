@@ -287,7 +287,8 @@ class ClassFolders:
         self._pictures = {
             field.name: _unused(safe_name(field.name.replace(".", "_")), used) for field in samples.others if field.handler.is_picture
         }
-        self._is_plain = samples.image.is_rgb and len(samples.others) == 1 and self._are_in_order()
+        has_form = samples.reader.manifest.form is not None
+        self._is_plain = samples.image.is_rgb and len(samples.others) == 1 and not has_form and self._are_in_order()
         self._key = "path"
         while any(field.name == self._key for field in schema):
             self._key += "_"
@@ -347,7 +348,7 @@ class ClassFolders:
     def close(self) -> None:
         if self._lines is not None:
             self._lines.close()
-            about = {"path": self._key, **declaration(self._samples.image, self._samples.others, self._samples.reader.manifest.classes)}
+            about = {"path": self._key, **declaration(self._samples.image, self._samples.others, self._samples.reader.manifest)}
             self._folder.write(SCHEMA_NAME, json.dumps(about, indent=1).encode() + b"\n")
 
     def abort(self) -> None:

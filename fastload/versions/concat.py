@@ -123,7 +123,7 @@ def concat(datasets: Sequence[str | os.PathLike[str]], out: str | os.PathLike[st
             for place, manifest in zip(places, manifests, strict=True)
             for sidecar in manifest.sidecars
         )
-        new = Manifest(manifests[0].schema, numbered(shards), classes, options, summary, sidecars=sidecars[:SIDECAR_LIMIT])
+        new = Manifest(manifests[0].schema, numbered(shards), classes, options, summary, 1, sidecars[:SIDECAR_LIMIT], manifests[0].form)
         try:
             new.write(target)
         except OSError as error:

@@ -28,6 +28,7 @@ from fastload.packing.cluster.task import RangeDone, RangeFailed, Watched, pack_
 from fastload.packing.job import VARYING, PackJob, finished_summary, write_failure
 from fastload.packing.options import RunOptions
 from fastload.packing.progress import Progress
+from fastload.packing.sources.protocol import attribute_of
 from fastload.packing.summary import PackSummary, Tally
 from fastload.store import Manifest
 from fastload.store.entries import shard_name
@@ -528,5 +529,7 @@ class _Driver:
         classes = self._job.source.classes
         names = None if classes is None else tuple(classes)
         options = {**options, "max_pixels": tally.max_pixels}
-        manifest = self._out.commit(Manifest(self._schema, tuple(shards), names, options, summary.stored()), sections, etags)
+        form = attribute_of(self._job.source, "form")
+        new = Manifest(self._schema, tuple(shards), names, options, summary.stored(), form=form)
+        manifest = self._out.commit(new, sections, etags)
         return replace(summary.of(manifest), shards=len(manifest.shards), seconds=time.monotonic() - self._started, packed_now=done.packed)

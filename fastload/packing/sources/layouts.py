@@ -129,7 +129,7 @@ def _described(folder: str, names: list[str]) -> str:
 
 
 def _way(kind: str, file: str, images: str) -> str:
-    """How to pack images that a file of a kind describes."""
+    """The command, or the words, with which images are packed that a file of a kind describes."""
     if kind == ".json":
         return f"`fastload pack {images} OUT --annotations {file}` reads COCO's JSON"
     if kind == ".jsonl":

@@ -178,6 +178,7 @@ ABSENT: Mapping[str, Any] = MappingProxyType(
         "label_limits": MappingProxyType({}),  # any label is stored; else the number of classes of masks, and of arrays or ints of labels,
         # by the field's name: other labels are errors, but for 255 in masks
         "says_drawn_on": False,  # no item has drawn_on; True: every item has it
+        "form": None,  # samples have the form that follows from their fields; else a `fastload.store.form.Form` of all fields
         "layout": "",  # it does not say; else the layout that was found, in words, for the summary
         "notices": (),  # nothing was left out; else `fastload.packing.summary.Notice`s for the summary, read when all is packed
         "box_format": None,  # there is no column of objects; else the format of the boxes in it

@@ -40,6 +40,7 @@ from fastload.packing.spill import Texts
 from fastload.packing.summary import MEMBERS, Notice, Notices
 from fastload.store import Field, Schema
 from fastload.store.checked import Bad, get_object, parse_json
+from fastload.store.form import Form
 from fastload.store.labels import is_label
 
 IMAGES = ("jpg", "jpeg", "png", "webp")
@@ -266,8 +267,8 @@ def member_names(fields: Iterable[Field]) -> dict[str, str]:
     return found
 
 
-def declaration_of(tars: Tars) -> tuple[Schema, tuple[str, ...] | None] | None:
-    """The fields and class names that tars say, if all say the same; None: they say none."""
+def declaration_of(tars: Tars) -> tuple[Schema, tuple[str, ...] | None, Form | None] | None:
+    """The fields, class names and form that tars say, if all say the same; None: they say none."""
     if len(tars.comments) != 1:
         return None
     try:
@@ -284,9 +285,9 @@ class ExportedTar(TarSamples):
 
     layout = "tar that fastload exported"
 
-    def __init__(self, tars: Tars, schema: Schema, classes: tuple[str, ...] | None) -> None:
+    def __init__(self, tars: Tars, schema: Schema, classes: tuple[str, ...] | None, form: Form | None) -> None:
         super().__init__(tars)
-        self.classes = classes
+        self.classes, self.form = classes, form
         self.image_field = image_of(schema)
         self.fields = schema.fields[1:]
         self._names = member_names(self.fields)

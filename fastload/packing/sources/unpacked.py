@@ -98,7 +98,7 @@ class UnpackedSource(Listed):
         about = os.path.join(folder, SCHEMA_NAME)
         try:
             found = get_object(parse_json(read_regular(about, JSON_BYTES)), "the file")
-            schema, self.classes = declared(found)
+            schema, self.classes, self.form = declared(found)
             self._key = get_str(found.get("path"), "the key of the image's path")
         except OSError as error:
             raise PackError(f"{about}: cannot be read: {error.strerror or error}") from error
