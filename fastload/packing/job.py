@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.common.files import expanded
+from fastload.common.folders import IMAGE_EXTENSIONS
 from fastload.common.urls import is_url, local_path
 from fastload.errors import ArgumentError, FastloadError, PackError, PackStoppedError, ResourceError, SampleError, advised
 from fastload.packing.encode import Encoded
@@ -36,7 +37,7 @@ from fastload.packing.options import MAY_VARY, PackOptions, RunOptions
 from fastload.packing.pipeline import OrderedPipeline
 from fastload.packing.progress import Progress
 from fastload.packing.sources import Item
-from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, IMAGE_FIELD, Source, attribute_of, schema_of
+from fastload.packing.sources.protocol import IMAGE_FIELD, Source, attribute_of, schema_of
 from fastload.packing.summary import COUNTS, DEEP, ORIENTATION, PackSummary, Tally
 from fastload.packing.trace import ENTRY, Order, Tracer, name_digests, shuffled
 from fastload.store import DatasetWriter, Manifest, Prepared, RowError

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.common.files import read_regular
+from fastload.common.folders import is_folder
 from fastload.common.limits import checked_max_pixels
 from fastload.errors import FastloadError, PackError, SampleError
-from fastload.packing.folders import is_folder
 from fastload.packing.images import MissingLibrary, opened_image
 from fastload.packing.sources.protocol import FIRST_TRIES, DrawnOn, Item, Place, Value, file_stamp
 from fastload.packing.summary import Notice

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastload.common.files import expanded, read_regular
+from fastload.common.folders import IMAGE_EXTENSIONS, walk
 from fastload.errors import PackError
-from fastload.packing.folders import walk
 from fastload.packing.options import LayoutOptions
 from fastload.packing.sources.annotated import (
     INSTANCE_MASK,
@@ -23,7 +23,6 @@ from fastload.packing.sources.annotated import (
     some_are_deep,
     subfolders,
 )
-from fastload.packing.sources.protocol import IMAGE_EXTENSIONS
 from fastload.store import Field
 
 IMAGE_FOLDERS = ("images", "image", "imgs", "img")

@@ -52,6 +52,10 @@ Value = int | float | str | bytes | npt.NDArray[Any] | dict[str, Any] | list[Any
 
 IMAGE_FIELD = "image"
 """Name of the first image's field."""
+INDEX = Field("index", "int")
+"""Field of samples without a label: their numbers in the source, from 0."""
+UNLABELLED = "without labels: samples are (image, index)"
+"""Words for the layout of a source whose only field is `INDEX`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,8 +444,6 @@ class FileRanges:
         return found
 
 
-IMAGE_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
-"""Endings of the files that torchvision's ImageFolder takes for images, so that both see the same samples."""
 READABLE_EXTENSIONS = (".gif", ".avif", ".jp2", ".j2k", ".jfif", ".jpe", ".apng")
 """Other pictures that can be packed, by a table that names them."""
 OTHER_PICTURES = (*READABLE_EXTENSIONS, *".heic .heif .jxl .svg .psd .tga .exr .hdr .dng .cr2 .cr3 .nef .arw .orf .raf .rw2 .dcm".split())

@@ -12,22 +12,10 @@ from typing import Any, overload
 import numpy as np
 
 from fastload.common.files import read_regular
+from fastload.common.folders import IMAGE_EXTENSIONS, files_below
 from fastload.errors import PackError
-from fastload.packing.folders import files_below
 from fastload.packing.sources.declaration import declared, image_of
-from fastload.packing.sources.protocol import (
-    IMAGE_EXTENSIONS,
-    UNKNOWN,
-    Choice,
-    FileRanges,
-    Given,
-    Item,
-    Listed,
-    Place,
-    Source,
-    Value,
-    file_stamp,
-)
+from fastload.packing.sources.protocol import UNKNOWN, Choice, FileRanges, Given, Item, Listed, Place, Source, Value, file_stamp
 from fastload.packing.sources.shards import leads_out
 from fastload.packing.spill import Numbers, TextSorter
 from fastload.packing.summary import UNLISTED, Notice, Notices

@@ -13,11 +13,12 @@ from xml.parsers import expat
 import numpy as np
 
 from fastload.common.files import read_regular
+from fastload.common.folders import IMAGE_EXTENSIONS
 from fastload.errors import PackError
 from fastload.packing.options import LayoutOptions
 from fastload.packing.sources.annotated import BOXES, INSTANCE_MASK, MASK, AnnotatedFiles, chosen_split, files_in, rows, subfolders
 from fastload.packing.sources.masked import MaskedFiles, by_stem
-from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, DrawnOn, Item, Value
+from fastload.packing.sources.protocol import DrawnOn, Item, Value
 from fastload.packing.sources.shards import leads_out
 from fastload.store import Field
 from fastload.store.labels import LABELS

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from fastload._native import core
 from fastload.common.distribution import pip_install
 from fastload.common.files import read_regular
+from fastload.common.folders import IMAGE_EXTENSIONS
 from fastload.common.limits import checked_max_pixels
 from fastload.errors import PackError
 from fastload.packing.images import MissingLibrary, opened_image, orientation_of
@@ -27,7 +28,7 @@ from fastload.packing.sources.annotated import (
     subfolders,
 )
 from fastload.packing.sources.masked import by_stem
-from fastload.packing.sources.protocol import FIRST_TRIES, IMAGE_EXTENSIONS, DrawnOn, Value
+from fastload.packing.sources.protocol import FIRST_TRIES, DrawnOn, Value
 from fastload.store import Field
 from fastload.store.checked import shown
 from fastload.store.field import is_point_name
