@@ -101,6 +101,7 @@ class Pages:
             "label": subject.label,
             "marked": any(map(is_marked, reader.schema)),
             "where": settings.where,
+            "example": _example(subject),
             "transform": settings.transform_text or DEFAULT_TEXT,
             "seed": settings.seed,
             "epoch": settings.epoch,
@@ -113,6 +114,13 @@ class Pages:
         found = sample_document(self._subject, index)
         found["position"], found["before"], found["after"] = self.listing.neighbours(query.get("where", ""), index)
         return found
+
+
+def _example(subject: Subject) -> str:
+    """A condition over columns that the dataset has, as an example for the search."""
+    numbers = [field.name for field in subject.dataset.opened.reader.schema if field.is_column and not field.handler.is_array]
+    name = subject.label or next(iter(numbers), "")
+    return f"{name} = 3 and width > 400" if name.isidentifier() else "width > 400"
 
 
 def _json(value: Any) -> Answer:

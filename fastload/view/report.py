@@ -25,11 +25,11 @@ from fastload.view.subject import Subject
 
 SAMPLES = 60
 """Samples of a report."""
-SIDE = 384
+SIDE = 320
 """Side within which its images are, pixels."""
-DRAWS = 4
-"""Epochs whose draws are in it."""
-_QUALITY = 90
+_DRAWS, _DRAWS_OF_MANY, _MANY = 4, 2, 20
+"""Epochs whose draws are in it, and those in a report of more than so many samples, which is to stay below 3 MB."""
+_QUALITY, _SAMPLING = 70, "4:2:0"
 
 
 def write_report(subject: Subject, out: str | os.PathLike[str], progress: Callable[[int, int], None] = lambda done, total: None) -> int:
@@ -56,11 +56,13 @@ def write_report(subject: Subject, out: str | os.PathLike[str], progress: Callab
     if not rows["rows"]:
         raise ArgumentError("there is no sample to report on: the dataset is empty, or the condition is true for none")
     indices = [row[0] for row in rows["rows"]]
+    draws = _DRAWS if len(indices) <= _MANY else _DRAWS_OF_MANY
     archive: dict[str, Any] = {}
     for at, index in enumerate(indices):
-        archive |= _sample(subject, pages, index, (indices[at - 1] if at else None), (indices[at + 1] if at + 1 < len(indices) else None))
+        before, after = (indices[at - 1] if at else None), (indices[at + 1] if at + 1 < len(indices) else None)
+        archive |= _sample(subject, pages, index, before, after, draws)
         progress(at + 1, len(indices))
-    archive["dataset"] = pages.dataset() | {"sides": [SIDE], "draws": DRAWS}
+    archive["dataset"] = pages.dataset() | {"sides": [SIDE], "draws": draws}
     archive["rows?start=0&count=200"] = rows | {"total": len(indices)}
     archive["facts"] = pages.facts.document()
     archive["bad"] = bad_document(subject)
@@ -68,10 +70,10 @@ def write_report(subject: Subject, out: str | os.PathLike[str], progress: Callab
     return len(indices)
 
 
-def _sample(subject: Subject, pages: Pages, index: int, before: int | None, after: int | None) -> dict[str, Any]:
+def _sample(subject: Subject, pages: Pages, index: int, before: int | None, after: int | None, draws: int) -> dict[str, Any]:
     """Answers about one sample, by the paths that the page asks for."""
     try:
-        return _stored(subject, pages, index, before, after) | _drawn(subject, pages, index)
+        return _stored(subject, pages, index, before, after) | _drawn(subject, pages, index, draws)
     except SampleError as error:
         sentence = {"error": subject.meet(index, error)}
         return {f"sample/{index}": sentence, f"picture/{index}.png?side={SIDE}": sentence}
@@ -88,10 +90,10 @@ def _stored(subject: Subject, pages: Pages, index: int, before: int | None, afte
     return found
 
 
-def _drawn(subject: Subject, pages: Pages, index: int) -> dict[str, Any]:
+def _drawn(subject: Subject, pages: Pages, index: int, count: int) -> dict[str, Any]:
     seed, epoch = subject.settings.seed, subject.settings.epoch
-    draws = pages.draws.document(index, seed, epoch, DRAWS)
-    found: dict[str, Any] = {f"draws/{index}?seed={seed}&epoch={epoch}&count={DRAWS}": draws}
+    draws = pages.draws.document(index, seed, epoch, count)
+    found: dict[str, Any] = {f"draws/{index}?seed={seed}&epoch={epoch}&count={count}": draws}
     for draw in draws["draws"]:
         for view, picture in enumerate(draw.get("pictures", ())):
             found[picture["path"]] = _photo(pages.draws.shown(index, seed, draw["epoch"], view))
@@ -105,7 +107,7 @@ def _photo(image: ShownImage) -> str:
     """A picture as a data: address: a JPEG, or a PNG where the TurboJPEG library is missing."""
     pixels = image.pixels if image.pixels.ndim == 3 else np.repeat(image.pixels[:, :, None], 3, axis=2)
     try:
-        return _inline(encode_jpeg(pixels, _QUALITY, "4:4:4"), "jpeg")
+        return _inline(encode_jpeg(pixels, _QUALITY, _SAMPLING), "jpeg")
     except MissingLibrary:
         return _inline(png(pixels), "png")
 

@@ -44,6 +44,14 @@ def photos(packed: Path) -> Iterator[Site]:
         yield found
 
 
+def test_the_example_condition_holds(scenes: Path) -> None:
+    """The example of a condition is over columns that the dataset has, so that it can be searched for."""
+    with serving(scenes) as site:
+        example = site.document("/dataset")["example"]
+        assert example == "number = 3 and width > 400"
+        site.content("/rows", where=example)
+
+
 def test_only_the_token_opens_the_page(photos: Site) -> None:
     """Without the cookie, with another one or another token every path is refused; the address with the token gives it, for this site."""
     paths = ["/", "/page.js", "/dataset", "/rows", "/picture/0.png", "/sample/0", "/?token=", "/?token=a", "/none", "/rows?token=a"]

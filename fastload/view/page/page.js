@@ -632,6 +632,7 @@ async function start() {
   $("path").textContent = about.path;
   const shards = `${number.format(about.shards)} shard${about.shards === 1 ? "" : "s"}`;
   $("summary").textContent = `${number.format(about.samples)} samples in ${shards}${about.version > 1 ? `, version ${about.version}` : ""}`;
+  $("where").placeholder = `SQL condition: ${about.example}`;
   sheet = new Sheet();
   $("search").addEventListener("submit", (event) => {
     event.preventDefault();
