@@ -66,7 +66,7 @@ def test_pairs_of_image_and_index(photos: Path, kind: str) -> None:
     out = photos.parent / "out"
     summary = pack(source, out, **options)
     assert same_as(out, files)
-    assert "without labels: samples are (image, index)" in summary.layout
+    assert "without labels: (image, index)" in summary.layout
     assert not hasattr(PackedDataset(out), "targets")
     attach(source, photos.parent / "attached", **options)
     assert same_as(photos.parent / "attached", files)

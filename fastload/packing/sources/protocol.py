@@ -54,7 +54,7 @@ IMAGE_FIELD = "image"
 """Name of the first image's field."""
 INDEX = Field("index", "int")
 """Field of samples without a label: their numbers in the source, from 0."""
-UNLABELLED = "without labels: samples are (image, index)"
+UNLABELLED = "without labels: (image, index)"
 """Words for the layout of a source whose only field is `INDEX`."""
 
 
