@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from fastload import errors, transforms
     from fastload.batch.containers import Flat, Padded
     from fastload.dataset.in_place.hugging_face import OnImages
+    from fastload.dataset.in_place.images import Images
     from fastload.dataset.mixture import Mixture
     from fastload.dataset.packed import PackedDataset
     from fastload.health import HealthMonitor
@@ -26,6 +27,7 @@ __all__ = [
     "FastLoader",
     "Flat",
     "HealthMonitor",
+    "Images",
     "KeyedSampler",
     "Mixture",
     "OnImages",
@@ -55,6 +57,7 @@ _HOMES = {
     "FastLoader": ("fastload.loader", "FastLoader"),
     "Flat": ("fastload.batch.containers", "Flat"),
     "HealthMonitor": ("fastload.health", "HealthMonitor"),
+    "Images": ("fastload.dataset.in_place.images", "Images"),
     "KeyedSampler": ("fastload.sampling.keyed", "KeyedSampler"),
     "Mixture": ("fastload.dataset.mixture", "Mixture"),
     "OnImages": ("fastload.dataset.in_place.hugging_face", "OnImages"),

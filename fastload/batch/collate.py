@@ -38,8 +38,9 @@ from torch import Tensor
 from torch._utils import ExceptionWrapper
 from torch.utils.data import default_collate
 
-from fastload.batch.containers import Flat, Padded, Path, sequence_like
+from fastload.batch.containers import Flat, Padded, sequence_like
 from fastload.errors import ArgumentError, BatchShapeError, FastloadError
+from fastload.store.form import Path
 from fastload.store.kinds.base import Collated
 
 

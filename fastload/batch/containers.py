@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-Path = tuple[Any, ...]
-"""Keys and positions that lead to a part of a sample or a batch."""
+from fastload.store.form import Path
 
 
 class Padded(NamedTuple):

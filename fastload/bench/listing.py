@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 
 from fastload.common.files import read_regular
-from fastload.packing.folders import walk
-from fastload.packing.sources.protocol import IMAGE_EXTENSIONS
+from fastload.common.folders import IMAGE_EXTENSIONS, walk
 
 
 def list_folder(root: Path) -> list[tuple[Path, int]]:

@@ -12,6 +12,7 @@ from fastload.cli.stopped import run_again
 from fastload.common.urls import is_url, shown
 from fastload.errors import cell
 from fastload.packing.summary import PackSummary
+from fastload.store.class_counts import class_lines
 
 
 @takes_flags
@@ -62,6 +63,12 @@ def show(summary: PackSummary, out: str, done: str = "packed") -> None:
     table = Table(title=f"{done} {cell(out)}", show_header=False)
     table.add_column()
     table.add_column(justify="right")
+    if summary.layout:
+        table.add_row("layout", cell(summary.layout))
+    for field in summary.fields:
+        table.add_row(f"field {cell(field.name)}", cell(field.describe()))
+    for what, text in class_lines(summary.fields, summary.classes, summary.class_counts):
+        table.add_row(cell(what), cell(text))
     table.add_row("samples", f"{summary.samples:,}")
     table.add_row("shards", f"{summary.shards:,}")
     table.add_row("images read", human_bytes(summary.bytes_in))

@@ -17,9 +17,10 @@ from fastload.cli.options import LocalDataset, StorageOptions, Timeout, parsed_o
 from fastload.cli.output import counted, say, say_filled, shortened
 from fastload.common.files import expanded
 from fastload.common.urls import is_url, shown
-from fastload.errors import ArgumentError, printable
+from fastload.errors import ArgumentError, DatasetError, printable
 from fastload.packing.options import Layout, OnError
-from fastload.store import Manifest, old_versions
+from fastload.store import DatasetReader, Manifest, old_versions
+from fastload.store.class_counts import Counts, class_counts, class_lines
 from fastload.store.entries import base_path
 
 _Anywhere = Annotated[str, typer.Argument(metavar="DATASET", help="A packed dataset: its folder, or its URL.")]
@@ -120,20 +121,32 @@ def _rows(dataset: str, manifest: Manifest) -> list[tuple[str, str]]:
     from fastload.packing.progress import human_bytes
     from fastload.packing.summary import Notices
 
-    versions, classes = _versions(dataset, manifest), manifest.classes
+    versions = _versions(dataset, manifest)
     rows = [("samples", f"{manifest.count:,}"), ("size", f"{human_bytes(manifest.bytes)} in {counted(len(manifest.shards), 'shard')}")]
     if len(versions) > 1 or manifest.version > 1:
         rows.append(("version", f"{manifest.version} of {', '.join(map(str, versions))}"))
     bases = {base for shard in manifest.shards if (base := base_path(Path(dataset).absolute(), shard)) is not None}
     rows += [("images attached, in", base) for base in sorted(bases)]
-    if classes is not None:
-        rows.append(("classes", f"{len(classes):,}: {', '.join(classes[:8])}{', ...' if len(classes) > 8 else ''}"))
+    if isinstance(layout := manifest.summary.get("layout"), str) and layout:
+        rows.append(("layout", layout))
+    rows += class_lines(manifest.schema, manifest.classes, _counts(dataset, manifest))
     rows += [(f"field {field.name}", field.describe()) for field in manifest.schema]
     for name, value in manifest.summary.items():
         if isinstance(value, int) and value and name != "samples":  # of the first pack, before versions
             rows.append((_SUMMED.get(name, name.replace("_", " ")), human_bytes(value) if name in _SUMMED else f"{value:,}"))
     rows += [(notice.text, f"{notice.count:,}") for notice in Notices.of(manifest.summary.get("notices")).all()]
     return rows + [(f"packed with {name}", str(value)) for name, value in manifest.options.items()]
+
+
+def _counts(dataset: str, manifest: Manifest) -> Counts:
+    """Numbers of samples and objects of each class: those in the manifest, or of labels on this disk those in their column."""
+    if is_url(dataset):
+        return class_counts(manifest)
+    try:
+        with DatasetReader(dataset, manifest.version) as reader:
+            return class_counts(manifest, reader)
+    except DatasetError:  # `info` shows what the manifest says, `verify` what is wrong
+        return class_counts(manifest)
 
 
 def verify(
@@ -215,6 +228,8 @@ def unpack(
         "folders": f"in {counted(summary.folders, 'class folder')}",
     }
     say(f"{counted(summary.files, 'file')}, {human_bytes(summary.bytes)}, {kinds[summary.layout]}: {folder}")
+    if summary.renumbered:
+        say("note: ImageFolder numbers classes by the names of their folders: it gives other labels than the dataset's")
 
 
 def export(

@@ -16,7 +16,8 @@ from fastload.common.urls import is_remote, shown
 from fastload.dataset.query import Columns, ConditionEngine
 from fastload.dataset.sample_form import SampleForm
 from fastload.errors import ArgumentError, DatasetError, SampleError
-from fastload.store.kinds import KINDS
+from fastload.store.form import Parts, same_fields
+from fastload.store.labels import LABEL
 from fastload.store.manifest import dataset_folder
 from fastload.store.reader import DatasetFiles, DatasetReader
 
@@ -50,7 +51,7 @@ class OpenedDataset:
         fields = self.reader.schema.fields
         self.kinds = {f.name: f.kind for f in fields}
         self.handlers = {f.name: f.handler for f in fields}
-        self.form = self.own_form(SampleForm(tuple(f.name for f in fields)))
+        self.form = self._form_of_all()
         image = self.reader.schema.image
         if image is None:
             raise DatasetError(f"{files.name} has no image field; this version reads datasets with one")
@@ -64,13 +65,25 @@ class OpenedDataset:
         self._decoder: core.Decoder | None = None
         self._conditions: ConditionEngine | None = None
 
+    def _form_of_all(self) -> SampleForm:
+        """The form of samples with all fields: the one that was packed, a pair of an image and its label or mask, or names alone."""
+        schema, form = self.reader.schema, self.reader.manifest.form
+        names = tuple(field.name for field in schema)
+        if form is not None and same_fields(form, self.kinds):
+            return SampleForm.structured(form)
+        return self.own_form(SampleForm(names, is_tuple=names[1:] == (LABEL,)))
+
     def own_form(self, form: SampleForm) -> SampleForm:
-        """The form, but for names alone of an image and one mask: these become a pair, as in segmentation's datasets."""
-        if form.parts is None and len(form.names) == 2:
-            image, mask = (KINDS.get(self.kinds.get(name, "")) for name in form.names)
-            if image is not None and mask is not None and image.is_image and mask.holds_labels:
-                return SampleForm(form.names, form.names)
-        return form
+        """The form, but for names alone that become a pair: an image and a mask, and a tuple of an image and one value.
+
+        Further images, and values of any number of rows, stay in a dict; a pair with an int is one without a structure.
+        """
+        if form.root is not None or len(form.names) != 2:
+            return form
+        image, other = (self.handlers.get(name) for name in form.names)
+        if image is None or other is None or not image.is_image or other.is_image or other.is_varying or other.can_label:
+            return form
+        return SampleForm(form.names, Parts(form.names)) if form.is_tuple or other.holds_labels else form
 
     def make_row(
         self,

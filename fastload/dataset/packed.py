@@ -22,14 +22,16 @@ from fastload.common.files import expanded
 from fastload.common.limits import checked_max_pixels
 from fastload.common.positions import position_in
 from fastload.common.rng import checked_epoch, checked_seed, current_occurrence, row_seed
-from fastload.dataset.contact_sheet import contact_sheet, within
+from fastload.dataset.contact_sheet import contact_sheet
 from fastload.dataset.native_row import NativeFields, NativeImages, exchanged_pairs
 from fastload.dataset.opened import OpenedDataset, OpenOnUse, files_of
 from fastload.dataset.sample_form import SampleForm
 from fastload.dataset.values import StoredValues, check_transform, finished, word_flips
 from fastload.errors import ArgumentError, Computed, DatasetError, RemoteError, SampleError, TransformError
+from fastload.store.class_counts import class_counts, class_lines
 from fastload.store.columns import Values
 from fastload.store.entries import checked_base
+from fastload.store.labels import label_field, object_labels
 from fastload.transforms.changes import TransformedDataset, fingerprint
 from fastload.transforms.spec import Plan
 
@@ -77,15 +79,19 @@ class FolderAttributes:
 
     @Computed
     def targets(self) -> list[int]:
-        """The label of every sample, as torchvision's folders have them: the values of the one int field.
+        """The label of every sample, as torchvision's folders have them: of the field `label`, or of the one int field that is no id.
 
         Raises:
-            AttributeError: there is no int field, or more than one.
+            AttributeError: samples have no class, or several int fields may be it. Objects have their classes in a field of their own.
         """
-        ints = [name for name in self.fields if self.opened.handlers[name].can_label]
-        if len(ints) != 1:
-            raise AttributeError(f"{self.path} has no targets: they are the values of one int field, and it delivers {len(ints)}")
-        labels: list[int] = self.column(ints[0]).tolist()
+        schema = self.opened.reader.schema
+        field = label_field(schema, self.fields)
+        if field is None:
+            of_objects = "".join(f"; those of objects are in {each.name!r}" for each in object_labels(schema))
+            raise AttributeError(
+                f"{self.path} has no targets: none of its fields {', '.join(self.fields)} is a class of an image{of_objects}"
+            )
+        labels: list[int] = self.column(field.name).tolist()
         return labels
 
     @Computed
@@ -116,7 +122,8 @@ SHOWN_MOST = 1024
 class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
     """Samples of a dataset made by `fastload pack`.
 
-    `ds[i]` is `(image, label)` or `(image, mask)` if those are the fields, else a dict of field name to value. The image is a uint8
+    `ds[i]` has the structure of the samples that were packed; of other sources it is `(image, label)` or `(image, mask)` if those are the
+    fields, else a dict of field name to value. The image is a uint8
     tensor (3, height, width), contiguous, or a float one if the transform ends in ToFloat or Normalize; ints and floats are
     Python's, arrays are tensors, json is parsed. `fastload.dataset.values` has masks, boxes and the other kinds that are not columns.
 
@@ -131,9 +138,9 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         transform: a transform of `fastload.transforms`, of torchvision (v1 or v2, Compose included), or a list that mixes them; callables
             may follow. Steps that the decoder cannot do run per sample in Python, over whole samples of tv_tensors if there are masks,
             boxes and the like (`fastload.dataset.values`); `fastload.transforms.compiler.compile_plan` has the rules.
-        fields: names of the fields to deliver, in order; default: all. A list or a mapping among them makes a dict of a sample's part:
-            ``("image", ["boxes", "labels"])`` gives ``(image, {"boxes": ..., "labels": ...})``; `fastload.dataset.sample_form` has the
-            rules.
+        fields: names of the fields to deliver, in order; default: all. An image and one number, text, array or mask are a pair. A list or
+            a mapping among them makes a dict of a sample's part, a tuple a tuple: ``("image", ["boxes", "labels"])`` gives
+            ``(image, {"boxes": ..., "labels": ...})``; `fastload.dataset.sample_form` has the rules.
         seed: seed of the random transforms.
         max_pixels: images of more pixels are refused before anything is allocated; FASTLOAD_MAX_PIXELS or 2**28 by default.
         version: version of a dataset that was changed since it was packed: 1 as it was packed, one more with each change; default: the
@@ -161,7 +168,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         path: str | os.PathLike[str],
         transform: Any = None,
         *,
-        fields: Sequence[Any] | Mapping[str, str] | None = None,
+        fields: Sequence[Any] | Mapping[str, Any] | None = None,
         seed: int | None = None,
         max_pixels: int | None = None,
         version: int | None = None,
@@ -205,6 +212,21 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         self._plan, self._planned = self._compiled(self._transform), fingerprint(self._transform)
 
     def __repr__(self) -> str:
+        """The dataset in lines: its path, the layout that it was packed from, its fields with their kinds, and its classes with counts."""
+        reader = self.opened.reader
+        schema, manifest = reader.schema, reader.manifest
+        lines = [("layout", str(manifest.summary.get("layout") or ""))]
+        lines.append(("fields", ", ".join(f"{name} ({schema[name].describe()})" for name in self.fields)))
+        try:
+            counts = class_counts(manifest, None if reader.files.remote else reader)
+        except DatasetError:  # a damaged column is no reason to show nothing
+            counts = class_counts(manifest)
+        lines += class_lines([field for field in schema if field.name in self.fields], manifest.classes, counts)
+        return "\n  ".join([self.title, *(f"{what}: {text}" for what, text in lines if text)])
+
+    @property
+    def title(self) -> str:
+        """The dataset in a line: its path, the number of its samples and the names of its fields."""
         version = "" if self.version == 1 else f", version={self.version}"
         return f"PackedDataset({str(self.path)!r}, {len(self)} samples, fields={self.form}{version})"
 
@@ -320,7 +342,8 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
 
     def show(self, n: int = 16, *, indices: Sequence[int] | None = None, side: int = 128) -> Any:
         """Thumbnails of the first n samples, or of those at `indices`, as one Pillow image, which a notebook shows: images as they are
-        stored, before the transform, within squares of `side` pixels, eight in a row. Needs the extra `pack`.
+        stored, before the transform, within squares of `side` pixels, eight in a row, with the index and the class below. Delivered boxes
+        are drawn with the classes of their objects, masks and instances in colours. Needs the extra `pack`.
 
         Raises:
             ArgumentError: Pillow is not installed, or there are more than 1,024 samples to show.
@@ -330,9 +353,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         chosen = range(min(n, len(self))) if indices is None else [position_in(index, len(self)) for index in indices]
         if len(chosen) > SHOWN_MOST or not 16 <= side <= 1024:
             raise ArgumentError(f"show() makes at most {SHOWN_MOST:,} thumbnails of 16 to 1,024 pixels, not {len(chosen):,} of {side!r}")
-        plain = self._copied()
-        plain.transform = within(side)
-        return contact_sheet(plain, chosen, side)
+        return contact_sheet(self, chosen, side)
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch that random transforms draw for."""
@@ -368,7 +389,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         out.seed, out.epoch = self.seed if seed is None else seed, epoch
         return out
 
-    def delivering(self, fields: Sequence[Any] | Mapping[str, str], transform: Any) -> PackedDataset:
+    def delivering(self, fields: Sequence[Any] | Mapping[str, Any], transform: Any) -> PackedDataset:
         """A copy that shares all that is open, with other fields, as `fields=` has them, and another transform.
 
         Raises:
@@ -412,7 +433,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
     def assemble(self, values: dict[str, Any]) -> Any:
         """A sample (or a batch) of the dataset's form from values by field: as fields= has it, a pair for (image, label), else the dict."""
         form = self.form
-        if form.parts is not None:
+        if form.root is not None:
             return form.fill(values)
         if self.is_pair:
             image, label = form.names
@@ -423,7 +444,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
     def is_pair(self) -> bool:
         """True if samples are (image, label) pairs: an image and one int, and nothing else."""
         form = self.form
-        if form.parts is not None or len(form.names) != 2:
+        if form.root is not None or len(form.names) != 2:
             return False
         handlers, (image, label) = self.opened.handlers, form.names
         return handlers[image].is_image and handlers[label].can_label

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from fastload.batch.containers import Path
 from fastload.errors import ArgumentError
+from fastload.store.form import Form, Parts, Path, filled, names_of, paths_of
 
 
 @dataclass(frozen=True)
@@ -16,51 +16,49 @@ class SampleForm:
 
     | fields= | sample |
     |---|---|
-    | ("image", "label") | names alone: the dataset's own form: a pair of an image and one int or one mask, else a dict |
+    | ["image", "label"] | names alone: a pair of an image and one int or one mask, else a dict |
+    | ("image", "age") | a tuple of an image and one other value is a pair; of other names a dict |
     | ("image", ["boxes", "labels"]) | (image, {"boxes": ..., "labels": ...}) |
     | ("image", {"masks": "instances"}) | (image, {"masks": ...}), of the field "instances" |
+    | ("image", ("age", {"x": "width"})) | (image, (age, {"x": width})), nested to any depth |
     | {"pixels": "image", "y": "label"} | {"pixels": ..., "y": ...} |
 
     Attributes:
         names: names of the fields, in order.
-        parts: entries of a tuple, each a name or (key, name) pairs; None for names alone.
-        is_dict: True if the sample is the first of the parts, and no tuple.
+        root: the structure; None for names alone.
+        is_tuple: True if names alone were given as a tuple.
     """
 
     names: tuple[str, ...]
-    parts: tuple[str | tuple[tuple[str, str], ...], ...] | None = None
-    is_dict: bool = False
+    root: Form | None = None
+    is_tuple: bool = field(default=False, compare=False)
 
     @classmethod
-    def of(cls, fields: Sequence[Any] | Mapping[str, str]) -> SampleForm:
+    def of(cls, fields: Sequence[Any] | Mapping[str, Any]) -> SampleForm:
         """The form that an argument `fields=` asks for.
 
         Raises:
-            ArgumentError: it is one text, has something else than names, lists and mappings of names, or a field twice in a structure.
+            ArgumentError: it is one text, has something else than names, tuples, lists and mappings of names, or a field twice in a
+                structure.
         """
         if isinstance(fields, str):
             raise ArgumentError(f"fields={fields!r} is one text, not a sequence of names: write fields=({fields!r},)")
-        if isinstance(fields, Mapping):
-            return cls._checked((_pairs(fields),), True)
-        given = tuple(fields)
-        if all(isinstance(each, str) for each in given):
-            return cls(given)
-        return cls._checked(tuple(each if isinstance(each, str) else _pairs(each) for each in given), False)
+        if not isinstance(fields, Mapping) and all(isinstance(each, str) for each in fields):
+            return cls(tuple(fields), is_tuple=isinstance(fields, tuple))
+        return cls.structured(_part(fields) if isinstance(fields, Mapping) else _part(tuple(fields)))
 
     @classmethod
-    def _checked(cls, parts: tuple[str | tuple[tuple[str, str], ...], ...], is_dict: bool) -> SampleForm:
-        names = tuple(name for part in parts for name in ((part,) if isinstance(part, str) else (name for _, name in part)))
+    def structured(cls, root: Form) -> SampleForm:
+        """The form of a structure. Raises ArgumentError if it has a field twice."""
+        names = names_of(root)
         for name in names:
             if names.count(name) > 1:
                 raise ArgumentError(f"fields= has {name!r} twice: name it once")
-        return cls(names, parts, is_dict)
+        return cls(names, root)
 
     def __repr__(self) -> str:
         """The form as it was given, in lists, tuples and dicts."""
-        if self.parts is None:
-            return repr(list(self.names))
-        shown = [part if isinstance(part, str) else _shown(part) for part in self.parts]
-        return repr(shown[0] if self.is_dict else tuple(shown))
+        return repr(list(self.names) if self.root is None else _shown(self.root))
 
     def check(self, known: SampleForm, path: object) -> None:
         """Raises ArgumentError if a name is not among the known ones, of the dataset at `path`."""
@@ -70,35 +68,31 @@ class SampleForm:
 
     def fill(self, values: Mapping[str, Any]) -> Any:
         """The sample, or the batch, of this structure from values by field."""
-        assert self.parts is not None  # whoever has a structure asks
-        filled = [values[part] if isinstance(part, str) else {key: values[name] for key, name in part} for part in self.parts]
-        return filled[0] if self.is_dict else tuple(filled)
+        assert self.root is not None  # whoever has a structure asks
+        return filled(self.root, values.__getitem__)
 
     @property
     def paths(self) -> dict[str, Path]:
         """Path of each field in a sample, by name; empty for names alone."""
-        return dict(self._paths())
-
-    def _paths(self) -> Iterator[tuple[str, Path]]:
-        for at, part in enumerate(self.parts or ()):
-            if isinstance(part, str):
-                yield part, (at,)
-            else:
-                yield from ((name, (key,) if self.is_dict else (at, key)) for key, name in part)
+        return {} if self.root is None else paths_of(self.root)
 
 
-def _pairs(part: Any) -> tuple[tuple[str, str], ...]:
-    """(key, name) of a list of names, which are keys themselves, or of a mapping of keys to names."""
-    if isinstance(part, Mapping):
-        pairs = tuple(part.items())
-    elif isinstance(part, list):
-        pairs = tuple((name, name) for name in part)
-    else:
-        pairs = ()
-    if not pairs or not all(isinstance(each, str) for pair in pairs for each in pair):
-        raise ArgumentError(f"fields= has {part!r}, which is no name, list of names, or mapping of keys to names")
-    return pairs
+def _part(part: Any) -> Form:
+    """The form of a name, a tuple of parts, a list of names, which are keys themselves, or a mapping of keys to parts."""
+    if isinstance(part, str):
+        return part
+    if isinstance(part, tuple) and part:
+        return Parts(tuple(map(_part, part)))
+    if isinstance(part, list) and part and all(isinstance(each, str) for each in part):
+        return Parts(tuple(part), tuple(part))
+    if isinstance(part, Mapping) and part and all(isinstance(key, str | int) for key in part):
+        return Parts(tuple(map(_part, part.values())), tuple(part))
+    raise ArgumentError(f"fields= has {part!r}, which is no name, list of names, or mapping or tuple of parts")
 
 
-def _shown(pairs: tuple[tuple[str, str], ...]) -> Any:
-    return [name for _, name in pairs] if all(key == name for key, name in pairs) else dict(pairs)
+def _shown(form: Form) -> Any:
+    if isinstance(form, str):
+        return form
+    if form.keys is None:
+        return tuple(map(_shown, form.parts))
+    return list(form.keys) if form.keys == form.parts else dict(zip(form.keys, map(_shown, form.parts), strict=True))

@@ -26,9 +26,10 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from fastload.batch.containers import Path, each_tensor, has_part, part_at, with_part
+from fastload.batch.containers import each_tensor, has_part, part_at, with_part
 from fastload.errors import SampleError, TransformError
 from fastload.store import DatasetReader, Field, Schema, StoredImage
+from fastload.store.form import Path
 from fastload.store.kinds.codecs import CODECS
 from fastload.store.kinds.rows import ROTATED
 from fastload.store.reader import stored_size

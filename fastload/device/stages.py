@@ -39,9 +39,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fastload.batch.containers import Padded, Path, has_part, part_at, with_part
+from fastload.batch.containers import Padded, has_part, part_at, with_part
 from fastload.device.to_float import Floats, Form
 from fastload.errors import ArgumentError
+from fastload.store.form import Path
 from fastload.store.kinds import KINDS
 from fastload.transforms.compiler import label
 from fastload.transforms.spec import DeviceOp

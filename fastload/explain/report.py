@@ -295,7 +295,7 @@ def brief(state: LoaderState, name: str) -> str:
     """Two lines on a loader: its data and batches, and its engine as it was planned last."""
     plan = state.plan
     settings = plan.settings
-    data = repr(settings.dataset) if isinstance(settings.dataset, PackedDataset) else _counted(settings.dataset)
+    data = settings.dataset.title if isinstance(settings.dataset, PackedDataset) else _counted(settings.dataset)
     given = settings.batch_sampler
     batches = f"batches of {settings.batch_size}" if settings.batch_size is not None else "samples one by one"
     if settings.batch_size is None and given is not None:

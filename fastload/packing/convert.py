@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 from typing_extensions import Unpack
 
@@ -25,7 +26,7 @@ from fastload.packing.sample_files import stored_picture
 from fastload.packing.sources import Item
 from fastload.packing.sources.protocol import IMAGE_FIELD
 from fastload.packing.summary import PackSummary
-from fastload.store import DatasetReader, Field, Prepared, StoredImage, with_index
+from fastload.store import DatasetReader, Field, Prepared, StoredImage, parse_value, with_index
 from fastload.store.kinds.base import SampleParts
 from fastload.store.kinds.codecs import Pixels
 from fastload.store.schema import HIDDEN_COLUMNS
@@ -87,6 +88,8 @@ class PackedSamples:
         self.title = str(reader.path)
         self.image_field: Field = reader.schema.fields[0]
         self.fields = reader.schema.fields[1:]
+        self.form = reader.manifest.form
+        self.layout = str(reader.manifest.summary.get("layout", ""))
         self.classes = None if reader.manifest.classes is None else tuple(reader.manifest.classes)
 
     def __len__(self) -> int:
@@ -146,6 +149,17 @@ class ConvertJob(PackJob):
         record, crc = core.build_record(entries)
         first, columns = self._columns(self.source.reader.shard_number(position))
         return Prepared(record, crc, [column[position - first] for column in columns], encoded.height, encoded.width)
+
+    def labels_of(self, position: int, item: Item) -> dict[str, list[int]]:
+        assert isinstance(item, PackedItem)
+        reader, found = self.source.reader, {}
+        for each in self._labels:
+            if each.is_column:
+                value = reader.take(each.name, np.array([position]))
+            else:
+                value = parse_value(reader, position, each, *item.stored.get(self._schema.number(each.name), (0, None)))
+            found[each.name] = np.ravel(value).tolist()
+        return found
 
     def _columns_of(self, shard: int) -> tuple[int, list[npt.NDArray[Any]]]:
         """The first sample of a shard, and the values of its columns in the order in which a sample's row has them."""

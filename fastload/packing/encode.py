@@ -9,10 +9,10 @@ NOTE [ encode: what is stored ]
             one that decodes only with warnings, stays as it is; so does one whose form is larger than `DCT_MOST` times the file.
   jpeg      every image is decoded and encoded again.
   raw       every image is decoded and stored as pixels.
-Pixels are 8-bit RGB in every mode. An image of more than 8 bits a channel is refused (DeepImageError). Notices report transparency, frames
-after the first, other colour spaces and an orientation that was not applied.
-In every mode, shrinking and turning upright change only the images that need it, and a JPEG that cannot be decoded is an
-error here, not in training.
+A damaged JPEG is stored if Pillow reads it without an error, as ImageFolder does. Where Pillow raises one, it is an error here, not in
+training. Pixels are 8-bit RGB in every mode. An image of more than 8 bits a channel is refused (DeepImageError). Notices report
+transparency, frames after the first, other colour spaces and an orientation that was not applied.
+In every mode, shrinking and turning upright change only the images that need it.
 
 NOTE [ encode: what is compared ]
 The stored image decodes to the source's pixels. The source's bytes are checked by themselves: the entropy walk proves them
@@ -41,7 +41,7 @@ import numpy as np
 
 from fastload._native import core
 from fastload.errors import SampleError
-from fastload.packing.images import DeepImageError, Pixels, encode_jpeg, read_other, resample, shrunk_size, upright
+from fastload.packing.images import DeepImageError, MissingLibrary, Pixels, encode_jpeg, read_other, resample, shrunk_size, upright
 from fastload.packing.options import PackOptions
 from fastload.packing.sources.protocol import Item
 from fastload.packing.summary import COLOUR, ORIENTATION
@@ -50,6 +50,9 @@ CMYK_QUALITY = 100
 SMOOTHED = "the progressive JPEG stops before full precision: decoders smooth it, each in its own way"
 DCT_MOST = 1.12
 """Largest size of the DCT form, as a multiple of the JPEG's."""
+_SCAN = b"\xff\xda"
+_SCANS_MOST = 4
+"""Scans of a refused JPEG for which Pillow is asked: one a component. Nothing bounds the time that Pillow takes for many scans."""
 TURNED_QUALITY = 95
 """Lowest quality for an image that EXIF turns and that cannot be turned losslessly."""
 
@@ -122,11 +125,31 @@ class Encoder:
             encoded.notices = item.notices
             return encoded
         if item.image[:2] == b"\xff\xd8":
-            return self._jpeg(item.image)
+            try:
+                return self._jpeg(item.image)
+            except SampleError as error:
+                if isinstance(error, DeepImageError) or item.image.count(_SCAN) > _SCANS_MOST:
+                    raise
+                return self._damaged(item.image, error)
         pixels, lost, name = read_other(item.image, self._options.max_pixels, self._options.exif == "apply")
         encoded = self._pixels(pixels, name, gray=False)
         encoded.notices = lost
         return encoded
+
+    def _damaged(self, data: bytes, error: SampleError) -> Encoded:
+        """The pixels that Pillow makes of a JPEG that libjpeg-turbo refuses by itself. Raises that error where Pillow refuses it too."""
+        try:
+            pixels, lost, _ = self._by_pillow(data, error.reason)
+        except (SampleError, MissingLibrary):
+            raise error from None
+        encoded = self._pixels(pixels, "jpeg", gray=False)
+        encoded.warning, encoded.notices = error.reason, lost
+        return encoded
+
+    def _by_pillow(self, data: bytes, damage: str) -> tuple[Pixels, tuple[str, ...], str]:
+        """A damaged JPEG as Pillow reads it; returns what `read_other` does. Raises SampleError with Pillow's words where Pillow raises an
+        error."""
+        return read_other(data, self._options.max_pixels, self._options.exif == "apply", f"{damage}; Pillow does not read it")
 
     def _made_anew_to_dct(self, encoded: Encoded) -> None:
         """Gives a JPEG that packing has made the DCT form, if it has one."""
@@ -210,6 +233,8 @@ class Encoder:
         if not found.sound:
             count, first, smoothed = core.jpeg_survey(data, options.max_pixels)
             warning = first if count else SMOOTHED if smoothed else ""
+            if count:
+                self._by_pillow(data, first)
         turn = found.orientation if options.exif == "apply" else 1
         size = shrunk_size(found.width, found.height, options.max_side, options.min_side)
         if options.encode in ("jpeg", "raw") or size is not None:

@@ -36,11 +36,12 @@ from fastload.errors import ArgumentError, DatasetError, PackError, SampleError
 from fastload.packing.options import OnError
 from fastload.packing.progress import Progress
 from fastload.packing.sample_files import SampleFiles, StoredSample, ahead
-from fastload.packing.sources.declaration import LABEL, as_line, declaration, finite, is_label
+from fastload.packing.sources.declaration import as_line, declaration, finite
 from fastload.packing.sources.tar import COMMENT_MOST, member_names
 from fastload.packing.stopping_pool import StoppingPool
 from fastload.packing.verify import BadSample
 from fastload.store import DatasetReader, Field
+from fastload.store.labels import LABEL, is_label
 from fastload.store.manifest import output_path
 
 _ROW_GROUP_BYTES = 64 << 20
@@ -89,7 +90,7 @@ class ParquetWriter:
         self._image = samples.image.name
         self._fields = tuple(samples.reader.schema)
         classes = samples.reader.manifest.classes
-        metadata = {"fastload.fields": json.dumps(declaration(samples.image, samples.others, classes))}
+        metadata = {"fastload.fields": json.dumps(declaration(samples.image, samples.others, samples.reader.manifest))}
         metadata |= {} if classes is None else {"fastload.classes": json.dumps(list(classes))}
         if features := _features(samples.others, classes):
             metadata["huggingface"] = json.dumps({"info": {"features": features}})
@@ -151,7 +152,7 @@ class TarWriter:
     def __init__(self, file: IO[bytes], samples: SampleFiles) -> None:
         self._samples = samples
         others = samples.others
-        comment = json.dumps({"fastload": declaration(samples.image, others, samples.reader.manifest.classes)})
+        comment = json.dumps({"fastload": declaration(samples.image, others, samples.reader.manifest)})
         headers = {"comment": comment} if len(comment) <= COMMENT_MOST else {}
         self._tar = tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT, pax_headers=headers)
         self._names = member_names(others)

@@ -301,18 +301,27 @@ def _turbojpeg() -> tuple[Any, dict[str, int]]:
         ) from error
 
 
-def read_other(data: bytes, max_pixels: int, turn: bool) -> tuple[Pixels, tuple[str, ...], str]:
+_NO_IMAGE = f"neither a JPEG nor another image that is read ({', '.join(FORMATS)})"
+
+
+def read_other(data: bytes, max_pixels: int, turn: bool, refused: str = _NO_IMAGE) -> tuple[Pixels, tuple[str, ...], str]:
     """RGB pixels (height, width, 3) of any image that Pillow reads, turned upright on request; what they lack; the format's name.
 
     Palettes, transparency and grey become RGB as Pillow's ``convert("RGB")`` makes them: what torchvision's
     ImageFolder would have trained on. Of an animation, the first frame is read. What they lack is given as kinds of notices.
+
+    Args:
+        data: the file's bytes.
+        max_pixels: most pixels.
+        turn: turn the image upright by its EXIF orientation.
+        refused: beginning of the reason, before Pillow's words, where Pillow raises an error.
 
     Raises:
         MissingLibrary: Pillow is not installed.
         DeepImageError: it has more than 8 bits a channel.
         SampleError: it is no image that Pillow reads, or it has more than max_pixels pixels.
     """
-    with opened_image(data) as image:
+    with opened_image(data, refused) as image:
         width, height = image.size
         if width * height > max_pixels:
             reason = f"{width} x {height} pixels are more than the limit of {max_pixels} (FASTLOAD_MAX_PIXELS)"
@@ -333,12 +342,15 @@ def check_depth(data: bytes) -> None:
 
 
 @contextmanager
-def opened_image(data: bytes) -> Iterator[Image]:
-    """Opens an image with Pillow, without decoding its pixels. Whatever Pillow raises becomes a SampleError."""
+def opened_image(data: bytes, refused: str = _NO_IMAGE) -> Iterator[Image]:
+    """Opens an image with Pillow, without decoding its pixels. Whatever Pillow raises becomes a SampleError, whose reason begins with
+    `refused`."""
     try:
         from PIL.Image import DecompressionBombError
     except ImportError as error:
-        raise MissingLibrary(f"this source has images that are not JPEG, which need Pillow: {pip_install('pack')}") from error
+        raise MissingLibrary(
+            f"this source has images that are not JPEG, or damaged JPEGs, which need Pillow: {pip_install('pack')}"
+        ) from error
     if not data:
         raise SampleError("the file is empty", reason="the file is empty")
     try:
@@ -351,7 +363,7 @@ def opened_image(data: bytes) -> Iterator[Image]:
         raise SampleError(reason, reason=reason) from error
     except Exception as error:  # Pillow's plugins raise many kinds of errors: ValueError, struct.error, SyntaxError, ...
         text = str(error).split("<_io.BytesIO")[0].rstrip() or type(error).__name__
-        reason = f"neither a JPEG nor another image that is read ({', '.join(FORMATS)}): {text}"
+        reason = f"{refused}: {text}"
         raise SampleError(reason, reason=reason) from error
 
 

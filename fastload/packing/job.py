@@ -16,9 +16,9 @@ import errno
 import hashlib
 import os
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.common.files import expanded
+from fastload.common.folders import IMAGE_EXTENSIONS
 from fastload.common.urls import is_url, local_path
 from fastload.errors import ArgumentError, FastloadError, PackError, PackStoppedError, ResourceError, SampleError, advised
 from fastload.packing.encode import Encoded
@@ -36,10 +37,12 @@ from fastload.packing.options import MAY_VARY, PackOptions, RunOptions
 from fastload.packing.pipeline import OrderedPipeline
 from fastload.packing.progress import Progress
 from fastload.packing.sources import Item
-from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, IMAGE_FIELD, Source, attribute_of, schema_of
+from fastload.packing.sources.protocol import IMAGE_FIELD, Source, attribute_of, schema_of
 from fastload.packing.summary import COUNTS, DEEP, ORIENTATION, PackSummary, Tally
 from fastload.packing.trace import ENTRY, Order, Tracer, name_digests, shuffled
 from fastload.store import DatasetWriter, Manifest, Prepared, RowError
+from fastload.store.class_counts import KEY, class_counts, labels_most
+from fastload.store.labels import class_fields
 from fastload.store.manifest import new_path
 
 
@@ -207,6 +210,7 @@ class Outcome:
     notices: tuple[str, ...] = ()
     reason: str = ""
     error: BaseException | None = None
+    labels: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
@@ -237,6 +241,8 @@ class PackJob:
         self.order = Order(count, shuffled(self._names, options.seed) if options.shuffle and not ordered else None)
         self.base: str | None = None
         self._fields = FieldEncoder(source, options)
+        self._labels = class_fields(schema_of(source), source.classes)
+        self._labels_most = labels_most(source.classes)
 
     def encode(self, position: int, item: Item) -> Encoded:
         """The stored form of a sample's image; runs in threads. Raises as `Encoder` does."""
@@ -256,6 +262,10 @@ class PackJob:
             width=encoded.width,
             index=encoded.index or b"",
         )
+
+    def labels_of(self, position: int, item: Item) -> dict[str, list[int]]:
+        """The labels of a sample, and of its objects, by field."""
+        return {field.name: list(map(int, np.ravel(item.values[field.name]))) for field in self._labels}  # type: ignore[arg-type]
 
     def identity(self) -> dict[str, Any]:
         """The options that the manifest stores. A resumed pack must have the same, but for `VARYING`."""
@@ -289,9 +299,15 @@ class PackJob:
         samples = writer.next_index
         if samples == 0:
             raise self.nothing_packed(tally)
-        summary = tally.summary(samples=samples, shards=0, seconds=0.0, packed_now=0, source=attribute_of(self.source, "notices"))
-        manifest = writer.finish(self.source.classes, summary.stored(), max_pixels=tally.max_pixels)
-        return replace(summary, shards=len(manifest.shards), seconds=time.monotonic() - started, packed_now=samples - before)
+        summary = self.summary(tally, samples)
+        form = attribute_of(self.source, "form")
+        manifest = writer.finish(self.source.classes, summary.stored(), form=form, max_pixels=tally.max_pixels)
+        return replace(summary.of(manifest), shards=len(manifest.shards), seconds=time.monotonic() - started, packed_now=samples - before)
+
+    def summary(self, tally: Tally, samples: int) -> PackSummary:
+        """The summary of all samples, before they are a dataset."""
+        notices, layout = attribute_of(self.source, "notices"), attribute_of(self.source, "layout")
+        return tally.summary(samples=samples, shards=0, seconds=0.0, packed_now=0, source=notices, layout=layout)
 
     def outcomes(self, prepare: Callable[..., Prepared], start: int, stop: int, workers: int) -> Generator[Outcome]:
         """Outcomes of the samples at the places `start` .. `stop` - 1 of the order; `prepare` is the writer's. To be closed."""
@@ -359,6 +375,8 @@ class PackJob:
             if isinstance(outcome.error, DeepImageError):
                 tally.notices.add(DEEP, outcome.name)
             return
+        for name, labels in outcome.labels.items():
+            tally.classes.add(name, labels, self._labels_most)
         tally.bytes_in += outcome.bytes_in
         tally.bytes_out += outcome.bytes_out
         tally.formats[outcome.format] = tally.formats.get(outcome.format, 0) + 1
@@ -402,7 +420,18 @@ class PackJob:
         size_out = encoded.data.nbytes if isinstance(encoded.data, np.ndarray) else len(encoded.data)
         how = (*encoded.how, "indexed") if encoded.index else encoded.how
         entry = self.tracer.written(position, stamp, item)
-        return Outcome(item.name, prepared, entry, how, encoded.format, size_in, size_out, encoded.warning, encoded.notices)
+        return Outcome(
+            item.name,
+            prepared,
+            entry,
+            how,
+            encoded.format,
+            size_in,
+            size_out,
+            encoded.warning,
+            encoded.notices,
+            labels=self.labels_of(position, item),
+        )
 
 
 @dataclass(slots=True)
@@ -421,9 +450,11 @@ class _Read:
 
 def finished_summary(manifest: Manifest, started: float) -> PackSummary:
     """The summary of a dataset that was complete before the resume."""
-    tally = Tally({"counts": manifest.summary, **manifest.summary})
+    stored = {name: value for name, value in manifest.summary.items() if name != KEY}
+    tally = Tally({"counts": stored, **stored})
     tally.counts = {name: tally.counts[name] for name in COUNTS}
-    return tally.summary(samples=manifest.count, shards=len(manifest.shards), seconds=time.monotonic() - started, packed_now=0)
+    found = tally.summary(samples=manifest.count, shards=len(manifest.shards), seconds=time.monotonic() - started, packed_now=0)
+    return replace(found.of(manifest), layout=str(stored.get("layout", "")), class_counts=class_counts(manifest))
 
 
 def _reason(error: BaseException, item: Item | None) -> str:

@@ -33,7 +33,7 @@ OnError = Literal["raise", "skip"]
 Layout = Literal["folders", "pairs", "coco"]
 """Layouts that `unpack` writes."""
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-Format = Literal["folder", "coco", "voc", "voc-segmentation", "yolo", "cityscapes", "ade20k", "pairs"]
+Format = Literal["folder", "coco", "voc", "voc-segmentation", "yolo", "cityscapes", "ade20k", "pairs", "images"]
 BoxFormat = Literal["xyxy", "xywh", "cxcywh", "xywhr", "cxcywhr", "xyxyxyxy"]
 """Keys of `fastload.store.BOX_SIDES`."""
 
@@ -319,7 +319,27 @@ class TableOptions:
         ),
     )
 
+    images: str | os.PathLike[str] | None = field(
+        default=None,
+        metadata=option(
+            "the folder that the paths in a .csv or .tsv are relative to; by default the table's own.",
+            "For a .csv/.tsv: the folder that its paths are relative to; by default its own.",
+            metavar="DIR",
+        ),
+    )
+    suffix: str | None = field(
+        default=None,
+        metadata=option(
+            'what follows each path in the name of its file, where a .csv or .tsv has ids without it: ".jpg".',
+            "For a .csv/.tsv of ids: what follows them in the files' names, such as .jpg.",
+        ),
+    )
+
     def __post_init__(self) -> None:
+        if self.images is not None and not (isinstance(self.images, str | os.PathLike) and os.fspath(self.images)):
+            raise ArgumentError(f"images={self.images!r} is no path")
+        if self.suffix is not None and not (isinstance(self.suffix, str) and self.suffix and os.sep not in self.suffix):
+            raise ArgumentError(f"suffix={self.suffix!r} is not the end of a file's name, such as .jpg")
         for name in ("path_column", "label_column"):
             column = getattr(self, name)
             number = isinstance(column, int) and not isinstance(column, bool) and column >= 0
@@ -373,7 +393,7 @@ class LayoutOptions:
         default=None,
         metadata=option(
             'the layout of a folder: "folder" (of class folders), "coco", "voc" (boxes), "voc-segmentation", "yolo", "cityscapes", '
-            '"ade20k" or "pairs" (of images and masks). Usual ones are recognised.',
+            '"ade20k", "pairs" (of images and masks) or "images" (without labels, at any depth). Usual ones are recognised.',
             "The layout of a folder, where it is not recognised.",
         ),
     )
@@ -696,6 +716,8 @@ class PackKeywords(TypedDict, total=False):
     path_column: str | int | None
     label_column: str | int | None
     header: bool | None
+    images: str | os.PathLike[str] | None
+    suffix: str | None
     key_pattern: str | None
     label_pattern: str | None
     format: Format | None
@@ -726,6 +748,8 @@ class AttachKeywords(TypedDict, total=False):
     path_column: str | int | None
     label_column: str | int | None
     header: bool | None
+    images: str | os.PathLike[str] | None
+    suffix: str | None
     key_pattern: str | None
     label_pattern: str | None
     format: Format | None
@@ -761,6 +785,8 @@ class AppendKeywords(TypedDict, total=False):
     path_column: str | int | None
     label_column: str | int | None
     header: bool | None
+    images: str | os.PathLike[str] | None
+    suffix: str | None
     key_pattern: str | None
     label_pattern: str | None
     format: Format | None

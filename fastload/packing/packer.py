@@ -27,8 +27,8 @@ def pack(source: object, out: str | os.PathLike[str], **options: Unpack[PackKeyw
     Args:
         source: a folder of class folders, a dataset in the layout of COCO, Pascal VOC, YOLO, Cityscapes or ADE20K, a folder of images and
             one of masks, a .csv/.tsv of path,label, .tar files (WebDataset), .parquet, .arrow or TFRecord files, a folder
-            of MDS shards or LitData chunks, an LMDB file, a map-style Dataset, a ray.data.Dataset, or any
-            `Source`.
+            of MDS shards or LitData chunks, an LMDB file, images without labels (a folder, a pattern, paths), a map-style Dataset, a
+            ray.data.Dataset, or any `Source`.
         out: the directory to make, or a URL: ``s3://bucket/train.fl``, ``gs://``, ``az://``, ``file://``.
 
     Returns:

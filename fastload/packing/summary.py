@@ -5,8 +5,12 @@ left out, and of images stored with less than they hold.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, cast
+
+from fastload.store import Field
+from fastload.store.class_counts import KEY, ClassCounts, to_summary
+from fastload.store.manifest import Manifest
 
 EXAMPLES = 20
 """Limit on the names kept for each kind; all are counted."""
@@ -139,6 +143,10 @@ class PackSummary:
         skipped: (name, reason) of samples left out under ``on_error="skip"``, at most `NAMES_KEPT`.
         skipped_count: number of samples left out in all.
         notices: files that the source left out and losses of images, counted by kind with examples.
+        layout: the layout that the source was found to have, in words; "": it does not say.
+        fields: the fields of every sample.
+        classes: names of the labels 0, 1, ...; None: they have none.
+        class_counts: number of samples, or of objects, of each label, by the name of the field; of fields whose labels are classes.
         seconds: wall-clock time of this call.
         packed_now: samples that this call packed; fewer than `samples` after a resume.
     """
@@ -165,6 +173,10 @@ class PackSummary:
     skipped: tuple[tuple[str, str], ...] = ()
     skipped_count: int = 0
     notices: tuple[Notice, ...] = ()
+    layout: str = ""
+    fields: tuple[Field, ...] = ()
+    classes: tuple[str, ...] | None = None
+    class_counts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     seconds: float = 0.0
     packed_now: int = 0
 
@@ -175,8 +187,13 @@ class PackSummary:
 
     def stored(self) -> dict[str, Any]:
         """The counts that the manifest stores: all but the figures that differ from run to run."""
-        left_out = ("seconds", "packed_now", "shards", "notices")
-        return {**{f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}, "notices": to_json(self.notices)}
+        left_out = ("seconds", "packed_now", "shards", "notices", "fields", "classes", KEY)
+        found = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
+        return {**found, "notices": to_json(self.notices), KEY: to_summary(self.samples, self.class_counts)}
+
+    def of(self, manifest: Manifest) -> PackSummary:
+        """The summary with the fields and classes of the dataset that was made."""
+        return replace(self, fields=manifest.schema.fields, classes=None if manifest.classes is None else tuple(manifest.classes))
 
     def noticed(self, kind: str) -> int:
         """The count of one kind in `notices`."""
@@ -203,6 +220,7 @@ class Tally:
         self.skipped_count: int = state.get("skipped_count", 0)
         self.max_pixels: int = state.get("max_pixels", 0)
         self.notices = Notices.of(state.get("notices", ()))
+        self.classes = ClassCounts(state.get(KEY), counted=not state or KEY in state)
 
     def warn(self, name: str, text: str) -> None:
         """Counts a JPEG that decodes only with warnings."""
@@ -227,6 +245,7 @@ class Tally:
         self.skipped = [*self.skipped, *later.skipped][:NAMES_KEPT]
         self.max_pixels = max(self.max_pixels, later.max_pixels)
         self.notices.merge(later.notices)
+        self.classes.merge(later.classes)
 
     def state(self) -> dict[str, Any]:
         """A copy of all counts, as JSON values: the writer stores it in a thread while counting goes on."""
@@ -243,10 +262,13 @@ class Tally:
             "skipped_count": self.skipped_count,
             "max_pixels": self.max_pixels,
             "notices": self.notices.state(),
+            KEY: self.classes.state(),
         }
 
-    def summary(self, *, samples: int, shards: int, seconds: float, packed_now: int, source: Iterable[Notice] = ()) -> PackSummary:
-        """The frozen summary; `source` are notices on what the source itself left out."""
+    def summary(
+        self, *, samples: int, shards: int, seconds: float, packed_now: int, source: Iterable[Notice] = (), layout: str = ""
+    ) -> PackSummary:
+        """The frozen summary; `source` are notices on what the source itself left out, `layout` is the one that it has."""
         return PackSummary(
             samples=samples,
             shards=shards,
@@ -258,7 +280,9 @@ class Tally:
             skipped=tuple(self.skipped),
             skipped_count=self.skipped_count,
             notices=(*source, *self.notices.all()),
+            layout=layout,
+            class_counts=self.classes.known,
             seconds=seconds,
             packed_now=packed_now,
-            **self.counts,
+            **cast("dict[str, Any]", self.counts),
         )

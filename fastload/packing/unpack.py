@@ -33,14 +33,16 @@ class UnpackSummary:
     Attributes:
         files: number of files of images and masks.
         bytes: size of these files.
-        folders: number of class folders.
+        folders: number of class folders; a class without a sample has one too.
         layout: "folders", "pairs" or "coco".
+        renumbered: torchvision's ImageFolder, which numbers class folders by their names, gives other labels than the dataset's.
     """
 
     files: int
     bytes: int
     folders: int
     layout: Layout
+    renumbered: bool = False
 
 
 def unpack(
@@ -140,4 +142,4 @@ def _unpack(samples: SampleFiles, folder: UnpackFolder, name: Layout, workers: i
         except BaseException:
             layout.abort()
             raise
-    return UnpackSummary(files, written, layout.folders, name)
+    return UnpackSummary(files, written, layout.folders, name, layout.renumbered)

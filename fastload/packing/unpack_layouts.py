@@ -22,14 +22,15 @@ import numpy.typing as npt
 
 from fastload.errors import PackError
 from fastload.packing.sample_files import File, SampleFiles, StoredSample
-from fastload.packing.sources.annotated import BOXES, LABELS, rows
+from fastload.packing.sources.annotated import BOXES, rows
 from fastload.packing.sources.coco import CATEGORY_ID
-from fastload.packing.sources.declaration import LABEL, as_line, declaration, finite, is_label
+from fastload.packing.sources.declaration import as_line, declaration, finite
 from fastload.packing.sources.layouts import is_telling
 from fastload.packing.sources.unpacked import FIELDS_NAME, SCHEMA_NAME, UNFINISHED
 from fastload.packing.unpack_folder import UnpackFolder
 from fastload.store import COUNT_COLUMN, DatasetReader, Field
 from fastload.store.kinds.base import decimals
+from fastload.store.labels import LABEL, LABELS, is_label
 
 _IMAGE_ID, _AREA, _CROWD, _CAPTIONS = "image_id", "area", "iscrowd", "captions"
 _OWN = ("id", "file_name", "width", "height", "bbox", "segmentation", "num_keypoints", "caption", "license")
@@ -69,6 +70,7 @@ class CocoLayout:
     """
 
     folders = 0
+    renumbered = False
 
     def __init__(self, samples: SampleFiles, folder: UnpackFolder) -> None:
         self._samples = samples
@@ -246,6 +248,8 @@ class UnpackLayout(Protocol):
 
     folders: int
     """Class folders."""
+    renumbered: bool
+    """True if torchvision's ImageFolder gives their images other labels than the dataset's."""
 
     def open(self) -> None:
         """Makes folders and files."""
@@ -278,22 +282,25 @@ class ClassFolders:
         used = {FIELDS_NAME.casefold(), SCHEMA_NAME.casefold(), UNFINISHED.casefold()}
         self._labels = samples.reader.column(LABEL) if labelled else None
         self._classes = self._name_classes(used)
-        self.folders = len(self._classes)
+        self.folders, names = len(self._classes), list(self._classes.values())
+        self.renumbered = list(self._classes) != list(range(self.folders)) or names != sorted(names)
         self._pictures = {
             field.name: _unused(safe_name(field.name.replace(".", "_")), used) for field in samples.others if field.handler.is_picture
         }
-        self._is_plain = samples.image.is_rgb and len(samples.others) == 1 and self._are_in_order()
+        has_form = samples.reader.manifest.form is not None
+        self._is_plain = samples.image.is_rgb and len(samples.others) == 1 and not has_form and self._are_in_order()
         self._key = "path"
         while any(field.name == self._key for field in schema):
             self._key += "_"
         self._lines: IO[str] | None = None
 
     def _name_classes(self, used: set[str]) -> dict[int, str]:
-        """The folder name of each label that occurs."""
+        """The folder name of each class and of each label that occurs, ascending. torchvision numbers a class by its place among them, so
+        that one without a sample has a folder too."""
         if self._labels is None:
             return {}
         classes = self._samples.reader.manifest.classes
-        present = [int(label) for label in np.unique(self._labels)]
+        present = sorted({*map(int, np.unique(self._labels)), *range(len(classes or ()))})
         # Padded, so that folders sort like the labels, and packing them again gives the same numbers.
         digits = len(str(max(0, *present))) if present else 1
         folders: dict[int, str] = {}
@@ -309,7 +316,7 @@ class ClassFolders:
         They do not if `pack` would take their names for those of another layout.
         """
         classes = self._samples.reader.manifest.classes
-        if self._labels is None or classes is None or list(self._classes) != list(range(len(classes))):
+        if self._labels is None or classes is None or len(np.unique(self._labels)) != len(classes) or self.renumbered:
             return False
         if any(is_telling(name) for name in self._classes.values()):
             return False
@@ -341,7 +348,7 @@ class ClassFolders:
     def close(self) -> None:
         if self._lines is not None:
             self._lines.close()
-            about = {"path": self._key, **declaration(self._samples.image, self._samples.others, self._samples.reader.manifest.classes)}
+            about = {"path": self._key, **declaration(self._samples.image, self._samples.others, self._samples.reader.manifest)}
             self._folder.write(SCHEMA_NAME, json.dumps(about, indent=1).encode() + b"\n")
 
     def abort(self) -> None:
@@ -353,6 +360,7 @@ class Pairs:
     """images/00000012.jpg, and its mask masks/00000012.png."""
 
     folders = 0
+    renumbered = False
 
     def __init__(self, samples: SampleFiles, folder: UnpackFolder) -> None:
         self._samples = samples

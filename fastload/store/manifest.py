@@ -25,6 +25,9 @@ from fastload.errors import ArgumentError, DatasetError
 from fastload.store import checked
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, shown
 from fastload.store.entries import COUNT_LIMIT, SHARD_NAME, Segment, ShardEntry, parse_shards, parse_sidecars
+from fastload.store.form import Form
+from fastload.store.form import from_json as form_from_json
+from fastload.store.form import to_json as form_to_json
 from fastload.store.schema import Schema
 
 FORMAT = "fastload"
@@ -57,6 +60,7 @@ class Manifest:
         summary: counts of the pack.
         version: the dataset's version: 1 as it was packed, one more after each change.
         sidecars: files that say where everything lies in the shards, or in some of them: see `fastload.store.sidecar`.
+        form: the structure of a sample, where it is another than its fields give; None: it follows from them.
     """
 
     schema: Schema
@@ -66,6 +70,7 @@ class Manifest:
     summary: Mapping[str, Any] = field(default_factory=dict)
     version: int = 1
     sidecars: tuple[Segment, ...] = ()
+    form: Form | None = None
 
     @property
     def count(self) -> int:
@@ -123,6 +128,7 @@ class Manifest:
                 "options": dict(self.options),
                 "summary": dict(self.summary),
                 **({"sidecars": [sidecar.to_json() for sidecar in self.sidecars]} if self.sidecars else {}),
+                **({} if self.form is None else {"form": form_to_json(self.form)}),
             }
         )
 
@@ -155,7 +161,8 @@ class Manifest:
         options = get_object(content.get("options"), "the options")
         summary = get_object(content.get("summary"), "the summary")
         version = get_int(content.get("dataset_version", 1), "the dataset's version", 1, VERSION_LIMIT) if later else 1
-        manifest = cls(schema, shards, classes, options, summary, version, parse_sidecars(content.get("sidecars", [])))
+        form = None if content.get("form") is None else form_from_json(content["form"])
+        manifest = cls(schema, shards, classes, options, summary, version, parse_sidecars(content.get("sidecars", [])), form)
         count = get_int(content.get("count"), "the count", 0, COUNT_LIMIT)
         if count != manifest.count:
             raise Bad(f"the count is {count}, the shards hold {manifest.count}")

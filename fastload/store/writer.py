@@ -27,6 +27,7 @@ from fastload.common.files import expanded
 from fastload.errors import ArgumentError, DatasetError, FastloadError, PackError
 from fastload.store.checked import Bad
 from fastload.store.entries import SHARD_NAME, ShardEntry, file_number, parse_shards, shard_name
+from fastload.store.form import Form
 from fastload.store.manifest import JOURNAL_NAME, LOST, MANIFEST_NAME, Manifest
 from fastload.store.progress import (
     LOG_NAME,
@@ -318,12 +319,13 @@ class DatasetWriter:
         Journal(self.schema.to_json(), self._options, self.shard_size, shards, state, self._log.to_json(), objects).write(self.out, durable)
         self._journaled, self._behind = len(shards), None
 
-    def finish(self, classes: Sequence[str] | None, summary: Mapping[str, Any], **options: object) -> Manifest:
+    def finish(self, classes: Sequence[str] | None, summary: Mapping[str, Any], *, form: Form | None = None, **options: object) -> Manifest:
         """Completes the last shard and writes the manifest, which makes the folder a dataset.
 
         Args:
             classes: names of labels 0, 1, ...; None where labels are no classes.
             summary: figures to store in the manifest, as JSON values.
+            form: structure of a sample; None: it follows from the fields.
             options: options in `varying` that changed from call to call, with the values that hold for all samples.
 
         Raises:
@@ -339,7 +341,7 @@ class DatasetWriter:
         if self._journals_all and self._behind is not None:
             self._journal(self._behind)
         names = None if classes is None else tuple(classes)
-        manifest = Manifest(self.schema, tuple(self._shards), names, {**self._options, **options}, dict(summary))
+        manifest = Manifest(self.schema, tuple(self._shards), names, {**self._options, **options}, dict(summary), form=form)
         try:
             self.finished = self._publish(manifest)
             (self.out / JOURNAL_NAME).unlink()

@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
 from typing_extensions import Unpack
 
 from fastload.common.files import expanded
@@ -28,8 +30,10 @@ from fastload.packing.attach import AttachJob
 from fastload.packing.job import PackJob, run_job
 from fastload.packing.keywords import keywords, settled, takes_options
 from fastload.packing.options import AS_PACKED, AppendKeywords, RunOptions, source_options, taken
+from fastload.packing.sources.annotated import INSTANCE_MASK
 from fastload.packing.sources.protocol import Traced, Value, attribute_of, schema_of
 from fastload.store import MANIFEST_NAME, DatasetChange, Field, Manifest, ShardEntry, numbered
+from fastload.store.labels import object_labels
 from fastload.store.manifest import dataset_folder
 from fastload.store.progress import DONE_NAME, WORK_NAME, remove_work
 from fastload.versions.concat import joined_options, joined_summary
@@ -63,6 +67,12 @@ def fit_source(source: Source, manifest: Manifest, dataset: Path) -> tuple[Sourc
         names = (*names, *(name for name in given if name not in names))
         places = {name: place for place, name in reversed(list(enumerate(names)))}
         labels = {label: places[name] for label, name in enumerate(given)}
+        masks = [field.name for field in fields if field.handler.holds_labels and field.name != INSTANCE_MASK]
+        if masks and any(label != place for label, place in labels.items()):
+            raise PackError(
+                f"{source.title} does not fit {dataset}: its classes {', '.join(given)} are not the dataset's {', '.join(names)} in their "
+                f"order, and the labels in its field {masks[0]!r} stay as they are; give the source the dataset's classes"
+            )
     limit = None if names is None or given is not None or all(field.name != _LABEL for field in fields) else len(names)
     kind = _FittedTraced if isinstance(source, Traced) else _Fitted
     return kind(source, fields, labels, limit, dataset), names
@@ -100,6 +110,7 @@ class _Fitted:
         self._limit = limit
         self._dataset = dataset
         self.fields = fields
+        self._objects = [field.name for field in object_labels(fields)]
 
     @property
     def title(self) -> str:
@@ -123,13 +134,19 @@ class _Fitted:
 
     @property
     def label_limits(self) -> Mapping[str, int]:
-        """The source's."""
-        return dict(attribute_of(self._source, "label_limits"))
+        """The source's, but for objects whose labels are fitted."""
+        limits = attribute_of(self._source, "label_limits")
+        return {name: limit for name, limit in limits.items() if not (self._labels and name in self._objects)}
 
     @property
     def says_drawn_on(self) -> bool:
         """The source's."""
         return bool(attribute_of(self._source, "says_drawn_on"))
+
+    @property
+    def layout(self) -> str:
+        """The source's."""
+        return str(attribute_of(self._source, "layout"))
 
     @property
     def notices(self) -> tuple[Notice, ...]:
@@ -144,11 +161,13 @@ class _Fitted:
         return self._source.name(position)
 
     def read(self, position: int) -> Item:
-        """The source's sample, with the label of the dataset."""
+        """The source's sample, with the labels of the dataset."""
         item = self._source.read(position)
         return replace(item, values=self._fit(item.values, item.name))
 
     def _fit(self, values: dict[str, Value], name: str) -> dict[str, Value]:
+        for each in self._objects if self._labels else ():
+            values = {**values, each: self._fit_objects(np.asarray(values[each]), each, name)}
         label = values.get(_LABEL)
         if isinstance(label, int) and label in self._labels:
             return {**values, _LABEL: self._labels[label]}
@@ -158,6 +177,12 @@ class _Fitted:
                 "give the source names of classes, of which new ones are added"
             )
         return values
+
+    def _fit_objects(self, labels: npt.NDArray[Any], field: str, name: str) -> npt.NDArray[Any]:
+        """The labels of objects in the dataset. Raises PackError where one is of no class of the source's."""
+        if unknown := [label for label in labels.tolist() if label not in self._labels]:
+            raise PackError(f"{printable(name)}: its {field!r} has the label {unknown[0]}, the classes are 0 to {len(self._labels) - 1}")
+        return np.array([self._labels[label] for label in labels.tolist()], np.int64)
 
 
 class _FittedTraced(_Fitted):

@@ -16,6 +16,7 @@ from fastload.errors import PackError
 from fastload.packing import PackSummary
 from fastload.packing.summary import EXAMPLES, NAMES_KEPT, Notices, to_json
 from fastload.store import DatasetReader, Manifest, Segment, ShardEntry, numbered
+from fastload.store.class_counts import KEY, joined_counts
 from fastload.store.entries import SIDECAR_LIMIT
 from fastload.store.manifest import MANIFEST_NAME, dataset_folder, output_path
 from fastload.store.progress import claim_folder
@@ -33,12 +34,16 @@ def joined_options(now: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str,
 
 
 def joined_summary(now: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """The counts of two packs together. What is of another type than a PackSummary's is left as it is."""
+    """The counts of two packs together, and their layouts. What is of another type than a PackSummary's is left as it is."""
     both = dict(now)
     for field in fields(PackSummary):
         name, mine, its = field.name, now.get(field.name), more.get(field.name)
-        if isinstance(mine, int) and isinstance(its, int):
+        if name == KEY:
+            both[name] = joined_counts(mine, its)
+        elif isinstance(mine, int) and isinstance(its, int):
             both[name] = mine + its
+        elif isinstance(mine, str) and isinstance(its, str):
+            both[name] = mine if its in mine.split("; ") else f"{mine}; {its}"
         elif name == "notices":
             both[name] = _joined_notices(mine, its)
         elif isinstance(mine, list) and isinstance(its, list):
@@ -118,7 +123,7 @@ def concat(datasets: Sequence[str | os.PathLike[str]], out: str | os.PathLike[st
             for place, manifest in zip(places, manifests, strict=True)
             for sidecar in manifest.sidecars
         )
-        new = Manifest(manifests[0].schema, numbered(shards), classes, options, summary, sidecars=sidecars[:SIDECAR_LIMIT])
+        new = Manifest(manifests[0].schema, numbered(shards), classes, options, summary, 1, sidecars[:SIDECAR_LIMIT], manifests[0].form)
         try:
             new.write(target)
         except OSError as error:

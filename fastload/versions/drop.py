@@ -16,6 +16,7 @@ from fastload.common.positions import as_positions
 from fastload.dataset.query import Columns, ConditionEngine
 from fastload.errors import ArgumentError, PackError
 from fastload.store import DatasetChange, DatasetReader, Manifest, numbered
+from fastload.store.class_counts import KEY
 from fastload.store.progress import remove_appends
 
 
@@ -134,4 +135,5 @@ def _commit(change: DatasetChange, reader: DatasetReader, gone: npt.NDArray[np.i
     summary = dict(change.manifest.summary)
     if isinstance(summary.get("samples"), int):
         summary["samples"] = len(reader) - len(gone)
+    summary.pop(KEY, None)  # those of objects are not known without reading records; labels are counted by their column
     return change.commit(replace(change.manifest, shards=numbered(entries), summary=summary))

@@ -21,13 +21,12 @@ import torch
 
 from fastload.batch.bad_samples import kept_state, seed_sample
 from fastload.common.rng import checked_epoch, checked_seed
+from fastload.dataset.drawing import ShownImage, painted_masks, shown_image
 from fastload.dataset.packed import PackedDataset
 from fastload.errors import ArgumentError, FastloadError, SampleError, TransformError
 from fastload.transforms import RandomHorizontalFlip, RandomResizedCrop
 from fastload.view.layers import layers_of
-from fastload.view.pictures import painted_masks
 from fastload.view.png import label_png, png
-from fastload.view.shown import ShownImage, shown_image
 from fastload.view.subject import Kept, Subject
 
 DEFAULT = (RandomResizedCrop(224), RandomHorizontalFlip())

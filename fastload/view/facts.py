@@ -2,15 +2,15 @@
 
 NOTE [ view: what is sampled ]
 Columns are read whole for up to COLUMN_MOST samples: 8 bytes each. Of a larger dataset the facts are those of so many evenly spaced
-samples, and the page says so. Texts, JSON and bytes lie in records, with the images: of a dataset on a disk TEXTS evenly spaced records
-are read for them, of one in a bucket none.
+samples, and the page says so. Texts lie in records, with the images: of a dataset on a disk RECORDS evenly spaced records are read for
+them, of one in a bucket none. So do the classes of objects, which are read likewise where the manifest has not counted them.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,14 @@ import numpy.typing as npt
 
 from fastload.errors import SampleError
 from fastload.store import HEIGHT_COLUMN, WIDTH_COLUMN, Field
+from fastload.store.class_counts import class_counts
+from fastload.store.labels import object_labels
 from fastload.view.subject import Subject, spread
 
 COLUMN_MOST = 4_000_000
 """Samples whose columns are read."""
-TEXTS = 256
-"""Records that are read for texts."""
+RECORDS = 256
+"""Records that are read."""
 _BINS = 32
 _EACH_MOST = 32
 """Distinct numbers up to which each has its own bar."""
@@ -41,7 +43,7 @@ class Facts:
 
     def document(self) -> dict[str, Any]:
         """`sampled`: what was left out, in words; `classes`: [[name, label, number of samples], ...], most first; `classes_left`: how many
-        more there are; and `charts`.
+        more there are; `objects`: the same of each field with the classes of objects, [{field, of, classes, left}]; and `charts`.
 
         A chart is {title, name, bars}: `name` is the column of a condition, or ""; a bar is [text, number of samples, least, most], with
         most None if the bar is of the one value least.
@@ -65,11 +67,16 @@ class Facts:
         ]
         for field in reader.schema:
             charts += self._charts(field, chosen)
-        texts, read = self._texts()
-        if texts:
-            sampled.append(f"texts of {read:,} samples" + ("" if read == count else ", evenly spaced"))
+        texts, objects, read = self._of_records()
+        sampled += [f"{read:,} evenly spaced records"] if 0 < read < count else []
         classes, left = self._classes(chosen)
-        return {"sampled": "; ".join(sampled), "classes": classes, "classes_left": left, "charts": [*filter(None, charts), *texts]}
+        return {
+            "sampled": "; ".join(sampled),
+            "classes": classes,
+            "classes_left": left,
+            "objects": objects,
+            "charts": [*filter(None, charts), *texts],
+        }
 
     def _column(self, name: str, chosen: Sequence[int]) -> npt.NDArray[Any]:
         reader = self._subject.dataset.opened.reader
@@ -96,26 +103,34 @@ class Facts:
         if label is None or not self._subject.dataset.classes:
             return [], 0
         labels, counts = np.unique(self._column(label, chosen), return_counts=True)
-        order = np.argsort(-counts, kind="stable")
-        found = [[self._subject.label_text(int(labels[at])), int(labels[at]), int(counts[at])] for at in order[:_CLASSES_MOST]]
-        return found, max(0, len(order) - _CLASSES_MOST)
+        return self._counted(dict(zip(labels.tolist(), counts.tolist(), strict=True)))
 
-    def _texts(self) -> tuple[list[dict[str, Any]], int]:
-        """Charts of the most common texts, and the number of samples that were read."""
+    def _counted(self, counts: Mapping[int, int]) -> tuple[list[list[Any]], int]:
+        """[name, label, count] of the most common labels, most first, and the number of the others."""
+        order = sorted(counts, key=lambda label: (-counts[label], label))
+        return [[self._subject.label_text(label), label, counts[label]] for label in order[:_CLASSES_MOST]], max(
+            0, len(order) - _CLASSES_MOST
+        )
+
+    def _of_records(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]], int]:
+        """Charts of the most common texts, classes of objects, and the number of samples that were read."""
         dataset = self._subject.dataset
-        names = [field.name for field in dataset.opened.reader.schema if field.handler.is_text and not field.is_column]
-        if not names or dataset.opened.reader.files.remote:
-            return [], 0
-        found: dict[str, Counter[str]] = {name: Counter() for name in names}
-        chosen = spread(len(dataset), TEXTS)
+        schema = dataset.opened.reader.schema
+        texts = [field.name for field in schema if field.handler.is_text and not field.is_column]
+        labels, counts = object_labels(schema), class_counts(dataset.opened.reader.manifest)
+        asked = [*texts, *(field.name for field in labels if field.name not in counts)]
+        found: dict[str, Counter[Any]] = {name: Counter() for name in asked}
+        chosen = spread(len(dataset), 0 if dataset.opened.reader.files.remote or not asked else RECORDS)
         for index in chosen:
-            for name, value in self._stored(index, names).items():
-                found[name][str(value)[:80]] += 1
-        charts = []
-        for name, counter in found.items():
-            bars = [[text, count, None, None] for text, count in counter.most_common(_COMMON)]
-            charts.append({"title": f"most common of {name}: {len(counter):,} different", "name": "", "bars": bars})
-        return charts, len(chosen)
+            for name, value in self._stored(index, asked).items():
+                found[name].update([str(value)[:80]] if name in texts else value.tolist())
+        known: Mapping[str, Mapping[int, int]] = {**counts, **(found if chosen else {})}
+        objects = []
+        for field in labels:
+            if field.name in known:
+                classes, left = self._counted(known[field.name])
+                objects.append({"field": field.name, "of": field.of, "classes": classes, "left": left})
+        return [_common(name, found[name]) for name in texts if chosen], objects, len(chosen)
 
     def _stored(self, index: int, names: list[str]) -> dict[str, Any]:
         """Values in a sample's record; {} of a bad one."""
@@ -124,6 +139,12 @@ class Facts:
         except SampleError as error:
             self._subject.meet(index, error)
             return {}
+
+
+def _common(name: str, counter: Counter[str]) -> dict[str, Any]:
+    """The chart of the most common texts."""
+    bars = [[text, count, None, None] for text, count in counter.most_common(_COMMON)]
+    return {"title": f"most common of {name}: {len(counter):,} different", "name": "", "bars": bars}
 
 
 def _chart(title: str, name: str, values: npt.NDArray[Any]) -> dict[str, Any] | None:

@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from fastload.dataset.drawing import COLOURS, OBJECTS_MOST, box_corners, colour_of
 from fastload.store import Field
-from fastload.view.pictures import OBJECTS_MOST
-from fastload.view.png import COLOURS, colour_of
+from fastload.store.labels import labels_of
 from fastload.view.subject import Subject
 
 _ORDER = ("picture", "shapes", "points")
@@ -57,27 +57,14 @@ def layers_of(subject: Subject, values: Mapping[str, Any], picture: Callable[[st
     return sorted(found, key=lambda layer: _ORDER.index(layer["form"]))
 
 
+def is_marked(field: Field) -> bool:
+    """Returns True if a field lies in the image, so that it is drawn over it."""
+    return field.handler.follows_image and not field.handler.is_image
+
+
 def colours() -> list[str]:
     """Colours of objects by number, as CSS has them."""
     return ["#{:02x}{:02x}{:02x}".format(*colour_of(number)) for number in range(1, COLOURS + 1)]
-
-
-def box_corners(boxes: npt.NDArray[np.float64], form: str) -> npt.NDArray[np.float64]:
-    """The four corners (number, 4, 2), in order around each box, of boxes of one of the formats of torchvision's BoundingBoxFormat.
-
-    A rotated box is turned counterclockwise by r degrees: cxcywhr around its centre, xywhr around the corner x, y.
-    """
-    if form == "xyxyxyxy":
-        return boxes.reshape(-1, 4, 2)
-    if form == "xyxy":
-        left, top, right, bottom = boxes.T
-        return np.stack([left, top, right, top, right, bottom, left, bottom], 1).reshape(-1, 4, 2)
-    x, y, width, height = boxes.T[:4]
-    turn = np.deg2rad(boxes[:, 4]) if boxes.shape[1] == 5 else np.zeros(len(boxes))
-    along = np.stack([np.cos(turn), -np.sin(turn)], 1) * width[:, None]
-    down = np.stack([np.sin(turn), np.cos(turn)], 1) * height[:, None]
-    first = np.stack([x, y], 1) - ((along + down) / 2 if form.startswith("cxcy") else 0)
-    return np.stack([first, first + along, first + along + down, first + down], 1)
 
 
 def _layer(field: Field, value: Any, **content: Any) -> dict[str, Any]:
@@ -85,7 +72,7 @@ def _layer(field: Field, value: Any, **content: Any) -> dict[str, Any]:
 
 
 def _texts(subject: Subject, boxes: Field, values: Mapping[str, Any]) -> list[str]:
-    labels = subject.object_labels(boxes)
+    labels = labels_of(subject.dataset.opened.reader.schema, boxes.name)
     if labels is None or labels.name not in values:
         return []
     return [subject.label_text(int(each)) for each in values[labels.name][:OBJECTS_MOST]]

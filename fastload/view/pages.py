@@ -12,10 +12,10 @@ from fastload.errors import ArgumentError
 from fastload.view.checking import bad_document, check_samples
 from fastload.view.draws import DEFAULT_TEXT, EPOCHS_MOST, Draws
 from fastload.view.facts import Facts
-from fastload.view.layers import colours
+from fastload.view.layers import colours, is_marked
 from fastload.view.listing import ROWS_MOST, Listing
 from fastload.view.pictures import SIDES, Pictures
-from fastload.view.sample import sample_document
+from fastload.view.sample import layers_document, sample_document
 from fastload.view.shown import document
 from fastload.view.subject import Subject
 
@@ -60,7 +60,8 @@ class Pages:
             "sample": lambda index, query: _json(self._sample(index, query)),
             "draws": lambda index, query: _json(self.draws.document(index, *_draw(query), _int(query, "count", 8))),
             "picture": lambda index, query: Answer(self.pictures.image(index, _int(query, "side", SIDES[-1]), query.get("field", "")), PNG),
-            "layer": lambda index, query: Answer(self.pictures.layer(index, query.get("field", "")), PNG),
+            "layers": lambda index, query: _json(layers_document(subject, index, _int(query, "side", SIDES[-1]))),
+            "layer": lambda index, query: Answer(self.pictures.layer(index, query.get("field", ""), _int(query, "side", SIDES[-1])), PNG),
             "draw": lambda index, query: Answer(self.draws.picture(index, *_draw(query), _int(query, "view", 0)), PNG),
             "draw-layer": lambda index, query: Answer(self.draws.layer(index, *_draw(query), query.get("field", "")), PNG),
         }
@@ -98,7 +99,9 @@ class Pages:
             "shards": len(reader.manifest.shards),
             "fields": [[field.name, field.describe()] for field in reader.schema],
             "label": subject.label,
+            "marked": any(map(is_marked, reader.schema)),
             "where": settings.where,
+            "example": _example(subject),
             "transform": settings.transform_text or DEFAULT_TEXT,
             "seed": settings.seed,
             "epoch": settings.epoch,
@@ -111,6 +114,13 @@ class Pages:
         found = sample_document(self._subject, index)
         found["position"], found["before"], found["after"] = self.listing.neighbours(query.get("where", ""), index)
         return found
+
+
+def _example(subject: Subject) -> str:
+    """A condition over columns that the dataset has, as an example for the search."""
+    numbers = [field.name for field in subject.dataset.opened.reader.schema if field.is_column and not field.handler.is_array]
+    name = subject.label or next(iter(numbers), "")
+    return f"{name} = 3 and width > 400" if name.isidentifier() else "width > 400"
 
 
 def _json(value: Any) -> Answer:

@@ -9,18 +9,16 @@ import numpy.typing as npt
 import torch
 
 from fastload.dataset.contact_sheet import within
+from fastload.dataset.drawing import COLOURS, OBJECTS_MOST, shown_image
 from fastload.dataset.packed import PackedDataset
 from fastload.errors import ArgumentError, SampleError
 from fastload.store import parse_value, stored_size
 from fastload.store.kinds.run_lengths import counts_of
-from fastload.view.png import COLOURS, label_png, png
-from fastload.view.shown import shown_image
+from fastload.view.png import label_png, png
 from fastload.view.subject import Kept, Subject
 
 SIDES = (64, 96, 128, 160, 192, 256, 320, 384, 512, 1024, 2048)
 """Sides within which images are shown, pixels: few, so that few plans of transforms are kept."""
-OBJECTS_MOST = 2000
-"""Objects of a sample that are drawn."""
 
 
 class Pictures:
@@ -46,8 +44,7 @@ class Pictures:
 
     def pixels(self, index: int, side: int, name: str = "") -> torch.Tensor:
         """The image that `image` shows, (channels, height, width)."""
-        if side not in SIDES:
-            raise ArgumentError(f"pictures have a side of {', '.join(map(str, SIDES))} pixels, not {side}")
+        _check_side(side)
         dataset = self._subject.dataset
         reader, first = dataset.opened.reader, dataset.image_field
         field = reader.schema[name or first]
@@ -59,13 +56,14 @@ class Pictures:
         found: torch.Tensor = small.before_python(index, 0, 0)[field.name]
         return found
 
-    def layer(self, index: int, name: str) -> bytes:
-        """The transparent PNG of a mask or of instances, as large as the image, or reduced to the largest of SIDES.
+    def layer(self, index: int, name: str, side: int = SIDES[-1]) -> bytes:
+        """The transparent PNG of a mask or of instances, as large as the image, or reduced to be within `side` pixels, one of SIDES.
 
         Raises:
-            ArgumentError: the field is neither.
+            ArgumentError: the field is neither, or there is no such side.
             SampleError: it cannot be read.
         """
+        _check_side(side)
         reader = self._subject.dataset.opened.reader
         field = reader.schema[name]
         if not field.handler.is_as_large:
@@ -79,12 +77,17 @@ class Pictures:
             value = parse_value(reader, index, field, kind, data, plain=True)
         except SampleError as error:
             raise self._subject.dataset.sample_error(index, error.reason or str(error)) from None
-        return label_png(reduced(np.asarray(value) if field.handler.holds_labels else _painted(value, height, width)))
+        return label_png(_reduced(np.asarray(value) if field.handler.holds_labels else _painted(value, height, width), side))
 
 
-def reduced(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Every n-th label of each side, so that both are within the largest of SIDES."""
-    step = -(-max(labels.shape) // SIDES[-1])
+def _check_side(side: int) -> None:
+    if side not in SIDES:
+        raise ArgumentError(f"pictures have a side of {', '.join(map(str, SIDES))} pixels, not {side}")
+
+
+def _reduced(labels: npt.NDArray[Any], side: int) -> npt.NDArray[Any]:
+    """Every n-th label of each side, so that both are within `side`."""
+    step = -(-max(labels.shape) // side)
     return labels[::step, ::step]
 
 
@@ -99,12 +102,3 @@ def _painted(masks: list[dict[str, Any]], height: int, width: int) -> npt.NDArra
             flat[start:end] = row % COLOURS + 1
     across: npt.NDArray[np.uint16] = flat.reshape(width, height).T
     return across
-
-
-def painted_masks(masks: torch.Tensor) -> npt.NDArray[np.uint16]:
-    """The same of binary masks (number, height, width)."""
-    array = masks[:OBJECTS_MOST].cpu().numpy() != 0
-    out = np.zeros(array.shape[1:], np.uint16)
-    for row in sorted(range(len(array)), key=lambda row: -int(array[row].sum())):
-        out[array[row]] = row % COLOURS + 1
-    return out

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import colorsys
 import struct
 import zlib
 
 import numpy as np
 import numpy.typing as npt
 
-Pixels = npt.NDArray[np.uint8]
+from fastload.dataset.drawing import COLOURS, Pixels, colour_of, numbers_of
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _GREY, _RGB, _PALETTE = 0, 2, 3
 _UP = 2
 _LEVEL = 1
 """zlib's: a page on the same machine waits for the compression, and not for the bytes."""
-COLOURS = 254
-"""Colours of labels, numbered from 1."""
-_IGNORED = 255
-_TURN = 0.618033988749895
-"""Hues are this part of the circle apart, so that neighbouring numbers differ."""
 
 
 def png(pixels: Pixels) -> bytes:
@@ -42,21 +36,6 @@ def label_png(labels: npt.NDArray[np.integer]) -> bytes:
     palette = np.array([(0, 0, 0), *map(colour_of, range(1, COLOURS + 1)), (128, 128, 128)], np.uint8)
     extra = _chunk(b"PLTE", palette.tobytes()) + _chunk(b"tRNS", b"\0")
     return _file(width, height, _PALETTE, extra, filtered)
-
-
-def numbers_of(labels: npt.NDArray[np.integer]) -> Pixels:
-    """Numbers of labels' colours: 0 stays, others go round the colours; 255 of 8-bit labels, which most programs ignore, stays too."""
-    wide = labels.astype(np.int64)
-    numbers = np.where(wide > 0, (wide - 1) % COLOURS + 1, 0).astype(np.uint8)
-    if labels.dtype == np.uint8:
-        numbers[labels == _IGNORED] = _IGNORED
-    return numbers
-
-
-def colour_of(number: int) -> tuple[int, int, int]:
-    """The colour (red, green, blue) of the label or object of a number from 1."""
-    red, green, blue = colorsys.hls_to_rgb((number - 1) * _TURN % 1.0, 0.55, 0.85)
-    return round(255 * red), round(255 * green), round(255 * blue)
 
 
 def _file(width: int, height: int, colour: int, extra: bytes, rows: Pixels) -> bytes:

@@ -7,11 +7,13 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fastload.dataset.drawing import ShownImage, shown_image
 from fastload.errors import ArgumentError, SampleError
 from fastload.packing.images import MissingLibrary, encode_jpeg
 from fastload.store.shard import write_error
@@ -19,16 +21,32 @@ from fastload.view.checking import bad_document
 from fastload.view.pages import Pages, page_file
 from fastload.view.png import png
 from fastload.view.sample import sample_document
-from fastload.view.shown import ShownImage, document, shown_image
+from fastload.view.shown import document
 from fastload.view.subject import Subject
 
 SAMPLES = 60
 """Samples of a report."""
-SIDE = 384
-"""Side within which its images are, pixels."""
-DRAWS = 4
-"""Epochs whose draws are in it."""
-_QUALITY = 90
+
+
+@dataclass(frozen=True)
+class _Form:
+    """Form of the pictures in a report.
+
+    Attributes:
+        side: side within which its images are, pixels.
+        draws: epochs whose draws are in it.
+        quality, sampling: quality and chroma subsampling of its JPEGs.
+    """
+
+    side: int
+    draws: int
+    quality: int
+    sampling: str
+
+
+_FEW = 16
+"""Samples up to which a report has the finer form. With either form, one of usual photographs stays below 3 MB."""
+_FINE, _SMALL = _Form(384, 4, 90, "4:4:4"), _Form(320, 2, 70, "4:2:0")
 
 
 def write_report(subject: Subject, out: str | os.PathLike[str], progress: Callable[[int, int], None] = lambda done, total: None) -> int:
@@ -55,11 +73,13 @@ def write_report(subject: Subject, out: str | os.PathLike[str], progress: Callab
     if not rows["rows"]:
         raise ArgumentError("there is no sample to report on: the dataset is empty, or the condition is true for none")
     indices = [row[0] for row in rows["rows"]]
+    form = _FINE if len(indices) <= _FEW else _SMALL
     archive: dict[str, Any] = {}
     for at, index in enumerate(indices):
-        archive |= _sample(subject, pages, index, (indices[at - 1] if at else None), (indices[at + 1] if at + 1 < len(indices) else None))
+        before, after = (indices[at - 1] if at else None), (indices[at + 1] if at + 1 < len(indices) else None)
+        archive |= _sample(subject, pages, index, before, after, form)
         progress(at + 1, len(indices))
-    archive["dataset"] = pages.dataset() | {"sides": [SIDE], "draws": DRAWS}
+    archive["dataset"] = pages.dataset() | {"sides": [form.side], "draws": form.draws}
     archive["rows?start=0&count=200"] = rows | {"total": len(indices)}
     archive["facts"] = pages.facts.document()
     archive["bad"] = bad_document(subject)
@@ -67,44 +87,44 @@ def write_report(subject: Subject, out: str | os.PathLike[str], progress: Callab
     return len(indices)
 
 
-def _sample(subject: Subject, pages: Pages, index: int, before: int | None, after: int | None) -> dict[str, Any]:
+def _sample(subject: Subject, pages: Pages, index: int, before: int | None, after: int | None, form: _Form) -> dict[str, Any]:
     """Answers about one sample, by the paths that the page asks for."""
     try:
-        return _stored(subject, pages, index, before, after) | _drawn(subject, pages, index)
+        return _stored(subject, pages, index, before, after, form) | _drawn(subject, pages, index, form)
     except SampleError as error:
         sentence = {"error": subject.meet(index, error)}
-        return {f"sample/{index}": sentence, f"picture/{index}.png?side={SIDE}": sentence}
+        return {f"sample/{index}": sentence, f"picture/{index}.png?side={form.side}": sentence}
 
 
-def _stored(subject: Subject, pages: Pages, index: int, before: int | None, after: int | None) -> dict[str, Any]:
+def _stored(subject: Subject, pages: Pages, index: int, before: int | None, after: int | None, form: _Form) -> dict[str, Any]:
     sample = sample_document(subject, index) | {"before": before, "after": after}
     found: dict[str, Any] = {f"sample/{index}": sample}
     for image in sample["images"]:
-        found[f"{image['picture']}side={SIDE}"] = _photo(shown_image(pages.pictures.pixels(index, SIDE, image["name"])))
+        found[f"{image['picture']}side={form.side}"] = _photo(shown_image(pages.pictures.pixels(index, form.side, image["name"])), form)
     for layer in sample["layers"]:
         if "picture" in layer:
             found[layer["picture"]] = _inline(pages.pictures.layer(index, layer["name"]), "png")
     return found
 
 
-def _drawn(subject: Subject, pages: Pages, index: int) -> dict[str, Any]:
+def _drawn(subject: Subject, pages: Pages, index: int, form: _Form) -> dict[str, Any]:
     seed, epoch = subject.settings.seed, subject.settings.epoch
-    draws = pages.draws.document(index, seed, epoch, DRAWS)
-    found: dict[str, Any] = {f"draws/{index}?seed={seed}&epoch={epoch}&count={DRAWS}": draws}
+    draws = pages.draws.document(index, seed, epoch, form.draws)
+    found: dict[str, Any] = {f"draws/{index}?seed={seed}&epoch={epoch}&count={form.draws}": draws}
     for draw in draws["draws"]:
         for view, picture in enumerate(draw.get("pictures", ())):
-            found[picture["path"]] = _photo(pages.draws.shown(index, seed, draw["epoch"], view))
+            found[picture["path"]] = _photo(pages.draws.shown(index, seed, draw["epoch"], view), form)
             for layer in picture["layers"]:
                 if "picture" in layer:
                     found[layer["picture"]] = _inline(pages.draws.layer(index, seed, draw["epoch"], layer["name"]), "png")
     return found
 
 
-def _photo(image: ShownImage) -> str:
+def _photo(image: ShownImage, form: _Form) -> str:
     """A picture as a data: address: a JPEG, or a PNG where the TurboJPEG library is missing."""
     pixels = image.pixels if image.pixels.ndim == 3 else np.repeat(image.pixels[:, :, None], 3, axis=2)
     try:
-        return _inline(encode_jpeg(pixels, _QUALITY, "4:4:4"), "jpeg")
+        return _inline(encode_jpeg(pixels, form.quality, form.sampling), "jpeg")
     except MissingLibrary:
         return _inline(png(pixels), "png")
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
 from fastload.errors import SampleError
 from fastload.store import Field, stored_size
 from fastload.store.kinds.codecs import BY_ENTRY
-from fastload.view.layers import layers_of
+from fastload.store.labels import object_labels
+from fastload.view.layers import is_marked, layers_of
 from fastload.view.shown import text_of
 from fastload.view.subject import Subject
 
@@ -23,7 +25,7 @@ def sample_document(subject: Subject, index: int) -> dict[str, Any]:
         SampleError: its record cannot be read.
     """
     dataset, reader = subject.dataset, subject.dataset.opened.reader
-    values = _values(subject, index)
+    values = _values(subject, index, reader.schema)
     height, width = stored_size(reader, index)
     label = subject.label
     return {
@@ -31,7 +33,7 @@ def sample_document(subject: Subject, index: int) -> dict[str, Any]:
         "label": "" if label is None else subject.label_text(int(values[label])),
         "size": [width, height],
         "images": [_image(subject, index, field) for field in reader.schema if field.handler.is_image],
-        "layers": layers_of(subject, values, lambda name: f"layer/{index}.png?field={quote(name, safe='')}"),
+        "layers": _layers(subject, index, values),
         "fields": [
             {"name": field.name, "kind": field.describe(), "text": _text(subject, field, values)}
             for field in reader.schema
@@ -41,14 +43,25 @@ def sample_document(subject: Subject, index: int) -> dict[str, Any]:
     }
 
 
-def _values(subject: Subject, index: int) -> dict[str, Any]:
-    """Values of the sample's fields by name; of masks and instances none is read, and None stands in their place."""
-    dataset = subject.dataset
-    schema = dataset.opened.reader.schema
-    stored = [field.name for field in schema if not field.is_column and not field.handler.has_pixels]
+def layers_document(subject: Subject, index: int, side: int) -> dict[str, Any]:
+    """`layers` of a sample alone, whose pictures are within `side` pixels. Raises SampleError if its record cannot be read."""
+    schema = subject.dataset.opened.reader.schema
+    fields = [*filter(is_marked, schema), *object_labels(schema)]
+    return {"layers": _layers(subject, index, _values(subject, index, fields), f"&side={side}")}
+
+
+def _layers(subject: Subject, index: int, values: dict[str, Any], query: str = "") -> list[dict[str, Any]]:
+    return layers_of(subject, values, lambda name: f"layer/{index}.png?field={quote(name, safe='')}{query}")
+
+
+def _values(subject: Subject, index: int, fields: Iterable[Field]) -> dict[str, Any]:
+    """Values of some of the sample's fields by name; of masks and instances none is read, and None stands in their place."""
+    dataset, fields = subject.dataset, list(fields)
+    stored = [field.name for field in fields if not field.is_column and not field.handler.has_pixels]
     values = dataset.stored_values(index, stored) if stored else {}
-    values |= {name: found[0] for name, found in dataset.column_values([index]).items()}
-    return values | {field.name: None for field in schema if field.handler.is_as_large}
+    names = {field.name for field in fields}
+    values |= {name: found[0] for name, found in dataset.column_values([index]).items() if name in names}
+    return values | {field.name: None for field in fields if field.handler.is_as_large}
 
 
 def _text(subject: Subject, field: Field, values: dict[str, Any]) -> str:

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from fastload.bench.spec import evenly
-from fastload.dataset.contact_sheet import label_field, label_text
 from fastload.dataset.packed import PackedDataset
-from fastload.store import Field
+from fastload.store.labels import class_name, label_field
 
 Value = TypeVar("Value")
 BAD_MOST = 1000
@@ -58,21 +57,13 @@ class Subject:
 
     @property
     def label(self) -> str | None:
-        """Name of the field that is the label: the one int field; None: there is none, or more than one."""
-        return label_field(self.dataset)
+        """Name of the field with the class of a sample; None: samples have no class."""
+        found = label_field(self.dataset.opened.reader.schema, self.dataset.fields)
+        return None if found is None else found.name
 
     def label_text(self, label: int) -> str:
         """The class of a label, or its number."""
-        return label_text(self.dataset, label)
-
-    def object_labels(self, boxes: Field) -> Field | None:
-        """The field with one int for each of the boxes; None: there is none, or more than one."""
-        found = [
-            each
-            for each in self.dataset.opened.reader.schema
-            if each.of == boxes.name and each.handler.is_array and not each.row_shape and each.stored_dtype.kind in "iu"
-        ]
-        return found[0] if len(found) == 1 else None
+        return class_name(self.dataset.opened.reader.manifest.classes, label)
 
     def meet(self, index: int, error: Exception) -> str:
         """Notes a bad sample; returns the sentence."""

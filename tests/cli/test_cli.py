@@ -64,7 +64,7 @@ def test_pack_info_verify_unpack(source: Path, tmp_path: Path) -> None:
     assert document["summary"]["formats"] == {"jpeg": 12}
     assert [field["name"] for field in document["fields"]] == ["image", "label"]
     table = run("info", tmp_path / "ds")
-    assert "cat, dog" in table.stdout
+    assert "classes in label    2: cat (6), dog (6)" in table.stdout
     verified = run("verify", tmp_path / "ds", "--decode")
     assert (verified.returncode, "12 samples" in verified.stdout) == (0, True)
     unpacked = run("unpack", tmp_path / "ds", tmp_path / "files")

@@ -76,6 +76,12 @@ FORMS: list[tuple[Any, Any]] = [
     (({"x": "image"}, "weight", ["note"]), lambda v: ({"x": v["image"]}, v["weight"], {"note": v["note"]})),
     ({"x": "image", "y": "label"}, lambda v: {"x": v["image"], "y": v["label"]}),
     ((["image"],), lambda v: ({"image": v["image"]},)),
+    (("image", "note"), lambda v: (v["image"], v["note"])),
+    (["image", "weight"], lambda v: {"image": v["image"], "weight": v["weight"]}),
+    (
+        ("image", ("note", {"x": ["weight"], "y": ("label", "mask")})),
+        lambda v: (v["image"], (v["note"], {"x": {"weight": v["weight"]}, "y": (v["label"], v["mask"])})),
+    ),
     (("image", ["boxes", "mask", "label"]), lambda v: (v["image"], {"boxes": v["boxes"], "mask": v["mask"], "label": v["label"]})),
 ]
 
@@ -168,8 +174,10 @@ def test_labels_and_dtype(folder: Path) -> None:
         (("image", "nothing"), "no field 'nothing'; it has image, label"),
         (("image", ["nothing"]), "no field 'nothing'"),
         (("image", ["label", "label"]), "'label' twice"),
-        (("image", ("label", "note")), "no name, list of names, or mapping"),
-        (("image", {"y": ["label"]}), "no name, list of names, or mapping"),
+        (("image", ("label", ["note", 3])), "no name, list of names, or mapping"),
+        (("image", ("label", ("note", {"y": "label"}))), "'label' twice"),
+        (("image", {"y": {1.5: "label"}}), "no name, list of names, or mapping"),
+        (("image", ()), "no name, list of names, or mapping"),
         (("image", []), "no name, list of names, or mapping"),
         (("image", 3), "has 3, which is no name"),
     ],

@@ -205,6 +205,8 @@ def test_options() -> None:
         "path_column",
         "label_column",
         "header",
+        "images",
+        "suffix",
         "key_pattern",
         "label_pattern",
         "format",

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import random
 import struct
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +16,11 @@ from pictures import with_scans
 from PIL import Image, ImageOps
 
 from fastload._native import core
-from fastload.errors import ArgumentError, PackError
-from fastload.packing import PackSummary, pack
+from fastload.errors import ArgumentError, PackError, SampleError
+from fastload.packing import Item, PackSummary, pack
+from fastload.packing.encode import Encoder
 from fastload.packing.images import shrunk_size, upright
+from fastload.packing.options import PackOptions
 
 
 def one(tmp_path: Path, data: bytes, **options: object) -> tuple[PackSummary, bytes, np.ndarray[tuple[int, ...], np.dtype[np.uint8]]]:
@@ -30,6 +35,15 @@ def one(tmp_path: Path, data: bytes, **options: object) -> tuple[PackSummary, by
 def decode(data: bytes) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
     pixels: np.ndarray[tuple[int, ...], np.dtype[np.uint8]] = core.jpeg_decode(data)
     return pixels
+
+
+def read_by_pillow(data: bytes) -> np.ndarray[Any, Any] | str:
+    """The pixels that ImageFolder's loader makes of a file, or the words of its error."""
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            return np.asarray(image.convert("RGB"))
+    except Exception as error:
+        return str(error)
 
 
 def exif(orientation: int) -> bytes:
@@ -248,6 +262,44 @@ class TestRefused:
         assert summary.samples == 1
         assert summary.skipped_count == 1
         assert summary.skipped[0][0].endswith("half.jpg")
+
+    @pytest.mark.filterwarnings("ignore")
+    @pytest.mark.parametrize("options", [{}, {"check": "structure"}, {"encode": "keep"}, {"encode": "dct"}, {"encode": "raw"}], ids=str)
+    def test_damaged_files_are_refused_where_pillow_refuses_them(self, options: dict[str, Any]) -> None:
+        """JPEGs without an end marker, with rubbish in its place, cut and damaged: those are packed that Pillow reads without an error, as
+        the pixels that a decoder makes of them; any other is refused with Pillow's words."""
+        rng, seen = random.Random(0), set()
+        encoder = Encoder(PackOptions(**options))
+        for number in range(150):
+            form = rng.choice(({}, {"progressive": True}, {"restart_marker_blocks": 2}, {"quality": 95, "subsampling": 0}))
+            data = encoded(picture(number % 5, rng.choice((33, 56)), rng.choice((40, 120))), **form)
+            end = rng.choice((b"", b"\xff", bytes(64), rng.randbytes(rng.randrange(1, 40))))
+            data = data[: -rng.choice((1, 2, 2, 2, 3, 40, 400))] + end
+            if rng.random() < 0.3:
+                at = rng.randrange(2, len(data))
+                data = data[:at] + rng.choice((b"\xff\xd3", bytes(9), b"")) + data[at + 1 :]
+            theirs = read_by_pillow(data)
+            try:
+                stored = encoder(Item("x.jpg", data))
+            except SampleError as error:
+                assert isinstance(theirs, str), (number, error)
+                seen.add("refused")
+                if "does not read it" in str(error):
+                    assert str(error).endswith(theirs), number
+                    seen.add("refused by Pillow alone")
+            else:
+                assert not isinstance(theirs, str), (number, theirs)
+                assert stored.warning or not isinstance(stored.data, bytes) or stored.data[-2:] == b"\xff\xd9", number
+                seen.add("stored")
+        assert seen == {"stored", "refused", "refused by Pillow alone"}
+
+    def test_a_damaged_file_needs_pillow(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where Pillow is missing, a JPEG without its end marker is not packed unseen; a whole one needs no Pillow."""
+        whole = encoded(picture(1, 60, 80))
+        monkeypatch.setitem(sys.modules, "PIL.Image", None)
+        assert Encoder(PackOptions())(Item("x.jpg", whole)).data == whole
+        with pytest.raises(PackError, match="damaged JPEGs, which need Pillow"):
+            Encoder(PackOptions())(Item("x.jpg", whole[:-2]))
 
     def test_cut_off_with_an_end_marker_put_on(self, tmp_path: Path) -> None:
         """The markers look right; only walking the coded data tells."""

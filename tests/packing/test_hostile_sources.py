@@ -17,10 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packing_helpers import encoded, picture, tree
 
+from fastload.common import folders
 from fastload.common.files import read_regular
+from fastload.common.folders import walk
 from fastload.errors import FastloadError, PackError, ResourceError
-from fastload.packing import folders, open_source, pack
-from fastload.packing.folders import walk
+from fastload.packing import open_source, pack
 from fastload.packing.images import read_npy
 from fastload.packing.sources import Source
 from fastload.packing.sources import tar as tar_members

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import struct
 import zlib
 from pathlib import Path
@@ -15,6 +16,7 @@ from packing_helpers import encoded, picture, tree
 from PIL import Image
 from torchvision.datasets import Cityscapes, VOCSegmentation
 
+import fastload
 from fastload.errors import PackError
 from fastload.packing import open_source
 from fastload.packing.options import LayoutOptions, SourceOptions
@@ -289,15 +291,52 @@ def test_folders_that_are_no_classes(tmp_path: Path, case: str) -> None:
     """Images with annotations of no layout that is recognised, and splits, are an error with what to do; format="folder" takes them."""
     files, words = UNCLEAR[case]
     tree(tmp_path, files)
-    with pytest.raises(PackError, match=f"^{tmp_path}: {words}.*; --format folder .* for classes all the same$"):
+    with pytest.raises(PackError, match=f"^{tmp_path}: {words}.*; --format folder .* for (a class|classes) all the same$"):
         open_source(tmp_path)
     if all(name.endswith((".jpg", ".png")) for name in files):
         assert len(open_source(tmp_path, SourceOptions(layout=LayoutOptions("folder")))) == len(files)
 
 
+DESCRIBED = {
+    "coco": ({"images/1.jpg": JPEG, "train.json": b"{}"}, "train.json lies beside images", "--annotations {0}/train.json"),
+    "kaggle": ({"train/1.jpg": JPEG, "train.csv": b"id,label\n"}, "train.csv lies beside train", "fastload pack {0}/train.csv OUT"),
+    "tsv": ({"x/1.jpg": JPEG, "y.TSV": b""}, "y.TSV lies beside x", "fastload pack {0}/y.TSV OUT"),
+    "parquet": ({"x/1.jpg": JPEG, "y.parquet": b""}, "y.parquet lies beside x", "fastload pack {0}/y.parquet OUT"),
+    "several": ({"x/1.jpg": JPEG, "a.csv": b"", "b.json": b"", ".c.csv": b""}, "a.csv and b.json lie beside x", "pack {0}/a.csv OUT"),
+    "hugging": ({"train/1.jpg": JPEG, "train/metadata.csv": b""}, "train/metadata.csv lies", "fastload pack {0}/train/metadata.csv OUT"),
+    "lines": ({"train/1.jpg": JPEG, "train/metadata.jsonl": b""}, "train/metadata.jsonl lies beside the images", "a .csv of path,label"),
+    "labelimg": ({"x/1.jpg": JPEG, "x/1.xml": b""}, "x/1.xml lies beside", "--format voc"),
+    "darknet": ({"x/1.jpg": JPEG, "x/2.jpg": JPEG, "x/1.txt": b"", "x/2.txt": b""}, "x/1.txt and x/2.txt lie beside", "--format yolo"),
+    "kaggle splits": (
+        {"train/1.jpg": JPEG, "test/1.jpg": JPEG, "train.csv": b"", "sample_submission.csv": b""},
+        "sample_submission.csv and train.csv lie beside test and train", "fastload pack {0}/train.csv OUT",
+    ),
+}  # fmt: skip
+"""Images that a file beside them describes, and words of the error: what lies there, and what to do."""
+
+
+@pytest.mark.parametrize("case", DESCRIBED)
+@pytest.mark.parametrize("make", [fastload.pack, fastload.attach])
+def test_images_that_a_file_describes(tmp_path: Path, case: str, make: Any) -> None:
+    """Such images are not packed as one class without a word: the error names the file and the layouts; `folder` says that they are one."""
+    files, what, how = DESCRIBED[case]
+    tree(tmp_path / "src", files)
+    with pytest.raises(
+        PackError, match=f"^{tmp_path}/src: {re.escape(what)}.*--format folder .* for (a class|classes) all the same$"
+    ) as info:
+        make(tmp_path / "src", tmp_path / "out")
+    assert how.format(tmp_path / "src") in str(info.value)
+    assert not (tmp_path / "out").exists()
+    assert make(tmp_path / "src", tmp_path / "out", format="folder").samples == sum(name.endswith(".jpg") for name in files)
+
+
 @pytest.mark.parametrize(
     "files",
     [
+        {"cat/1.jpg": JPEG, "dog/1.jpg": JPEG, "labels.csv": b"", "notes.json": b""},
+        {"cat/1.jpg": JPEG, "README.txt": b"", "classes.txt": b""},
+        {"cat/1.jpg": JPEG, "cat/notes.txt": b""},
+        {"cat/1.jpg": JPEG, ".hidden.json": b""},
         {"cat/1.jpg": JPEG, "dog/1.jpg": JPEG, "train/1.jpg": JPEG},
         {"cat/1.jpg": JPEG, "dog/1.png": COLOURS},
         {"three/1.png": GREY, "seven/1.png": GREY},
@@ -311,4 +350,4 @@ def test_folders_that_are_no_classes(tmp_path: Path, case: str) -> None:
 def test_folders_that_are_classes(tmp_path: Path, files: dict[str, bytes]) -> None:
     """Class folders stay what they are, also where one is called as a split or as masks are, or files of two have one name."""
     source = open_source(tree(tmp_path, files))
-    assert source.classes == tuple(sorted({name.split("/")[0] for name in files}))
+    assert source.classes == tuple(sorted({name.split("/")[0] for name in files if "/" in name}))

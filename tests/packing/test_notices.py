@@ -218,7 +218,8 @@ class TestLeftOut:
 
     def test_what_the_notices_advise(self, tmp_path: Path) -> None:
         """A table takes the GIF that a folder leaves out."""
-        src = tree(tmp_path / "src", {"a/1.gif": encoded(picture(0, 8, 8), "GIF"), "a/2.png": GOOD, "list.csv": b"path,label\na/1.gif,x\n"})
+        files = {"a/1.gif": encoded(picture(0, 8, 8), "GIF"), "a/2.png": GOOD, "b/3.png": GOOD, "list.csv": b"path,label\na/1.gif,x\n"}
+        src = tree(tmp_path / "src", files)
         summary = pack(src, tmp_path / "out")
         assert [(n.kind, ".csv of path,label" in n.text) for n in summary.notices] == [("files", False), (".gif", True)]
         assert pack(src / "list.csv", tmp_path / "out2").samples == 1

@@ -81,6 +81,30 @@ def test_class_folders(tmp_path: Path, labels: list[int], classes: list[str] | N
     assert_equal_datasets(tmp_path / "first", tmp_path / "again")
 
 
+@pytest.mark.parametrize(
+    ("labels", "classes", "renumbered"),
+    [
+        ([0, 0, 2, 2], ["a", "b", "c"], False),
+        ([1, 2], ["a", "b", "c", "d", "e"], False),
+        ([0, 1, 3], ["a", "b", "b/x", "b_x"], False),
+        ([0, 1], ["b", "a"], True),
+        ([0, 1, 2], ["b", "a", "c"], True),
+        ([0, 5], ["a", "b"], True),
+        ([0, 2], None, True),
+        ([0, 1, 2], None, False),
+    ],
+)
+def test_torchvision_numbers_class_folders_alike(tmp_path: Path, labels: list[int], classes: list[str] | None, renumbered: bool) -> None:
+    """Class folders have the dataset's labels in torchvision too, also beside classes without a sample, or unpack says otherwise."""
+    folder = pytest.importorskip("torchvision.datasets").ImageFolder
+    fastload.pack(Classed(labels, classes), tmp_path / "first")
+    summary = unpack(tmp_path / "first", tmp_path / "files")
+    found = folder(tmp_path / "files", allow_empty=True)
+    numbers = {int(Path(path).stem): label for path, label in found.samples}
+    assert summary.renumbered == renumbered == (numbers != dict(enumerate(labels)))
+    assert summary.folders == len(found.classes) >= len(classes or ())
+
+
 @pytest.fixture(scope="module")
 def layouts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Datasets for detection and segmentation in the layouts that `pack` recognises."""

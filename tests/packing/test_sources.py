@@ -63,8 +63,8 @@ class TestFolder:
         assert not (tmp_path / "out").exists()
 
     def test_no_class_folder(self, tmp_path: Path) -> None:
-        """Images right in the root are no ImageFolder: the message says what to do."""
-        tree(tmp_path, {"1.jpg": JPEG})
+        """A folder with neither class folders nor images is no ImageFolder: the message says what to do."""
+        tree(tmp_path, {"1.txt": JPEG})
         with pytest.raises(PackError, match="no class folder"):
             open_source(tmp_path)
 

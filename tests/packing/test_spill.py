@@ -18,14 +18,15 @@ import numpy as np
 import pytest
 from packing_helpers import encoded, picture, tree
 
+from fastload.common import folders
+from fastload.common.folders import IMAGE_EXTENSIONS
 from fastload.errors import PackError
-from fastload.packing import folders, pack, spill
+from fastload.packing import pack, spill
 from fastload.packing.job import PackJob
 from fastload.packing.options import PackOptions
 from fastload.packing.sources import folder as folder_source
 from fastload.packing.sources import unpacked
 from fastload.packing.sources.folder import FolderSource
-from fastload.packing.sources.protocol import IMAGE_EXTENSIONS
 from fastload.packing.sources.unpacked import UnpackedSource
 from fastload.packing.spill import Numbers, Texts, TextSorter
 from fastload.packing.trace import shuffled

@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coco_objects import write_coco
 from packing_helpers import encoded, picture, tree
 from versions_helpers import Shapes, check_shapes, check_whole, packed
 
 import fastload
 from fastload.errors import ArgumentError, PackError
-from fastload.store import DatasetReader, Manifest
+from fastload.packing import Item
+from fastload.store import DatasetReader, Field, Manifest
+from fastload.store.class_counts import class_counts
 from fastload.versions.append import joined_summary
 
 
@@ -53,6 +56,39 @@ def test_a_reader_goes_on(tmp_path: Path) -> None:
         assert sum(len(batch["label"]) for batch in loader) == 10
     assert len(fastload.PackedDataset(out)) == 15
     assert "version=2" in repr(fastload.PackedDataset(out))
+
+
+def test_classes_of_objects_go_by_name(tmp_path: Path) -> None:
+    """Objects keep their classes, whatever their numbers are in the source; masks of other classes are refused, since their pixels stay."""
+    fastload.pack(write_coco(tmp_path / "src"), tmp_path / "ds")
+    fastload.append(tmp_path / "ds", write_coco(tmp_path / "more", names=("person", "bird", "dog"), images=4))
+    dataset = fastload.PackedDataset(tmp_path / "ds")
+    assert dataset.classes == ["person", "dog", "car", "bird"]
+    added = [[dataset.classes[label] for label in dataset[index]["labels"]] for index in (3, 5, 6)]
+    assert added == [["bird"], ["bird", "dog", "person"], ["bird", "dog", "person", "bird"]]
+    assert class_counts(Manifest.load(tmp_path / "ds"))["labels"] == {0: 4, 1: 3, 2: 1, 3: 4}
+
+    class Masked:
+        title, concurrent, fields = "masked", True, (Field("mask", "mask"),)
+
+        def __init__(self, *classes: str) -> None:
+            self.classes = classes
+
+        def __len__(self) -> int:
+            return 1
+
+        def name(self, position: int) -> str:
+            return "sample"
+
+        def read(self, position: int) -> Item:
+            return Item("sample", encoded(picture(1, 8, 8)), {"mask": np.full((8, 8), 1, np.uint8)})
+
+    fastload.pack(Masked("sky", "road"), tmp_path / "masks")
+    fastload.append(tmp_path / "masks", Masked("sky", "road", "car"))
+    with pytest.raises(
+        PackError, match=r"masked does not fit .*: its classes sky, car are not the dataset's sky, road, car in their order"
+    ):
+        fastload.append(tmp_path / "masks", Masked("sky", "car"))
 
 
 def _folders(root: Path, names: str, seed: int) -> Path:

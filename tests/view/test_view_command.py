@@ -7,14 +7,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from pictures import photo
 
+from fastload import pack
 from fastload.cli import main as main_module
+from fastload.view.opening import open_subject
+from fastload.view.report import write_report
+from fastload.view.subject import PageSettings
 
 COMMAND = [sys.executable, "-m", "fastload.cli.main", "view"]
 
@@ -113,6 +118,18 @@ def test_a_report(packed: Path, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr, done.stdout) == (0, "", f"16 samples: {out}\n")
     assert out.read_text().count("data:image/jpeg;base64,") == 16 * 5
     assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_report_of_photographs_is_small(tmp_path: Path) -> None:
+    """60 photographs of 500 x 375 pixels are a file below 3 MB."""
+    (tmp_path / "photos").mkdir()
+    for index in range(60):
+        photo(index % 6, 500, 375).save(tmp_path / "photos" / f"{index:02d}.jpg", quality=90)
+    pack(tmp_path / "photos", tmp_path / "d", encode="keep", index=False, check="structure")
+    subject = open_subject(str(tmp_path / "d"), PageSettings())
+    with closing(subject.dataset):
+        assert write_report(subject, tmp_path / "report.html") == 60
+    assert (tmp_path / "report.html").stat().st_size < 3_000_000
 
 
 def test_what_is_missing(packed: Path, tmp_path: Path, failed: Failed, monkeypatch: pytest.MonkeyPatch) -> None:

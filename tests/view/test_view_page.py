@@ -77,6 +77,29 @@ def test_the_sheet(photos: Site, packed: Path, open_page: Open) -> None:
     assert max(pixels(page.locator('.cell[href="#/sample/3"] img')).shape) == 64
 
 
+def test_the_sheet_of_objects(scenes: Path, open_page: Open) -> None:
+    """Boxes with the labels of their objects, masks and instances lie over the thumbnails, and where they lie over the whole image."""
+    dataset = PackedDataset(scenes)
+    with serving(scenes) as site:
+        page = open_page(site.server.address, height=2000)
+        assert shown(page, 16) == list(range(16))
+        for index in (8, 13):
+            sample, cell = dataset[index], page.locator(f'.cell[href="#/sample/{index}"]')
+            cell.locator('svg[data-layer="boxes"]').wait_for()
+            assert cell.locator('svg[data-layer="boxes"] text').all_text_contents() == [str(label) for label in sample["labels"].tolist()]
+            place = cell.locator("img").first.bounding_box()
+            scale = place["width"] / sample["image"].shape[2]
+            boxes = cell.locator('svg[data-layer="boxes"] polygon').evaluate_all(
+                "all => all.map(each => { const box = each.getBoundingClientRect(); return [box.left, box.top, box.right, box.bottom]; })"
+            )
+            corner = np.array([place["x"], place["y"]] * 2)
+            assert np.abs((np.array(boxes) - corner) / scale - sample["boxes"].numpy()).max() < 2.5 / scale
+            for name in ("mask", "masks"):
+                over = cell.locator(f'img[data-layer="{name}"]')
+                assert np.array_equal(pixels(over), site.pixels(f"/layer/{index}.png", field=name, side=128)[..., :3])
+                assert over.bounding_box() == pytest.approx(place, abs=0.5)
+
+
 def test_search(photos: Site, packed: Path, open_page: Open) -> None:
     """A condition leaves the samples for which it is true; a wrong one gives its sentence; the browser's back button goes back."""
     page = open_page(photos.server.address, height=2000)

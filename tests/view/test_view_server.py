@@ -12,14 +12,14 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 import torch
+from coco_objects import write_coco
 from scenes import Outlined
 from serving import Site, serving
 
 import fastload
 from fastload import FastLoader, PackedDataset, transforms
+from fastload.dataset.drawing import box_corners, colour_of, numbers_of
 from fastload.errors import ArgumentError, ResourceError
-from fastload.view.layers import box_corners
-from fastload.view.png import colour_of, numbers_of
 from fastload.view.server import PageServer
 from fastload.view.subject import PageSettings
 
@@ -42,6 +42,14 @@ def site(scenes: Path) -> Iterator[Site]:
 def photos(packed: Path) -> Iterator[Site]:
     with serving(packed) as found:
         yield found
+
+
+def test_the_example_condition_holds(scenes: Path) -> None:
+    """The example of a condition is over columns that the dataset has, so that it can be searched for."""
+    with serving(scenes) as site:
+        example = site.document("/dataset")["example"]
+        assert example == "number = 3 and width > 400"
+        site.content("/rows", where=example)
 
 
 def test_only_the_token_opens_the_page(photos: Site) -> None:
@@ -345,6 +353,45 @@ def test_facts(photos: Site, site: Site, packed: Path) -> None:
                 name = '"' + chart["name"] + '"'
                 condition = f"{name} = {least}" if most is None else f"{name} >= {least} and {name} < {most}"
                 assert each.document("/rows", where=condition, count=1)["total"] == count, (chart["title"], text)
+
+
+def test_a_detection_dataset(tmp_path: Path) -> None:
+    """An image has no class, whatever its id is; objects have theirs: over the image, on the sheet, and counted in the facts."""
+    fastload.pack(write_coco(tmp_path / "src", images=5), tmp_path / "coco.fl", workers=1)
+    with serving(tmp_path / "coco.fl") as site:
+        assert site.document("/dataset")["label"] is None
+        assert site.document("/dataset")["marked"]
+        assert [row[1] for row in site.document("/rows")["rows"]] == [""] * 5
+        names = ["person", "dog", "car"]
+        for index in range(5):
+            sample, sheet = site.document(f"/sample/{index}"), site.document(f"/layers/{index}", side=128)
+            assert sample["label"] == ""
+            (boxes,) = sheet["layers"]
+            assert sample["layers"] == [boxes]
+            assert boxes["texts"] == ([] if index == 1 else [names[row % 3] for row in range(index + 1)])
+        facts = site.document("/facts")
+        assert facts["classes"] == []
+        (objects,) = facts["objects"]
+        assert (objects["field"], objects["of"], objects["left"]) == ("labels", "boxes", 0)
+        wanted = {name: sum(len(range(row, index + 1, 3)) for index in (0, 2, 3, 4)) for row, name in enumerate(names)}
+        assert {name: count for name, _, count in objects["classes"]} == wanted
+        for _, label, _ in objects["classes"]:
+            found = site.document("/rows", where=f'{label} in "labels"')["rows"]
+            assert [row[0] for row in found] == [index for index in (0, 2, 3, 4) if index >= label]
+
+
+def test_pictures_of_layers_are_reduced(site: Site) -> None:
+    """A mask on the sheet has pixels of the mask, within the side that is asked for; another side is refused."""
+    whole = site.pixels("/layer/8.png", field="mask")
+    small = site.pixels("/layer/8.png", field="mask", side=64)
+    step = -(-max(whole.shape) // 64)
+    assert step > 1
+    assert np.array_equal(small, whole[::step, ::step])
+    assert site.ask("/layer/8.png?field=mask&side=63")[0] == 400
+    layers = site.document("/layers/8", side=64)["layers"]
+    assert {layer["picture"] for layer in layers if layer["form"] == "picture"} == {
+        f"layer/8.png?field={name}&side=64" for name in ("mask", "masks")
+    }
 
 
 def test_a_bad_sample(packed: Path, tmp_path: Path) -> None:

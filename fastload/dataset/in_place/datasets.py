@@ -12,7 +12,8 @@ from fastload.dataset.in_place.hugging_face import ArrowDataset
 from fastload.dataset.in_place.torchvision import FileDataset
 from fastload.errors import ArgumentError, TransformError
 
-LIBRARIES = ("datasets", "torchvision.datasets")
+_IMAGES = "fastload.dataset.in_place.images"
+LIBRARIES = ("datasets", "torchvision.datasets", _IMAGES)
 """The modules whose datasets are known: where none of them is imported, there is nothing to find."""
 
 _Known = known.KnownDataset | hugging_face.KnownTable
@@ -65,6 +66,10 @@ class InPlaceDatasets:
 
 def _recognised(dataset: Any) -> _Known | None:
     found: _Known | None = hugging_face.recognised(dataset) if "datasets" in sys.modules else None
+    if found is None and _IMAGES in sys.modules:
+        from fastload.dataset.in_place import images
+
+        found = images.recognised(dataset)
     if found is None and "torchvision.datasets" in sys.modules:
         found = known.recognised(dataset)
     return found

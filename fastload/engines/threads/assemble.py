@@ -28,6 +28,7 @@ from fastload.engines.threads.image_sizes import EQUAL, LIST, layout_for, requir
 from fastload.engines.threads.native_batch import Alone, NativeValues, SlotImages, native_values
 from fastload.errors import ArgumentError, ClosedError, FastloadError, ResourceError, SampleError
 from fastload.health import tracing
+from fastload.store.form import names_in_tuples, with_lists
 
 Failure = tuple[int, int, int, int, str]
 """(row, index, source, code, reason) of a row whose image could not be made."""
@@ -74,6 +75,9 @@ class BatchAssembler:
         self._seed = seed
         self._epoch = epoch
         self._collate = plan.settings.own_collate_fn
+        first = engine.view.datasets[0]
+        self._root = None if isinstance(first, InPlaceDataset) else first.form.root
+        self._in_tuples: frozenset[str] = frozenset() if self._root is None else names_in_tuples(self._root)
         self._form = plan.settings.collation
         self._batched = plan.settings.auto_collation
         boxed = any(dataset.plan.boxed_size for dataset in view.datasets)
@@ -307,7 +311,7 @@ class BatchAssembler:
     def _whole(self, rows: _Rows) -> Any:
         """The batch, made of whole columns. Raises BatchShapeError where rows of a field cannot be stacked."""
         try:
-            return _as_collated(self._engine.view.datasets[0].assemble(self._columns(rows)))
+            return self._as_collated(self._engine.view.datasets[0].assemble(self._columns(rows)))
         except RuntimeError as error:
             if self._form is None:
                 advice_on(error, self._samples(rows), rows.indices.tolist(), packed=True)
@@ -326,7 +330,7 @@ class BatchAssembler:
         if collate is not None:
             return collate(samples if self._batched else samples[0])
         if not self._batched:
-            return _as_collated(samples[0])
+            return self._as_collated(samples[0])
         require_one_size({name: _unbound(image) for name, image in rows.images.items()}, rows.indices.tolist())
         return self._stacked(samples, rows)
 
@@ -355,10 +359,16 @@ class BatchAssembler:
                 out[name] = self._joined(name, kind, [row[name] for row in rows.stored])
         return out
 
+    def _as_collated(self, values: Any) -> Any:
+        """A batch, or one sample, with lists for the tuples of its structure, as default_collate and default_convert make them."""
+        if self._root is not None:
+            return with_lists(self._root, values)
+        return list(values) if isinstance(values, tuple) else values
+
     def _joined(self, name: str, kind: str, values: list[Any]) -> Any:
         """The values of a field that is stored in records, as a batch has them."""
-        if self._form is None:
-            return default_collate(values)
+        if self._form is None:  # texts in tuples are a tuple, others a list
+            return tuple(values) if name in self._in_tuples and isinstance(values[0], str | bytes) else default_collate(values)
         if kind == "value":  # no schema says what it is: its form follows from the values
             return self._form([{name: value} for value in values])[name]
         return values
@@ -412,11 +422,6 @@ def _of_form(values: NativeValues, form: Collate | None) -> Any:
     if values.rows.native.is_ragged:
         return values.samples()
     return values.flat() if form.form == "flat" else values.padded()
-
-
-def _as_collated(values: Any) -> Any:
-    """A pair as a list: default_collate and default_convert turn tuples into lists."""
-    return list(values) if isinstance(values, tuple) else values
 
 
 def _gather(columns: Sequence[Any], sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -525,10 +525,11 @@ class _Driver:
                 sections[record.shard.file], etags[record.shard.file] = record.section, record.etag
         if not samples:
             raise self._job.nothing_packed(tally)
-        source = attribute_of(self._job.source, "notices")
-        summary = tally.summary(samples=samples, shards=0, seconds=0.0, packed_now=0, source=source)
+        summary = self._job.summary(tally, samples)
         classes = self._job.source.classes
         names = None if classes is None else tuple(classes)
         options = {**options, "max_pixels": tally.max_pixels}
-        manifest = self._out.commit(Manifest(self._schema, tuple(shards), names, options, summary.stored()), sections, etags)
-        return replace(summary, shards=len(manifest.shards), seconds=time.monotonic() - self._started, packed_now=done.packed)
+        form = attribute_of(self._job.source, "form")
+        new = Manifest(self._schema, tuple(shards), names, options, summary.stored(), form=form)
+        manifest = self._out.commit(new, sections, etags)
+        return replace(summary.of(manifest), shards=len(manifest.shards), seconds=time.monotonic() - self._started, packed_now=done.packed)

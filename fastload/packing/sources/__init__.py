@@ -11,7 +11,7 @@ import os
 from fastload.common.files import expanded
 from fastload.errors import ArgumentError, DatasetError, PackError
 from fastload.packing.options import BoxFormat, ObjectOptions, SourceOptions
-from fastload.packing.sources import arrow, dataset, layouts, litdata, lmdb, mds, parquet, table, tar, tfrecord, unpacked
+from fastload.packing.sources import arrow, dataset, images, layouts, litdata, lmdb, mds, parquet, table, tar, tfrecord, unpacked
 from fastload.packing.sources.protocol import Choice, Files, Given, Item, Place, Placed, Source, attribute_of
 from fastload.packing.sources.ray_data import with_rows
 from fastload.store import MANIFEST_NAME, Manifest
@@ -20,9 +20,9 @@ __all__ = ["Item", "Place", "Placed", "Source", "open_source"]
 
 _GIVE = (
     "give a folder of class folders, a dataset in the layout of COCO, VOC, YOLO, Cityscapes or ADE20K, a .csv/.tsv, .tar, .parquet, .arrow "
-    "or TFRecord files, a folder of MDS shards or LitData chunks, or an LMDB file"
+    "or TFRecord files, a folder of MDS shards or LitData chunks, an LMDB file, or images (a folder, '*.jpg', or paths)"
 )
-_SEVERAL = "of several sources, all are .tar files, all are .parquet, all are .arrow, or all are TFRecord files"
+_SEVERAL = "of several sources, all are .tar files, all are .parquet, all are .arrow, all are TFRecord files, or all are images"
 NOTHING_GIVEN = SourceOptions()
 PATTERN_MARKS = "*?{["
 """Characters of patterns of paths."""
@@ -34,9 +34,10 @@ def open_source(source: object, options: SourceOptions = NOTHING_GIVEN) -> Sourc
     A folder of class folders, of another layout (`layouts`), or that `fastload unpack` wrote, a .csv or .tsv file, one or many .tar,
     .parquet, .arrow or TFRecord files (a path, a pattern such as ``train-{000..003}.tar`` or ``train-*.tar``, a list of them, or a folder
     that holds them, as save_to_disk() of Hugging Face's library writes one), a folder of MDS shards or LitData chunks with its index.json,
-    an LMDB file or the folder of its data.mdb, a map-style Dataset, a ray.data.Dataset, or any object that satisfies `Source`. Of the
-    options, `table` says what the columns of a .csv or .tsv are, `lmdb` which keys of an LMDB file are images and labels, `layout` what a
-    folder's files are, and `objects` what the boxes in a column of objects are.
+    an LMDB file or the folder of its data.mdb, images without labels (a folder, a pattern, a list of paths), a map-style Dataset, a
+    ray.data.Dataset, or any object that satisfies `Source`. Of the options, `table` says what the columns of a .csv or .tsv are, `lmdb`
+    which keys of an LMDB file are images and labels, `layout` what a folder's files are, and `objects` what the boxes in a column of
+    objects are.
 
     Raises:
         PackError: nothing here can be packed; the message names what was looked for.
@@ -136,7 +137,7 @@ def _refuse_missing(given: Given) -> Source:
     raise PackError(f"{given.path}: no such folder or file; {_GIVE}")
 
 
-FILES = (parquet.FILES, arrow.FILES, tfrecord.FILES, tar.FILES)
+FILES = (parquet.FILES, arrow.FILES, tfrecord.FILES, tar.FILES, images.FILES)
 """The kinds of files of which several are one source, in the order in which a name is looked up."""
 CHOICES: tuple[Choice, ...] = (
     # by the user's options, or refused for them
@@ -161,6 +162,7 @@ CHOICES: tuple[Choice, ...] = (
     Choice(lambda given: isinstance(given.source, str) and not os.path.exists(given.path), _refuse_missing),
     layouts.FILE,
     Choice(lambda given: tfrecord.FILES.named(given.path), lambda given: _open_files([given.path], given.boxes)),
+    images.FILE,
     tar.COMPRESSED,
     tfrecord.COMPRESSED,
     # several paths, and objects

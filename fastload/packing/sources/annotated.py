@@ -15,13 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.common.files import read_regular
+from fastload.common.folders import is_folder
 from fastload.common.limits import checked_max_pixels
 from fastload.errors import FastloadError, PackError, SampleError
-from fastload.packing.folders import is_folder
 from fastload.packing.images import MissingLibrary, opened_image
 from fastload.packing.sources.protocol import FIRST_TRIES, DrawnOn, Item, Place, Value, file_stamp
 from fastload.packing.summary import Notice
 from fastload.store import BOX_SIDES, Field
+from fastload.store.labels import LABELS
 
 MASK_EXTENSIONS = (".png", ".tif", ".tiff", ".bmp", ".gif", ".pgm", ".webp")
 """Files that may hold labels: of formats that can be lossless."""
@@ -154,7 +155,6 @@ def files_in(folder: str, *endings: str) -> list[str]:
 
 
 BOXES = "boxes"
-LABELS = "labels"
 MASK = "mask"
 INSTANCE_MASK = "instance_mask"
 """Names of fields that mean the same in every layout: boxes, the class of each, a class for each pixel, and the number of an object."""

@@ -162,6 +162,7 @@ class ArrowSource(NumberedInFiles):
         ArgumentError: pyarrow is not installed.
     """
 
+    layout = "Arrow files"
     concurrent = True
 
     def __init__(self, paths: list[str], box_format: BoxFormat | None = None) -> None:
@@ -183,6 +184,7 @@ class ArrowSource(NumberedInFiles):
         if self._columns.has_pictures:
             self._columns.settle(self._batch(0).columns, self.paths[self._batches[0][0]])
         self.fields, self.classes = self._columns.fields, self._columns.classes
+        self.form = self._columns.form
         self.image_field, self.box_format = self._columns.image_field, self._columns.box_format
         self.notices, self.label_limits = self._columns.notices, self._columns.label_limits
 

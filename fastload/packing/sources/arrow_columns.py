@@ -34,6 +34,7 @@ from fastload.packing.sources.protocol import FIRST_TRIES, IMAGE_FIELD, Value
 from fastload.packing.summary import Notice
 from fastload.store import Field, Schema
 from fastload.store.checked import Bad, get_object, parse_json
+from fastload.store.form import Form
 
 
 class ArrowColumns:
@@ -60,6 +61,7 @@ class ArrowColumns:
     """
 
     image_field = Field(IMAGE_FIELD, "image")
+    form: Form | None = None
 
     def __init__(self, title: str, schema: Any, box_format: BoxFormat | None = None) -> None:
         self._types = optional("pyarrow", "packing Parquet and Arrow files").types
@@ -297,12 +299,12 @@ def columns_of(title: str, schema: Any, box_format: BoxFormat | None = None) -> 
     """Fields of the columns of an Arrow schema: by its metadata, or else by their names and types. Raises as `ArrowColumns` does."""
     meta = schema.metadata or {}
     try:
-        fields, classes = declared(get_object(parse_json(meta[b"fastload.fields"]), "the metadata"))
+        fields, classes, form = declared(get_object(parse_json(meta[b"fastload.fields"]), "the metadata"))
     except (KeyError, Bad, ValueError):
         return ArrowColumns(title, schema, box_format)
     if sorted(schema.names) != sorted(field.name for field in fields):  # columns were added, renamed or left out since
         return ArrowColumns(title, schema, box_format)
-    return DeclaredColumns(fields, classes)
+    return DeclaredColumns(fields, classes, form)
 
 
 def file_columns(schema: Any) -> tuple[str, ...]:
@@ -324,10 +326,10 @@ class DeclaredColumns:
     notices: tuple[Notice, ...] = ()
     label_limits: Mapping[str, int] = MappingProxyType({})
 
-    def __init__(self, schema: Schema, classes: tuple[str, ...] | None) -> None:
+    def __init__(self, schema: Schema, classes: tuple[str, ...] | None, form: Form | None) -> None:
         self.image, self.image_field, self.fields = schema.fields[0].name, image_of(schema), schema.fields[1:]
         self.names = {field.name: field.name for field in self.fields}
-        self.classes = classes
+        self.classes, self.form = classes, form
 
     def beside(self, name: str, file: str, path: str | None) -> str:
         """The path of an image that a row names and does not hold. Raises PackError if it names none."""

@@ -23,7 +23,6 @@ from fastload.packing.options import LayoutOptions
 from fastload.packing.sources.annotated import (
     BOXES,
     INSTANCE_MASK,
-    LABELS,
     MASK,
     VOID,
     AnnotatedFiles,
@@ -35,6 +34,7 @@ from fastload.packing.sources.annotated import (
 from fastload.packing.sources.coco_index import Category, CocoImage, CocoIndex, MergedIndex, wrong_name
 from fastload.packing.sources.protocol import DrawnOn, Item, Place, Value, file_stamp
 from fastload.store import Field
+from fastload.store.labels import LABELS
 
 CATEGORY_ID = "category_id"
 
@@ -108,6 +108,8 @@ class CocoSource(CocoFiles):
     Raises:
         PackError: the categories have different numbers of keypoints.
     """
+
+    layout = "COCO"
 
     def __init__(
         self, title: str, index: CocoIndex | MergedIndex, folder: str = "", categories: Mapping[int, Category] | None = None
@@ -257,6 +259,8 @@ class CocoPanopticSource(CocoFiles):
         PackError: the file has no categories.
     """
 
+    layout = "COCO, panoptic"
+
     def __init__(self, title: str, index: CocoIndex, folder: str, masks: str, categories: Mapping[int, Category] | None = None) -> None:
         super().__init__(title, index, folder, categories)
         if not index.categories:
@@ -343,6 +347,8 @@ class CocoSegmentsSource(CocoSource):
     Args:
         panoptic: the panoptic files, by their numbers in the index.
     """
+
+    layout = "COCO, instances and panoptic"
 
     def __init__(self, title: str, index: MergedIndex, panoptic: Mapping[int, CocoPanopticSource]) -> None:
         super().__init__(title, index)

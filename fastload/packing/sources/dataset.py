@@ -39,8 +39,11 @@ from fastload.packing.sources.object_column import (
     object_members,
     object_notices,
 )
-from fastload.packing.sources.protocol import Choice, Item, Value, first_readable
+from fastload.packing.sources.pairs import leaves, structure_of
+from fastload.packing.sources.protocol import IMAGE_FIELD, Choice, Item, Value, first_readable
 from fastload.store import BOX_SIDES, Field
+from fastload.store.form import Form, Parts
+from fastload.store.labels import LABEL
 
 TV_MODULE = "torchvision.tv_tensors"
 BOXES = "boxes"
@@ -210,29 +213,50 @@ class DatasetSource:
     def __init__(self, dataset: Any, box_format: BoxFormat | None = None) -> None:
         self._dataset = dataset
         self.title = type(dataset).__name__
+        self.layout = f"a Dataset ({self.title})"
         if len(dataset) == 0:
             raise PackError(f"{self.title}: it has no samples")
         self._targets = False  # True if the second part of a sample is a target, also without boxes
-        first = self._first()
+        self._structure: Form | None = None  # of the second values of pairs, where it has parts
+        item, first = self._first()
+        is_pair = isinstance(item, tuple | list) and len(item) == 2 and not self._targets
+        if is_pair and list(first) == [LABEL] and not object_members([first[LABEL]]):
+            self._structure = structure_of([item[1], *self._seconds(item[1])], IMAGE_FIELD)
+            first = first if self._structure is None else leaves(self._structure, item[1])
         is_spatial = bool(spatial_fields([first]))
-        samples = [first, *self._more(first)] if is_spatial or box_format is not None else [first]
+        is_varied = is_pair and (self._structure is not None or hasattr(first.get(LABEL), "shape"))
+        samples = [first, *self._more(first)] if is_spatial or is_varied or box_format is not None else [first]
         if box_format is not None:
             samples += self._with_objects(samples)
-        self._spatial: dict[str, Field] = spatial_fields(samples) if is_spatial else {}
+        self._spatial: dict[str, Field] = _varying(samples) if is_varied else {}
+        self._spatial |= spatial_fields(samples) if is_spatial else {}
         members = {name: found for name in first if (found := object_members([sample[name] for sample in samples]))}
         self.box_format = box_format if members else None
         self.notices = object_notices(members) if box_format is None else ()
         self._objects = {} if box_format is None else object_columns(members, {name: name for name in first}, box_format)
         # lists of a target that are no fields of their own: an image without objects has empty ones
         self._lists = {name for name, value in first.items() if self._targets and name not in self._spatial and isinstance(value, list)}
-        self.fields = tuple(field for name, value in first.items() for field in self._fields_of(name, value))
+        columns = {name: [sample[name] for sample in samples] for name in first}
+        self.fields = tuple(field for name, values in columns.items() for field in self._fields_of(name, values))
+        self.form = self._form() if is_pair else None
         self.classes, self.label_limits = self._class_names()
 
-    def _fields_of(self, name: str, value: Any) -> tuple[Field, ...]:
-        """The fields of one value of the first sample."""
+    def _fields_of(self, name: str, values: Sequence[Any]) -> tuple[Field, ...]:
+        """The fields of one value of the samples that were looked at."""
         if name in self._objects:
             return self._objects[name].fields
-        return (self._spatial.get(name) or _field(name, _plain(value)),)
+        if name in self._spatial:
+            return (self._spatial[name],)
+        return (_field(name, _plain(values[0])) if self._structure is None else _joint_field(name, values),)
+
+    def _form(self) -> Form | None:
+        """The structure of a pair; None: it follows from the fields, or the second value is a picture, or several."""
+        if self._structure is not None:
+            return Parts((IMAGE_FIELD, self._structure))
+        (field, *more) = self.fields
+        if more or field.handler.is_image or field.handler.holds_labels or field.handler.can_label:
+            return None
+        return Parts((IMAGE_FIELD, field.name))
 
     def _class_names(self) -> tuple[tuple[str, ...] | None, dict[str, int]]:
         """Names of the classes, and the number of classes by the field of the objects' labels, if the names are theirs."""
@@ -248,8 +272,8 @@ class DatasetSource:
             return found, {}
         return object_classes(self._objects, described)
 
-    def _first(self) -> dict[str, Any]:
-        """Values of the first sample; of the first one with boxes, where the first has a dict without: an image without objects."""
+    def _first(self) -> tuple[Any, dict[str, Any]]:
+        """The first sample and its values; the first one with boxes, where the first has a dict without: an image without objects."""
         first, values = first_readable(self._item_and_values, len(self._dataset))
         self._targets = _has_dict(first) and is_target(first[1])
         if _has_dict(first) and not self._targets:
@@ -258,8 +282,17 @@ class DatasetSource:
                     item, found = self._item_and_values(position)
                     if _has_dict(item) and is_target(item[1]):
                         self._targets = True
-                        return found
-        return values
+                        return item, found
+        return first, values
+
+    def _seconds(self, first: Any) -> list[Any]:
+        """The second values of further pairs, if the first is a tuple or a dict."""
+        found = []
+        for position in range(1, min(_LOOKED_AT, len(self._dataset)) if isinstance(first, tuple | Mapping) else 0):
+            with suppress(PackError):
+                item = self._get(position)
+                found += [item[1]] if isinstance(item, tuple | list) and len(item) == 2 else []
+        return found
 
     def _item_and_values(self, position: int) -> tuple[Any, dict[str, Any]]:
         item = self._get(position)
@@ -271,8 +304,8 @@ class DatasetSource:
         for position in range(1, min(_LOOKED_AT, len(self._dataset))):
             with suppress(PackError):
                 values = self._split(self._get(position), position)[1]
-                same = values.keys() == first.keys() and all(type(value) is type(first[name]) for name, value in values.items())
-                found += [values] if same else []
+                alike = self._structure is not None or all(type(value) is type(first[name]) for name, value in values.items())
+                found += [values] if alike and values.keys() == first.keys() else []
         return found
 
     def _with_objects(self, samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -370,6 +403,8 @@ class DatasetSource:
         if _has_dict(item) and (self._targets or is_target(item[1])):
             return 0, {str(key): value for key, value in item[1].items()}
         if isinstance(item, tuple | list):
+            if self._structure is not None and len(item) == 2:
+                return 0, leaves(self._structure, item[1])
             return 0, _named_parts(item[1:])
         return None, {}
 
@@ -426,6 +461,26 @@ def _field(name: str, value: Value) -> Field:
     if isinstance(value, np.ndarray):
         return Field(name, "array", shape=value.shape, dtype=str(value.dtype))
     return Field(name, "json")
+
+
+def _joint_field(name: str, values: Sequence[Any]) -> Field:
+    """The field of a value of several samples: int and float are float; other kinds that differ are JSON."""
+    fields = [_field(name, _plain(value)) for value in values]
+    kinds = {field.kind for field in fields}
+    if len(kinds) == 1:
+        return fields[0]
+    return Field(name, "float" if kinds == {"int", "float"} else "json")
+
+
+def _varying(samples: Sequence[Mapping[str, Any]]) -> dict[str, Field]:
+    """Fields of arrays that have any number of rows in several samples, by name."""
+    found: dict[str, Field] = {}
+    for name in samples[0]:
+        values = [sample[name] for sample in samples]
+        if not is_visual(values[0]) and all(hasattr(value, "shape") and hasattr(value, "dtype") for value in values):
+            field = _spatial_field(name, values, (), "")
+            found |= {} if field is None else {name: field}
+    return found
 
 
 def _is_image(value: Any) -> bool:

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from fastload.errors import PackError
 from fastload.packing.sources.protocol import IMAGE_FIELD
-from fastload.store import Field, Schema
+from fastload.store import Field, Manifest, Schema
 from fastload.store.checked import JSON_BYTES, Bad, get_list, get_object, get_str
+from fastload.store.form import Form, from_json, to_json
 
 _UTF8_MOST = 4
 """Bytes of a character."""
@@ -47,12 +48,8 @@ def finite(value: Any) -> Any:
     return [finite(each) for each in value] if isinstance(value, list) else value
 
 
-LABEL = "label"
-"""Name of the field of a sample's class."""
-
-
-def declared(value: object) -> tuple[Schema, tuple[str, ...] | None]:
-    """The fields and class names that `declaration` wrote. The first field is an image; `image_of` is what a source has it as.
+def declared(value: object) -> tuple[Schema, tuple[str, ...] | None, Form | None]:
+    """The fields, the class names and the form of a `declaration`. The first field is an image; a source has it as `image_of` says.
 
     Raises:
         Bad: it is something else.
@@ -61,22 +58,18 @@ def declared(value: object) -> tuple[Schema, tuple[str, ...] | None]:
     schema = Schema.from_json(found.get("fields"))
     if schema.image is None or schema.image != schema.fields[0]:
         raise Bad("its first field is no image")
-    classes = found.get("classes")
-    if classes is None:
-        return schema, None
-    return schema, tuple(get_str(name, "the name of a class") for name in get_list(classes, "the classes"))
+    classes, form = found.get("classes"), found.get("form")
+    names = None if classes is None else tuple(get_str(name, "the name of a class") for name in get_list(classes, "the classes"))
+    return schema, names, None if form is None else from_json(form)
 
 
-def declaration(image: Field, others: Iterable[Field], classes: Sequence[str] | None) -> dict[str, Any]:
-    """Description of a dataset's fields and classes, for the source that reads it again."""
-    return {"fields": Schema((image, *others)).to_json(), "classes": None if classes is None else list(classes)}
+def declaration(image: Field, others: Iterable[Field], manifest: Manifest) -> dict[str, Any]:
+    """Description of a dataset's fields, classes and form, for the source that reads it again."""
+    form = {} if manifest.form is None else {"form": to_json(manifest.form)}
+    classes = None if manifest.classes is None else list(manifest.classes)
+    return {"fields": Schema((image, *others)).to_json(), "classes": classes, **form}
 
 
 def image_of(schema: Schema) -> Field:
     """The field of the image as a source has it: the packer calls it image, whatever it was called."""
     return replace(schema.fields[0], name=IMAGE_FIELD)
-
-
-def is_label(field: Field) -> bool:
-    """Returns True if a field is the label, which files of samples have apart from other numbers."""
-    return field.name == LABEL and field.handler.can_label

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Iterator
 
 from fastload.common.files import read_regular
+from fastload.common.folders import IMAGE_EXTENSIONS, files_below, is_folder
 from fastload.errors import PackError
-from fastload.packing.folders import files_below, is_folder
-from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, OTHER_PICTURES, READABLE_EXTENSIONS, Item, Listed, Place, Value, file_stamp
+from fastload.packing.sources.protocol import OTHER_PICTURES, READABLE_EXTENSIONS, Item, Listed, Place, Value, file_stamp
 from fastload.packing.spill import Texts, TextSorter
 from fastload.packing.summary import BESIDE, FILES, LINKS, Notice, Notices
 from fastload.store import Field
@@ -26,6 +27,7 @@ class FolderSource(Listed):
         PackError: no class folder, a class folder without one image, or a link that leads into itself.
     """
 
+    layout = "class folders"
     concurrent = True
     lists_files = True
 
@@ -49,7 +51,7 @@ class FolderSource(Listed):
         self._left_out = Notices()
         for name, below in listed:
             if not below:
-                self._leave_out(root, name, beside=True)
+                leave_out(self._left_out, root, name, beside=True)
         empty = []
         for label, name in enumerate(names):
             before = len(rows)
@@ -71,38 +73,15 @@ class FolderSource(Listed):
         """Files in the folder that are no samples, by kind."""
         return self._left_out.all()
 
-    def _leave_out(self, folder: str, name: str, beside: bool = False) -> None:
-        path = os.path.join(folder, name)
-        extension = os.path.splitext(name)[1].lower()
-        if os.path.islink(path) and not os.path.exists(path):
-            self._left_out.add(LINKS, path)
-        elif beside and extension in (*IMAGE_EXTENSIONS, *OTHER_PICTURES):
-            self._left_out.add(BESIDE, path)
-        elif extension in OTHER_PICTURES:
-            way = "a .csv of path,label takes them" if extension in READABLE_EXTENSIONS else "convert them to JPEG or PNG"
-            self._left_out.add(extension, path, f"{extension} files left out, as ImageFolder does; {way}")
-        else:
-            self._left_out.add(FILES, path)
-
     def _add_class(self, rows: Texts, label: int) -> None:
         """Adds the rows of a class, sorted by folders and then names."""
-        top, number, sorter = self._tops[label], _LABEL.pack(label), TextSorter()
-        last, begin = "", b"\0"
-        for folder, name in files_below(top):
-            if folder != last:
-                last, begin = folder, _encoded(folder[len(top) + 1 :]) + b"\0"
-            sorter.add(begin + _encoded(name))
-        for text in sorter.drain():
-            if _decoded(text).lower().endswith(IMAGE_EXTENSIONS):
-                rows.append(number + text)
-            else:
-                below, _, name = _decoded(text).partition("\0")
-                self._leave_out(os.path.join(top, below) if below else top, name)
+        number = _LABEL.pack(label)
+        for text in image_rows(self._tops[label], self._left_out):
+            rows.append(number + text)
 
     def name(self, position: int) -> str:
         row = self._rows[position]
-        below, _, name = _decoded(row[_LABEL.size :]).partition("\0")
-        return os.path.join(self._tops[_LABEL.unpack_from(row)[0]], below, name)
+        return path_of(self._tops[_LABEL.unpack_from(row)[0]], row[_LABEL.size :])
 
     def key(self, position: int) -> str:
         return self.name(position).removeprefix(self.title).lstrip(os.sep)
@@ -126,7 +105,45 @@ class FolderSource(Listed):
         return Item(path, read_regular(path), {"label": self._label(position)})
 
 
-def _encoded(text: str) -> bytes:
+def image_rows(top: str, left_out: Notices) -> Iterator[bytes]:
+    """Yields a row for each image below a folder, sorted by folders and then names: the folder's path below `top`, a NUL, the file's name.
+
+    Other files are noted in `left_out`.
+    """
+    sorter, last, begin = TextSorter(), "", b"\0"
+    for folder, name in files_below(top):
+        if folder != last:
+            last, begin = folder, encoded(folder[len(top) + 1 :]) + b"\0"
+        sorter.add(begin + encoded(name))
+    for text in sorter.drain():
+        if _decoded(text).lower().endswith(IMAGE_EXTENSIONS):
+            yield text
+        else:
+            leave_out(left_out, *os.path.split(path_of(top, text)))
+
+
+def path_of(top: str, row: bytes) -> str:
+    """The path of a row's file."""
+    below, _, name = _decoded(row).partition("\0")
+    return os.path.join(top, below, name)
+
+
+def leave_out(left_out: Notices, folder: str, name: str, beside: bool = False) -> None:
+    """Notes a file that is no sample."""
+    path = os.path.join(folder, name)
+    extension = os.path.splitext(name)[1].lower()
+    if os.path.islink(path) and not os.path.exists(path):
+        left_out.add(LINKS, path)
+    elif beside and extension in (*IMAGE_EXTENSIONS, *OTHER_PICTURES):
+        left_out.add(BESIDE, path)
+    elif extension in OTHER_PICTURES:
+        way = "a .csv of path,label takes them" if extension in READABLE_EXTENSIONS else "convert them to JPEG or PNG"
+        left_out.add(extension, path, f"{extension} files left out, as ImageFolder does; {way}")
+    else:
+        left_out.add(FILES, path)
+
+
+def encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 

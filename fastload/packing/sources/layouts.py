@@ -19,14 +19,16 @@ import os
 from collections.abc import Callable
 
 from fastload.common.files import read_regular
+from fastload.common.folders import IMAGE_EXTENSIONS
 from fastload.errors import ArgumentError, FastloadError, PackError
 from fastload.packing.images import opened_image
 from fastload.packing.options import Format, LayoutOptions
 from fastload.packing.sources.annotated import MASK_EXTENSIONS, files_in, subfolders
 from fastload.packing.sources.coco import annotation_files, coco_source
 from fastload.packing.sources.folder import FolderSource
+from fastload.packing.sources.images import ImagesSource, folder_source
 from fastload.packing.sources.masked import IMAGE_FOLDERS, MASK_FOLDERS, ade20k_source, cityscapes_source, pairs_source
-from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, Choice, Given, Source
+from fastload.packing.sources.protocol import Choice, Given, Source
 from fastload.packing.sources.voc import voc_segmentation_source, voc_source
 from fastload.packing.sources.yolo import YAML_NAMES, yolo_source
 
@@ -50,6 +52,9 @@ _HINTS = (
     ((".json",), "--annotations FILE reads COCO's JSON of the images"),
 )
 """Files beside images, and the layouts that they may be of."""
+_TABLES = (".csv", ".tsv", ".parquet")
+_DESCRIBING = (".json", ".jsonl", *_TABLES)
+"""Files that may have the labels or boxes of images beside them."""
 _NAMES_SHOWN = 5
 _LOOKED_INTO = 10
 """Folders that are looked into for what tells a layout: VOC2012 in VOCdevkit, labels/train; a folder of class folders has many more."""
@@ -91,18 +96,60 @@ def is_telling(name: str) -> bool:
     return name.lower() in _TELLING_NAMES
 
 
-def class_folders(folder: str) -> FolderSource:
-    """The source of a folder of class folders, of no layout that is recognised.
+def class_folders(folder: str) -> FolderSource | ImagesSource:
+    """The source of a folder of class folders, or of images alone, of no layout that is recognised.
 
     Raises:
         PackError: its folders are no classes, by their names and files: images with annotations beside them, or splits; the message names
             the layouts that it may have. Or as `FolderSource` raises it.
     """
     names = sorted(name for name in subfolders(folder) if not name.startswith("."))
-    why = _splits(folder, names) or _beside_images(folder, names) or _label_maps(folder, names)
+    if not names and files_in(folder, *IMAGE_EXTENSIONS):
+        if why := _described_images(folder, folder):
+            raise PackError(f"{folder}: {why}; --format images (format='images' in Python) takes the images without labels all the same")
+        return folder_source(folder)
+    why = _described(folder, names) or _splits(folder, names) or _beside_images(folder, names) or _label_maps(folder, names)
     if why:
-        raise PackError(f"{folder}: {why}; --format folder (format='folder' in Python) takes {_listed(names)} for classes all the same")
+        classes = "a class" if len(names) == 1 else "classes"
+        raise PackError(f"{folder}: {why}; --format folder (format='folder' in Python) takes {_listed(names)} for {classes} all the same")
     return FolderSource(folder)
+
+
+def _described(folder: str, names: list[str]) -> str:
+    """The reason why the images of one folder, or of splits, are described by a file beside them; "" if they are not."""
+    if not names or (len(names) > 1 and not all(name.lower() in _SPLIT_NAMES | _IMAGE_NAMES for name in names)):
+        return ""
+    found = [name for name in files_in(folder, *_DESCRIBING) if not name.startswith(".")]
+    if found:
+        return _may_describe(folder, found, names, _listed(names))
+    return _described_images(os.path.join(folder, names[0]), folder) if len(names) == 1 else ""
+
+
+def _described_images(inner: str, folder: str) -> str:
+    """The reason why files beside the images of a folder, which is `folder` or lies in it, may describe them; "" if none do."""
+    images = {os.path.splitext(name)[0] for name in files_in(inner, *IMAGE_EXTENSIONS)}
+    own = [name for name in files_in(inner, ".xml", ".txt") if os.path.splitext(name)[0] in images]
+    below = os.path.relpath(inner, folder)
+    found = [os.path.normpath(os.path.join(below, name)) for name in (*files_in(inner, *_DESCRIBING), *own) if not name.startswith(".")]
+    return _may_describe(folder, found, [below], "the images") if found else ""
+
+
+def _may_describe(folder: str, found: list[str], names: list[str], beside: str) -> str:
+    ways = {os.path.splitext(name)[1].lower(): name for name in reversed(found)}
+    ways |= {os.path.splitext(name)[1].lower(): name for name in found if os.path.splitext(name)[0] in names}
+    told = (_way(kind, os.path.join(folder, name), os.path.normpath(os.path.join(folder, names[0]))) for kind, name in ways.items())
+    return f"{_listed(found)} lie{'s' * (len(found) == 1)} beside {beside}, which it may describe. {'; '.join(dict.fromkeys(told))}"
+
+
+def _way(kind: str, file: str, images: str) -> str:
+    """The command, or the words, with which images are packed that a file of a kind describes."""
+    if kind == ".json":
+        return f"`fastload pack {images} OUT --annotations {file}` reads COCO's JSON"
+    if kind == ".jsonl":
+        return "Make a .csv of path,label of its lines"
+    if kind in _TABLES:
+        return f"`fastload pack {file} OUT` reads a table of paths and labels"
+    return next(text for kinds, text in _HINTS if kind in kinds)
 
 
 def _splits(folder: str, names: list[str]) -> str:
@@ -217,6 +264,7 @@ _OPENERS: dict[Format, Callable[[str, LayoutOptions], Source]] = {
     "cityscapes": cityscapes_source,
     "ade20k": ade20k_source,
     "pairs": pairs_source,
+    "images": lambda path, _: folder_source(path),
 }
 
 

@@ -64,7 +64,7 @@ def litdata_source(folder: str, index: dict[str, Any]) -> RowSource:
         ]
     except Bad as error:
         raise PackError(f"{path}: {error}; make it again, or pack a Dataset that reads it") from None
-    return RowSource(folder, files, columns)
+    return RowSource(folder, files, columns, "LitData chunks")
 
 
 def _refuse_wrapped(config: dict[str, Any]) -> None:

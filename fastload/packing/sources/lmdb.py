@@ -172,6 +172,8 @@ class LmdbSource(Listed):
         PackError: no LMDB file, a damaged one, no key of the pattern, or values that are no pictures' files.
     """
 
+    layout = "LMDB file"
+
     classes: tuple[str, ...] | None = None
     concurrent = True
     lists_files = True

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fastload.common.files import expanded, read_regular
+from fastload.common.folders import IMAGE_EXTENSIONS, walk
 from fastload.errors import PackError
-from fastload.packing.folders import walk
 from fastload.packing.options import LayoutOptions
 from fastload.packing.sources.annotated import (
     INSTANCE_MASK,
@@ -22,7 +23,6 @@ from fastload.packing.sources.annotated import (
     some_are_deep,
     subfolders,
 )
-from fastload.packing.sources.protocol import IMAGE_EXTENSIONS
 from fastload.store import Field
 
 IMAGE_FOLDERS = ("images", "image", "imgs", "img")
@@ -48,6 +48,7 @@ class MaskedFiles(AnnotatedFiles):
         masks: by the name of the field, the path of each image's mask; "": there is none, which is the sample's error.
         classes: names of the labels in `mask`.
         absent: places where masks, or the image of a mask, were looked for; for messages.
+        layout: name of the layout.
     """
 
     def __init__(
@@ -57,8 +58,10 @@ class MaskedFiles(AnnotatedFiles):
         masks: Mapping[str, Sequence[str]],
         classes: tuple[str, ...] | None = None,
         absent: str = "",
+        layout: str = "images and masks in two folders",
     ) -> None:
         super().__init__(title, images)
+        self.layout = layout
         if not images:
             raise PackError(f"{title}: no image in it")
         self._masks = masks
@@ -109,15 +112,16 @@ def pairs_source(path: str, options: LayoutOptions) -> MaskedFiles:
     return paired(path, os.path.join(path, image_names[0]), os.path.join(path, mask_names[0]))
 
 
-def paired(title: str, images: str, masks: str, classes: tuple[str, ...] | None = None) -> MaskedFiles:
-    """The images below one folder with the masks below another."""
+def paired(title: str, images: str, masks: str, **more: Any) -> MaskedFiles:
+    """The images below one folder with the masks below another; `more` are further arguments of MaskedFiles."""
     found, labels = by_stem(images, IMAGE_EXTENSIONS), by_stem(masks, MASK_EXTENSIONS)
     partners = {stem: next((labels[stem + end] for end in MASK_ENDINGS if stem + end in labels), "") for stem in found}
     if not any(partners.values()):
         shown = ", ".join(map(os.path.basename, [*list(found.values())[:2], *list(labels.values())[:2]]))
         raise PackError(f"{title}: of {len(found)} images in {images} none has a mask of its name among {len(labels)} in {masks} ({shown})")
     alone = sorted(set(labels.values()) - set(partners.values()))
-    return MaskedFiles(title, [*found.values(), *alone], {MASK: [*partners.values(), *alone]}, classes, f"{images} or {masks}")
+    absent = f"{images} or {masks}"
+    return MaskedFiles(title, [*found.values(), *alone], {MASK: [*partners.values(), *alone]}, absent=absent, **more)
 
 
 def by_stem(top: str, extensions: tuple[str, ...]) -> dict[str, str]:
@@ -143,7 +147,7 @@ def ade20k_source(path: str, options: LayoutOptions) -> MaskedFiles:
     """ADE20K's scene parsing benchmark: images/training and annotations/training. Label 0 is of no class, 1 to 150 are classes."""
     split = chosen_split(path, subfolders(os.path.join(path, "images")), options.split, "folders below images")
     images, masks = (os.path.join(path, name, split) for name in ("images", "annotations"))
-    return paired(path, images, masks, _ade20k_classes(os.path.join(path, "objectInfo150.txt")))
+    return paired(path, images, masks, classes=_ade20k_classes(os.path.join(path, "objectInfo150.txt")), layout="ADE20K")
 
 
 def _ade20k_classes(path: str) -> tuple[str, ...] | None:
@@ -171,4 +175,4 @@ def cityscapes_source(path: str, options: LayoutOptions) -> MaskedFiles:
     instances = [f"{base}_instanceIds.png" for base in bases]
     if all(map(os.path.isfile, instances)):
         masks[INSTANCE_MASK] = instances
-    return MaskedFiles(path, list(found.values()), masks, CITYSCAPES_CLASSES)
+    return MaskedFiles(path, list(found.values()), masks, CITYSCAPES_CLASSES, layout="Cityscapes")

@@ -57,7 +57,7 @@ def mds_source(folder: str, index: dict[str, Any]) -> RowSource:
         columns = _columns(*(get_list(value, "the columns of a shard") for value in described[0]))
     except Bad as error:
         raise PackError(f"{path}: {error}; make it again, or pack a Dataset that reads it") from None
-    return RowSource(folder, files, columns)
+    return RowSource(folder, files, columns, "MDS shards")
 
 
 def _file(folder: str, shard: dict[str, Any]) -> RowFile:

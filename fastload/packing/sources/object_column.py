@@ -21,10 +21,11 @@ import numpy as np
 
 from fastload.errors import PackError
 from fastload.packing.options import BoxFormat
-from fastload.packing.sources.annotated import BOXES, LABELS, box_rows, numbers, rows, whole_numbers
+from fastload.packing.sources.annotated import BOXES, box_rows, numbers, rows, whole_numbers
 from fastload.packing.sources.protocol import IMAGE_FIELD, Value
 from fastload.packing.summary import EXAMPLES, OBJECTS, TEXTS, Notice
 from fastload.store import Field
+from fastload.store.labels import LABELS
 
 _BOX_MEMBERS = ("bbox", "bboxes", "boxes")
 _LABEL_MEMBERS = ("category", "category_id", "categories", "label", "labels", "class", "class_id")

@@ -40,6 +40,7 @@ class ParquetSource(NumberedInFiles):
         ArgumentError: pyarrow is not installed.
     """
 
+    layout = "Parquet files"
     concurrent = True
 
     def __init__(self, paths: list[str], box_format: BoxFormat | None = None) -> None:
@@ -64,6 +65,7 @@ class ParquetSource(NumberedInFiles):
         if self._columns.has_pictures:
             self._columns.settle(self._group(*self._starts[0][:2]), self.paths[0])
         self.fields, self.classes = self._columns.fields, self._columns.classes
+        self.form = self._columns.form
         self.image_field, self.box_format = self._columns.image_field, self._columns.box_format
         self.notices, self.label_limits = self._columns.notices, self._columns.label_limits
 

@@ -52,6 +52,10 @@ Value = int | float | str | bytes | npt.NDArray[Any] | dict[str, Any] | list[Any
 
 IMAGE_FIELD = "image"
 """Name of the first image's field."""
+INDEX = Field("index", "int")
+"""Field of samples without a label: their numbers in the source, from 0."""
+UNLABELLED = "without labels: (image, index)"
+"""Words for the layout of a source whose only field is `INDEX`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +182,8 @@ ABSENT: Mapping[str, Any] = MappingProxyType(
         "label_limits": MappingProxyType({}),  # any label is stored; else the number of classes of masks, and of arrays or ints of labels,
         # by the field's name: other labels are errors, but for 255 in masks
         "says_drawn_on": False,  # no item has drawn_on; True: every item has it
+        "form": None,  # samples have the form that follows from their fields; else a `fastload.store.form.Form` of all fields
+        "layout": "",  # it does not say; else the layout that was found, in words, for the summary
         "notices": (),  # nothing was left out; else `fastload.packing.summary.Notice`s for the summary, read when all is packed
         "box_format": None,  # there is no column of objects; else the format of the boxes in it
     }
@@ -438,8 +444,6 @@ class FileRanges:
         return found
 
 
-IMAGE_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
-"""Endings of the files that torchvision's ImageFolder takes for images, so that both see the same samples."""
 READABLE_EXTENSIONS = (".gif", ".avif", ".jp2", ".j2k", ".jfif", ".jpe", ".apng")
 """Other pictures that can be packed, by a table that names them."""
 OTHER_PICTURES = (*READABLE_EXTENSIONS, *".heic .heif .jxl .svg .psd .tga .exr .hdr .dng .cr2 .cr3 .nef .arw .orf .raf .rw2 .dcm".split())

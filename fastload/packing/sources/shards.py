@@ -154,6 +154,7 @@ class RowSource(NumberedInFiles):
         title: the folder.
         files: the files of rows.
         columns: all columns, in the order of the values in a row.
+        layout: name of the format.
 
     Raises:
         PackError: a file is missing, damaged, or not the one that the index describes; no column can be the image, or several can.
@@ -162,8 +163,9 @@ class RowSource(NumberedInFiles):
     classes: tuple[str, ...] | None = None
     concurrent = True
 
-    def __init__(self, title: str, files: Sequence[RowFile], columns: Sequence[Column]) -> None:
+    def __init__(self, title: str, files: Sequence[RowFile], columns: Sequence[Column], layout: str) -> None:
         super().__init__([file.path for file in files], "sample", title)
+        self.layout = layout
         if len({file.path for file in files}) < len(files):
             raise PackError(f"{title}: its index names a file twice; copy the index again")
         self._ranges = FileRanges(self.paths)

@@ -26,14 +26,16 @@ from typing import TextIO, cast
 import numpy as np
 from typing_extensions import Self
 
-from fastload.common.files import open_regular, read_regular
+from fastload.common.files import expanded, open_regular, read_regular
+from fastload.common.folders import IMAGE_EXTENSIONS
 from fastload.errors import ArgumentError, PackError
 from fastload.packing.options import TableOptions
 from fastload.packing.sources.annotated import box_rows, label_map_of, numbers, some_are_deep, whole_numbers
 from fastload.packing.sources.protocol import (
     FIRST_TRIES,
-    IMAGE_EXTENSIONS,
+    INDEX,
     OTHER_PICTURES,
+    UNLABELLED,
     Choice,
     Given,
     Item,
@@ -45,7 +47,8 @@ from fastload.packing.sources.protocol import (
     file_stamp,
 )
 from fastload.packing.spill import Texts
-from fastload.packing.summary import INDEX, NO_LABEL, SPACES, Notice, Notices
+from fastload.packing.summary import INDEX as PANDAS_INDEX
+from fastload.packing.summary import NO_LABEL, SPACES, Notice, Notices
 from fastload.store import BOX_SIDES, Field
 from fastload.store.checked import parse_json
 from fastload.store.field import Kind
@@ -175,6 +178,8 @@ PATH_NAMES = frozenset(
     "relativepath relpath filenames paths images".split()
 )
 """Header cells that name the column of paths, in lower case without spaces, dashes and underscores."""
+_ID_NAMES = frozenset("id ids imageid imageids imgid fileid".split())
+"""Header cells that name the column of paths where `images` or `suffix` says which files these are, written likewise."""
 LABEL_NAMES = frozenset(
     "label labels class classes classname classid classidx classindex category categoryid categoryname target targets labelname labelid "
     "labelidx y".split()
@@ -263,8 +268,8 @@ class _Table:
 
     def __init__(self, path: str, rows: list[list[str]], options: TableOptions) -> None:
         self.path = path
-        self.folder = os.path.dirname(path)
         self.options = options
+        self.path_names = PATH_NAMES if options.images is options.suffix is None else PATH_NAMES | _ID_NAMES
         self.first = rows[0]
         self.rows = rows
 
@@ -276,7 +281,7 @@ class _Table:
         names = {_plain(_split_kind(cell)[0]) for cell in self.first}
         if any(_is_picture(cell) for cell in self.first):
             return False
-        if names & (PATH_NAMES | given) or any(_split_kind(cell)[1] in TYPED_KINDS for cell in self.first):
+        if names & (self.path_names | given) or any(_split_kind(cell)[1] in TYPED_KINDS for cell in self.first):
             return True
         if any(self._is_file(cell) for cell in self.first):
             return False
@@ -331,7 +336,7 @@ class _Table:
         if self.options.path_column is not None:
             return self._named(self.options.path_column, names)
         exact = [place for place, name in enumerate(names) if name.lower() == "path"]
-        found = exact or [place for place, name in enumerate(names) if _plain(name) in PATH_NAMES]
+        found = exact or [place for place, name in enumerate(names) if _plain(name) in self.path_names]
         if len(found) > 1 and len(self.rows) > 1:
             found = [place for place in found if place < len(self.rows[1]) and self._may_be_path(self.rows[1][place])]
         if not found and not names[0] and len(self.rows) > 1 and self._may_be_path(self.rows[1][0]):
@@ -370,16 +375,24 @@ class _Table:
 
     def _is_file(self, cell: str) -> bool:
         try:
-            return bool(cell.strip()) and os.path.isfile(os.path.join(self.folder, cell))
+            return bool(cell.strip()) and os.path.isfile(_file_of(self.path, cell, self.options))
         except ValueError:  # a NUL in it
             return False
 
     def _unclear(self, reason: str) -> PackError:
         shown = "; ".join(f"line {number}: {_shown(row)}" for number, row in enumerate(self.rows[:2], 1))
+        has_ids = any(_plain(_split_kind(cell)[0]) in _ID_NAMES for cell in self.first)
+        ids = "; of ids without folder or suffix, name these with --images DIR and --suffix .jpg (images=, suffix=)" if has_ids else ""
         return PackError(
             f"{self.path}: {reason}: {shown}. Name the columns with --path-column and --label-column (path_column=, label_column= in "
-            "Python; a header's names, or numbers from 0), and say --no-header (header=False) if line 1 is a sample"
+            f"Python; a header's names, or numbers from 0), and say --no-header (header=False) if line 1 is a sample{ids}"
         )
+
+
+def _file_of(table: str, cell: str, options: TableOptions) -> str:
+    """The path of the image that a cell names."""
+    folder = os.path.dirname(table) if options.images is None else expanded(options.images)
+    return os.path.join(folder, cell + (options.suffix or ""))
 
 
 def _reader(file: TextIO, delimiter: str) -> csv._reader:  # type: ignore[name-defined]
@@ -478,11 +491,14 @@ class TableSource(Listed):
             its column's kind, a label that is no number among labels that are; the message names file and line.
     """
 
+    layout = "table"
     concurrent = True
 
     def __init__(self, path: str, options: TableOptions) -> None:
         self.title = path
-        self._folder = os.path.dirname(path)
+        self._folder, self._options = os.path.dirname(path), options
+        if options.images is not None and not os.path.isdir(expanded(options.images)):
+            raise PackError(f"images={os.fspath(options.images)!r} (--images): no such folder")
         rows = Texts()
         begin: list[list[str]] = []  # the first two lines
         for line, row in read_rows(path):
@@ -501,8 +517,10 @@ class TableSource(Listed):
         self._values: list[tuple[int, str, str]] = []  # (place in a line, name, kind or "class") of columns without a kind of `TYPED_KINDS`
         self._typed: list[tuple[int, str, TypedColumn]] = []
         self.fields = self._settle(layout, self._walk(layout))
+        if not self.fields:
+            self.fields, self.layout = (INDEX,), f"table of paths {UNLABELLED}"
         if "" in layout.names:
-            self._notices.add(INDEX, path)
+            self._notices.add(PANDAS_INDEX, path)
         if "label" not in layout.names:
             typed = {name for _, name, _ in self._typed}
             for name in layout.names:
@@ -605,7 +623,7 @@ class TableSource(Listed):
             raise PackError(f"{self.title}, line {line}: column {name!r}: {cell!r} is not {kind}: {error}") from error
 
     def name(self, position: int) -> str:
-        return os.path.join(self._folder, self.key(position))
+        return _file_of(self.title, self.key(position), self._options)
 
     def key(self, position: int) -> str:
         return self._line(position)[1][self._path]
@@ -621,6 +639,8 @@ class TableSource(Listed):
         return None if self._typed else self._fields(position)
 
     def _fields(self, position: int) -> dict[str, Value]:
+        if self.fields == (INDEX,) and not self._values:
+            return {INDEX.name: position}
         line, row = self._line(position)
         values: dict[str, Value] = {
             name: self._numbers[row[place]] if kind == "class" else self._parse(row[place], kind, name, line)
@@ -640,7 +660,7 @@ class TableSource(Listed):
         except FileNotFoundError:
             line, row = self._line(position)
             cell = row[self._path]
-            if cell == cell.strip() or not os.path.exists(os.path.join(self._folder, cell.strip())):
+            if cell == cell.strip() or not os.path.exists(_file_of(self.title, cell.strip(), self._options)):
                 raise
             raise PackError(
                 f"line {line} of {self.title} has the path {cell!r}, and the file is called {cell.strip()!r}: take the "
@@ -654,7 +674,7 @@ def is_table(path: str) -> bool:
 
 
 def _refuse_columns(given: Given) -> Source:
-    raise ArgumentError("path_column, label_column and header (--path-column, --label-column, --no-header) are for a .csv or .tsv")
+    raise ArgumentError("path_column, label_column, header, images and suffix (--path-column, --images, ...) are for a .csv or .tsv")
 
 
 FILE = Choice(lambda given: is_table(given.path), lambda given: TableSource(given.path, given.options.table or TableOptions()))

@@ -20,7 +20,7 @@ from fastload.common.files import FILE_BYTES, open_regular
 from fastload.errors import PackError, SampleError
 from fastload.packing.images import read_npy
 from fastload.packing.sources.annotated import BOXES, MASK_NAMES, is_deep, label_map_in
-from fastload.packing.sources.declaration import declared, image_of, is_label
+from fastload.packing.sources.declaration import declared, image_of
 from fastload.packing.sources.protocol import (
     FIRST_TRIES,
     Choice,
@@ -40,6 +40,8 @@ from fastload.packing.spill import Texts
 from fastload.packing.summary import MEMBERS, Notice, Notices
 from fastload.store import Field, Schema
 from fastload.store.checked import Bad, get_object, parse_json
+from fastload.store.form import Form
+from fastload.store.labels import is_label
 
 IMAGES = ("jpg", "jpeg", "png", "webp")
 """Extensions of pictures."""
@@ -83,6 +85,7 @@ class Tars:
 class TarSamples(Listed):
     """Base of the sources of tars: they read the samples of `tars`."""
 
+    layout = "tar files (WebDataset)"
     concurrent = True
     lists_files = True
 
@@ -264,8 +267,8 @@ def member_names(fields: Iterable[Field]) -> dict[str, str]:
     return found
 
 
-def declaration_of(tars: Tars) -> tuple[Schema, tuple[str, ...] | None] | None:
-    """The fields and class names that tars say, if all say the same; None: they say none."""
+def declaration_of(tars: Tars) -> tuple[Schema, tuple[str, ...] | None, Form | None] | None:
+    """The fields, class names and form that tars say, if all say the same; None: they say none."""
     if len(tars.comments) != 1:
         return None
     try:
@@ -280,9 +283,11 @@ class ExportedTar(TarSamples):
     A sample that lacks a member, or has another one, is an error of its own; the packer's message begins with its name.
     """
 
-    def __init__(self, tars: Tars, schema: Schema, classes: tuple[str, ...] | None) -> None:
+    layout = "tar that fastload exported"
+
+    def __init__(self, tars: Tars, schema: Schema, classes: tuple[str, ...] | None, form: Form | None) -> None:
         super().__init__(tars)
-        self.classes = classes
+        self.classes, self.form = classes, form
         self.image_field = image_of(schema)
         self.fields = schema.fields[1:]
         self._names = member_names(self.fields)

@@ -21,7 +21,6 @@ import numpy as np
 from fastload._native import core
 from fastload.common.files import read_regular
 from fastload.errors import ArgumentError, PackError
-from fastload.packing.sources.declaration import is_label
 from fastload.packing.sources.names import HEAD, field_name, image_name, is_picture, label_name
 from fastload.packing.sources.protocol import (
     Choice,
@@ -39,6 +38,7 @@ from fastload.packing.sources.protocol import (
 from fastload.packing.sources.tar import COMPRESSIONS, expand_all
 from fastload.packing.spill import Texts
 from fastload.store import Field
+from fastload.store.labels import is_label
 
 BYTES, FLOATS, INTS = 1, 2, 3
 
@@ -252,6 +252,7 @@ class TFRecordSource(Listed, NumberedInFiles):
         PackError: a file is missing, compressed or damaged, or its records are not tf.train.Examples with a picture.
     """
 
+    layout = "TFRecord files"
     concurrent = True
     lists_files = True
 

@@ -12,22 +12,10 @@ from typing import Any, overload
 import numpy as np
 
 from fastload.common.files import read_regular
+from fastload.common.folders import IMAGE_EXTENSIONS, files_below
 from fastload.errors import PackError
-from fastload.packing.folders import files_below
 from fastload.packing.sources.declaration import declared, image_of
-from fastload.packing.sources.protocol import (
-    IMAGE_EXTENSIONS,
-    UNKNOWN,
-    Choice,
-    FileRanges,
-    Given,
-    Item,
-    Listed,
-    Place,
-    Source,
-    Value,
-    file_stamp,
-)
+from fastload.packing.sources.protocol import UNKNOWN, Choice, FileRanges, Given, Item, Listed, Place, Source, Value, file_stamp
 from fastload.packing.sources.shards import leads_out
 from fastload.packing.spill import Numbers, TextSorter
 from fastload.packing.summary import UNLISTED, Notice, Notices
@@ -90,6 +78,7 @@ class UnpackedSource(Listed):
         PackError: one of its two files is damaged, or of another version.
     """
 
+    layout = "files that fastload unpacked"
     concurrent = True
 
     def __init__(self, folder: str) -> None:
@@ -97,7 +86,7 @@ class UnpackedSource(Listed):
         about = os.path.join(folder, SCHEMA_NAME)
         try:
             found = get_object(parse_json(read_regular(about, JSON_BYTES)), "the file")
-            schema, self.classes = declared(found)
+            schema, self.classes, self.form = declared(found)
             self._key = get_str(found.get("path"), "the key of the image's path")
         except OSError as error:
             raise PackError(f"{about}: cannot be read: {error.strerror or error}") from error

@@ -13,13 +13,15 @@ from xml.parsers import expat
 import numpy as np
 
 from fastload.common.files import read_regular
+from fastload.common.folders import IMAGE_EXTENSIONS
 from fastload.errors import PackError
 from fastload.packing.options import LayoutOptions
-from fastload.packing.sources.annotated import BOXES, INSTANCE_MASK, LABELS, MASK, AnnotatedFiles, chosen_split, files_in, rows, subfolders
+from fastload.packing.sources.annotated import BOXES, INSTANCE_MASK, MASK, AnnotatedFiles, chosen_split, files_in, rows, subfolders
 from fastload.packing.sources.masked import MaskedFiles, by_stem
-from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, DrawnOn, Item, Value
+from fastload.packing.sources.protocol import DrawnOn, Item, Value
 from fastload.packing.sources.shards import leads_out
 from fastload.store import Field
+from fastload.store.labels import LABELS
 
 XML_BYTES = 16 << 20
 """Limit on a file: an annotation of thousands of objects has one megabyte."""
@@ -98,6 +100,8 @@ class VocSource(AnnotatedFiles):
     pixel), and for each its `labels`, `difficult` and `truncated`. The classes are the challenge's twenty where no other is named in
     Annotations, else all names there, sorted; so they are the same for every split.
     """
+
+    layout = "Pascal VOC"
 
     def __init__(self, title: str, images: list[str], annotations: list[str], folder: str) -> None:
         super().__init__(title, images)
@@ -200,7 +204,7 @@ def voc_segmentation_source(path: str, options: LayoutOptions) -> MaskedFiles:
     objects = [os.path.join(root, "SegmentationObject", f"{stem}.png") for stem in stems]
     if all(map(os.path.isfile, objects)):
         masks[INSTANCE_MASK] = objects
-    return MaskedFiles(path, _images(root, stems), masks, _mask_classes(root))
+    return MaskedFiles(path, _images(root, stems), masks, _mask_classes(root), layout="Pascal VOC, segmentation")
 
 
 def voc_root(path: str) -> str:

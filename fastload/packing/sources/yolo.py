@@ -12,13 +12,13 @@ import numpy.typing as npt
 from fastload._native import core
 from fastload.common.distribution import pip_install
 from fastload.common.files import read_regular
+from fastload.common.folders import IMAGE_EXTENSIONS
 from fastload.common.limits import checked_max_pixels
 from fastload.errors import PackError
 from fastload.packing.images import MissingLibrary, opened_image, orientation_of
 from fastload.packing.options import LayoutOptions
 from fastload.packing.sources.annotated import (
     BOXES,
-    LABELS,
     AnnotatedFiles,
     Values,
     chosen_split,
@@ -28,10 +28,11 @@ from fastload.packing.sources.annotated import (
     subfolders,
 )
 from fastload.packing.sources.masked import by_stem
-from fastload.packing.sources.protocol import FIRST_TRIES, IMAGE_EXTENSIONS, DrawnOn, Value
+from fastload.packing.sources.protocol import FIRST_TRIES, DrawnOn, Value
 from fastload.store import Field
 from fastload.store.checked import shown
 from fastload.store.field import is_point_name
+from fastload.store.labels import LABELS
 
 YAML_NAMES = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
 _TEXT_BYTES = 64 << 20
@@ -69,6 +70,8 @@ class YoloSource(AnnotatedFiles):
     Raises:
         PackError: no image in it.
     """
+
+    layout = "YOLO"
 
     def __init__(self, title: str, images: list[str], config: YoloConfig) -> None:
         super().__init__(title, images)

@@ -266,10 +266,24 @@ class Sheet {
       if (width >= height) image.style.width = `${Math.min(this.side, 4 * width)}px`;
       else image.style.height = `${Math.min(this.side, 4 * height)}px`;
       cell.frame.classList.add("checked");
-      cell.frame.append(image);
+      cell.frame.append(about.marked ? this.marked(image, cell) : image);
     } catch (error) {
       if (!cell.abort.signal.aborted) cell.frame.append(complaint(error));
     }
+  }
+
+  // A thumbnail in a frame of its size, over which its boxes, masks and the rest are drawn once they are there.
+  marked(image, cell) {
+    const [index, , width, height] = cell.row;
+    const made = element("span", { class: "marked" }, image);
+    made.style.aspectRatio = `${width} / ${height}`;
+    for (const side of ["width", "height"]) [made.style[side], image.style[side]] = [image.style[side], ""];
+    const path = archive ? `sample/${index}` : `layers/${index}?side=${sideFor(this.side)}`;
+    get(path, cell.abort.signal).then(
+      (found) => made.append(...overlays(found.layers, width, height, 380 / this.side)),
+      () => {}, // the picture has the complaint of a bad sample, or there is nothing to draw
+    );
+    return made;
   }
 }
 
@@ -310,13 +324,17 @@ function stage(path, width, height, layers, marks = 1) {
   const image = element("img", { alt: "", class: width < 256 && height < 256 ? "coarse" : "" });
   made.append(image);
   pictureAddress(path).then((address) => (image.src = address), (error) => image.replaceWith(complaint(error)));
-  for (const layer of layers) {
+  made.append(...overlays(layers, width, height, marks));
+  return made;
+}
+
+function overlays(layers, width, height, marks) {
+  return layers.map((layer) => {
     const over = layerOf(layer, width, height, marks);
     over.dataset.layer = layer.name;
     if (hiddenLayers.has(layer.name)) over.setAttribute("hidden", "");
-    made.append(over);
-  }
-  return made;
+    return over;
+  });
 }
 
 function colour(row) {
@@ -518,6 +536,11 @@ async function showFacts() {
       const title = `classes${found.classes_left ? `, the most common; ${number.format(found.classes_left)} more` : ""}`;
       charts.push(listChart(title, found.classes.map(([name, label, count]) => [name, count, conditionOf(about.label, label, null)])));
     }
+    for (const { field, classes, left } of found.objects) {
+      const title = `classes of objects (${field})${left ? `, the most common; ${number.format(left)} more` : ""}`;
+      const condition = (label) => (archive ? "" : `${label} in ${quoted(field)}`);
+      charts.push(listChart(title, classes.map(([name, label, count]) => [name, count, condition(label)])));
+    }
     for (const chart of found.charts) {
       if (chart.bars.every(([, , least]) => least === null)) charts.push(listChart(chart.title, chart.bars.map(([text, count]) => [text, count, ""])));
       else charts.push(barChart(chart));
@@ -609,6 +632,7 @@ async function start() {
   $("path").textContent = about.path;
   const shards = `${number.format(about.shards)} shard${about.shards === 1 ? "" : "s"}`;
   $("summary").textContent = `${number.format(about.samples)} samples in ${shards}${about.version > 1 ? `, version ${about.version}` : ""}`;
+  $("where").placeholder = `SQL condition: ${about.example}`;
   sheet = new Sheet();
   $("search").addEventListener("submit", (event) => {
     event.preventDefault();

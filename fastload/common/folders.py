@@ -1,4 +1,4 @@
-"""Walk of a folder tree that follows symbolic links, and ends wherever they lead."""
+"""Walk of a folder tree that follows symbolic links, and ends wherever they lead; and the files in it that are images by their names."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from fastload.errors import PackError
 
+IMAGE_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+"""Endings of the files that torchvision's ImageFolder takes for images, so that both see the same samples."""
 VISITS = 1000
 """Limit on the paths that lead to one folder. If each of n folders has two links to the next, there are 2**n paths without a loop."""
 

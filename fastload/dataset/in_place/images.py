@@ -1,0 +1,77 @@
+"""Images: a Dataset of image files without labels, which FastLoader reads in place with native threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch.utils.data import Dataset
+
+from fastload.common.files import expanded
+from fastload.common.folders import IMAGE_EXTENSIONS, walk
+from fastload.common.originals import OwnCode
+from fastload.dataset.in_place.known import KnownDataset, NotInPlaceError, opening_replaced
+from fastload.errors import ArgumentError
+
+
+class Images(Dataset[Any]):
+    """Image files without labels. A sample is ``(image, index)``: the RGB Pillow image, transformed, and its place in `paths`.
+
+    Args:
+        source: a folder, whose images are taken at any depth and sorted as ImageFolder sorts them, or a sequence of paths.
+        transform: a callable for each image, as in ImageFolder; None: samples have the Pillow images.
+
+    Attributes:
+        paths: the files, in the order of the samples.
+
+    Raises:
+        ArgumentError: the folder has no image, or there are no paths.
+    """
+
+    def __init__(self, source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], transform: Callable[[Any], Any] | None = None):
+        self.transform = transform
+        self._title = ""
+        if isinstance(source, str | os.PathLike):
+            self._title = expanded(source)
+            found = ((folder, name) for folder, names in walk(self._title) for name in names)
+            self.paths = [os.path.join(folder, name) for folder, name in found if name.lower().endswith(IMAGE_EXTENSIONS)]
+        else:
+            self.paths = [os.fspath(path) for path in source]
+        if not self.paths:
+            where = f"{self._title}: no image in it, by the names of its files" if self._title else "Images([]): no paths"
+            raise ArgumentError(f"{where}; give a folder with {', '.join(IMAGE_EXTENSIONS)}, or a list of paths")
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        index = range(len(self.paths))[index]
+        image = opened(self.paths[index])
+        return (image if self.transform is None else self.transform(image)), index
+
+    def __repr__(self) -> str:
+        return f"Images({self._title or 'a list'}, {len(self)} images)"
+
+
+def opened(path: str) -> Any:
+    """The RGB Pillow image of a file."""
+    from PIL import Image
+
+    with open(path, "rb") as file:
+        return Image.open(file).convert("RGB")
+
+
+_ITEM = OwnCode((Images, ("__getitem__",)), (__name__, ("opened",)))
+
+
+def recognised(dataset: Any) -> KnownDataset | None:
+    """The dataset, if it is one of `Images`; None for any other. Raises NotInPlaceError if something of its way to a sample is replaced."""
+    if not isinstance(dataset, Images):
+        return None
+    if type(dataset).__getitem__ is not Images.__getitem__ or hasattr(dataset, "__getitems__"):
+        raise NotInPlaceError(f"{type(dataset).__qualname__} has a __getitem__ of its own")
+    if changed := _ITEM.replaced() or opening_replaced():
+        raise NotInPlaceError(changed)
+    paths = dataset.paths
+    return KnownDataset((paths,), lambda: zip(paths, range(len(paths)), strict=True), dataset.transform, opened)
