@@ -19,8 +19,9 @@ from typing import Any
 
 import fastload
 from fastload.bench import measure
-from fastload.bench.spec import TITLES, Kind, TurnSpec, evenly
+from fastload.bench.spec import TITLES, Kind, TurnSpec
 from fastload.common.files import scratch_folder
+from fastload.common.positions import evenly
 from fastload.errors import ArgumentError, FastloadError
 from fastload.packing.progress import human_seconds
 

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from typing import Literal
 
+from fastload.common.positions import evenly
 from fastload.errors import ArgumentError
 
 Kind = Literal["fastload", "pillow", "packed", "handwritten"]
@@ -30,11 +31,6 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "packed": (),
     "handwritten": ("cv2", "lmdb", "turbojpeg"),
 }
-
-
-def evenly(count: int, used: int) -> list[int]:
-    """``used`` of ``count`` indices, ascending and evenly spaced: every class of a sorted dataset keeps its share."""
-    return [k * count // used for k in range(used)]
 
 
 @dataclasses.dataclass(frozen=True)

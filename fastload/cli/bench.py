@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from fastload.cli.looked_at import DATASET_HELP, looked_at
 from fastload.cli.options import in_a_folder
 from fastload.cli.output import say
 from fastload.common.files import expanded
@@ -15,7 +16,7 @@ from fastload.errors import cell
 
 
 def bench(
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="A packed dataset.", callback=in_a_folder)],
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help=DATASET_HELP, callback=in_a_folder)],
     against: Annotated[
         Path | None,
         typer.Option("--against", metavar="SRC_DIR", help="The CLASS/IMAGE folder it was packed from, for the rivals."),
@@ -44,35 +45,39 @@ def bench(
     from fastload.bench import plot as plotting
     from fastload.bench.spec import TurnSpec
 
-    folder = Path(expanded(dataset))
+    given = Path(expanded(dataset))
     against, json_file, plot, trace = (None if path is None else Path(expanded(path)) for path in (against, json_file, plot, trace))
     for option, path in (("--json", json_file), ("--trace", trace)):
         if path is not None:
             harness.check_writable(option, path)
     if plot is not None:
         plotting.check(plot)
-    base = TurnSpec(
-        kind="fastload",
-        source=str(folder.absolute()),
-        images=harness.count_packed(folder),
-        limit=limit,
-        batch_size=batch_size,
-        workers=workers,
-        size=size,
-        seconds=seconds,
-    )
-    document = harness.compare(folder, against, base, rounds, note)
-    report.show(document, Console())
-    if json_file is not None:
-        harness.write_json(document, json_file)
-        say(f"JSON: {json_file}")
-    if plot is not None:
-        plotting.draw(document, plot)
-        say(f"plot: {plot}")
-    if trace is not None:
-        with note("one more epoch, for the trace"):
-            harness.write_trace(base, trace)
-        say(f"trace: {trace}")
+    with looked_at(dataset, limit) as packed:
+        folder = Path(expanded(packed))
+        if folder != given and against is None:
+            against = given
+        base = TurnSpec(
+            kind="fastload",
+            source=str(folder.absolute()),
+            images=harness.count_packed(folder),
+            limit=limit,
+            batch_size=batch_size,
+            workers=workers,
+            size=size,
+            seconds=seconds,
+        )
+        document = harness.compare(given, against, base, rounds, note)
+        report.show(document, Console())
+        if json_file is not None:
+            harness.write_json(document, json_file)
+            say(f"JSON: {json_file}")
+        if plot is not None:
+            plotting.draw(document, plot)
+            say(f"plot: {plot}")
+        if trace is not None:
+            with note("one more epoch, for the trace"):
+                harness.write_trace(base, trace)
+            say(f"trace: {trace}")
 
 
 def note(text: str) -> contextlib.AbstractContextManager[object]:

@@ -19,7 +19,8 @@ _COLUMN = 23
 
 def doctor(
     dataset: Annotated[
-        str | None, typer.Argument(metavar="[DATASET]", help="A packed dataset: its folder, or its URL; none: the machine alone.")
+        str | None,
+        typer.Argument(metavar="[DATASET]", help="A packed dataset or its URL; a folder of class folders; none: the machine."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The findings with their figures, as JSON.")] = False,
     step_ms: Annotated[

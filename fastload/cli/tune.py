@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fastload.cli.bench import note
+from fastload.cli.looked_at import looked_at
 from fastload.cli.options import StorageOptions, Timeout, in_a_folder, parsed_options, parsed_timeout
 from fastload.cli.output import say
 from fastload.common.files import expanded
@@ -25,7 +26,8 @@ def tune(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="SCRIPT_OR_DATASET", help="A packed dataset or its URL; or a training script (.py): its first loader is tried."
+            metavar="SCRIPT_OR_DATASET",
+            help="A packed dataset or its URL; class folders; or a training script (.py): its first loader is tried.",
         ),
     ],
     arguments: Annotated[
@@ -82,10 +84,12 @@ def _of_dataset(dataset: str, seconds: float, step_ms: float, *, quiet: bool, **
     from fastload.bench.spec import TurnSpec
     from fastload.tune.dataset import DatasetLoop
 
-    folder = Path(expanded(dataset))
-    turn = TurnSpec("fastload", str(folder.absolute()), images=count_packed(folder), **spec)
-    work = {"dataset": folder.name, "step_ms": step_ms, "seconds": seconds, **spec}
-    return _document(DatasetLoop(turn, step_ms / 1000), work, dataset, quiet=quiet)
+    given = Path(expanded(dataset))
+    with looked_at(dataset, spec["limit"]) as packed:
+        folder = Path(expanded(packed))
+        turn = TurnSpec("fastload", str(folder.absolute()), images=count_packed(folder), **spec)
+        work = {"dataset": given.name, "step_ms": step_ms, "seconds": seconds, **spec}
+        return _document(DatasetLoop(turn, step_ms / 1000), work, dataset, quiet=quiet, in_place=folder != given)
 
 
 def _of_bucket(url: str, opening: dict[str, Any], seconds: float, step_ms: float, *, quiet: bool, **spec: Any) -> dict[str, Any]:
@@ -102,8 +106,8 @@ def _of_bucket(url: str, opening: dict[str, Any], seconds: float, step_ms: float
     return _document(DatasetLoop(TurnSpec("fastload", url, images=images, **spec), step_ms / 1000, opening), work, shown(url), quiet=quiet)
 
 
-def _document(loop: DatasetLoop, work: dict[str, Any], dataset: str, *, quiet: bool) -> dict[str, Any]:
-    """The result of a dataset's trials; `dataset`: its path or URL, as it is shown."""
+def _document(loop: DatasetLoop, work: dict[str, Any], dataset: str, *, quiet: bool, in_place: bool = False) -> dict[str, Any]:
+    """The result of a dataset's trials; `dataset`: its path or URL, as it is shown; `in_place`: it is a folder of class folders."""
     from fastload.bench.measure import OthersTime
     from fastload.tune.dataset import tune_dataset
     from fastload.tune.document import Tuned
@@ -111,4 +115,6 @@ def _document(loop: DatasetLoop, work: dict[str, Any], dataset: str, *, quiet: b
     others = OthersTime()
     trials, arguments, skipped = tune_dataset(loop, work["seconds"], (lambda _: contextlib.nullcontext()) if quiet else note)
     tuned = Tuned(trials, arguments, skipped, others.share())
-    return tuned.to_json(work, f"FastLoader({json.dumps(dataset, ensure_ascii=False)}, batch_size={work['batch_size']}", dataset)
+    shown_as = json.dumps(dataset, ensure_ascii=False)
+    first = f"ImageFolder({shown_as}, transform)" if in_place else shown_as
+    return tuned.to_json(work, f"FastLoader({first}, batch_size={work['batch_size']}", dataset)

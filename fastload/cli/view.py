@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import webbrowser
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Annotated
 
 import typer
 
+from fastload.cli.looked_at import looked_at
 from fastload.cli.options import StorageOptions, Timeout, parsed_options, parsed_timeout
 from fastload.cli.output import counted, say
 from fastload.common.files import expanded
@@ -18,7 +19,7 @@ _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
 def view(
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="A packed dataset: its folder, or its URL.")],
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="A packed dataset or its URL; or a folder of class folders.")],
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0: any that is free.")] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, and open no browser.")] = False,
     where: Annotated[str, typer.Option(help="An SQL condition over the fields: the samples shown first.")] = "",
@@ -43,8 +44,10 @@ def view(
 
     made = None if transform is None else transform_of(transform)
     settings = PageSettings(where, made, transform or "", seed, epoch)
-    subject = open_subject(dataset, settings, version, parsed_options(storage_options), parsed_timeout(timeout))
-    with closing(subject.dataset):
+    with looked_at(dataset) as path, ExitStack() as opened:
+        options = parsed_options(storage_options), parsed_timeout(timeout)
+        subject = open_subject(path, settings, version, *options, name=dataset)
+        opened.enter_context(closing(subject.dataset))
         if html is not None:
             say(f"{counted(write_report(subject, expanded(html)), 'sample')}: {html}")
             return

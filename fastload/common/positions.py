@@ -119,3 +119,8 @@ def digest_of(count: int, part: Callable[[int, int], np.ndarray[Any, Any]]) -> s
     for start in range(0, count, _CHUNK):
         found.update(np.ascontiguousarray(part(start, min(start + _CHUNK, count))).data.cast("B"))
     return found.hexdigest()
+
+
+def evenly(count: int, used: int) -> list[int]:
+    """``used`` of ``count`` indices, ascending and evenly spaced: every class of a sorted dataset keeps its share."""
+    return [k * count // used for k in range(used)]

@@ -26,6 +26,7 @@ from fastload.doctor.job import Job
 from fastload.doctor.rate import Rate, decoding_finding, measure_rate, needed_rate, step_finding
 from fastload.doctor.records import records_finding
 from fastload.errors import FastloadError
+from fastload.packing.in_memory import in_memory
 from fastload.packing.progress import human_bytes
 from fastload.store import DatasetReader, file_path
 from fastload.store.manifest import dataset_folder
@@ -42,13 +43,14 @@ def dataset_findings(job: Job, dataset: str) -> Iterator[Finding]:
     NOTE [ doctor: which read comes first ] has it."""
     with ExitStack() as opened:
         try:
-            reader = _open(job, dataset, opened)
+            found = opened.enter_context(in_memory(dataset))
+            reader = _open(job, found.path, opened)
         except (FastloadError, OSError) as error:
             yield Finding("dataset", "bad", str(error))
             yield open_files(job)
             return
         name = shown(dataset) if is_url(dataset) else dataset
-        yield _dataset(reader, name)
+        yield _dataset(reader, name, found.said)
         yield open_files(job, len(reader.manifest.shards))
         if not reader.count:
             return
@@ -71,9 +73,10 @@ def _open(job: Job, dataset: str, opened: ExitStack) -> DatasetReader:
     return opened.enter_context(DatasetReader(files))
 
 
-def _dataset(reader: DatasetReader, name: str) -> Finding:
+def _dataset(reader: DatasetReader, name: str, said: str) -> Finding:
     count, size, shards = reader.count, reader.manifest.bytes, len(reader.manifest.shards)
     text = f"{name}: {count:,} sample{'s' * (count != 1)}, {human_bytes(size)} in {shards:,} shard{'s' * (shards != 1)}"
+    text = said or text
     value = {"path": name, "samples": count, "bytes": size, "shards": shards, "version": reader.manifest.version}
     return judged("dataset", {} if count else {"it is empty": "pack it again, or check the path"}, text, value)
 

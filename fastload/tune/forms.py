@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fastload.bench.spec import TurnSpec, evenly
+from fastload.bench.spec import TurnSpec
+from fastload.common.positions import evenly
 from fastload.packing.convert import PackedSamples
 from fastload.packing.options import Encode
 from fastload.packing.packer import pack

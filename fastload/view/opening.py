@@ -15,8 +15,11 @@ def open_subject(
     version: int | None = None,
     storage_options: Mapping[str, object] | None = None,
     timeout: float | None = None,
+    name: str = "",
 ) -> Subject:
     """Opens a packed dataset for its page; `PackedDataset` has the arguments. One in a bucket is read through the usual cache.
+
+    `name`: the path that the page shows, if it is another.
 
     Raises:
         DatasetError: it is no packed dataset, is damaged, or has no such version.
@@ -24,4 +27,5 @@ def open_subject(
     """
     options = {"storage_options": storage_options, "timeout": timeout} if is_remote(dataset) else {}
     opened = PackedDataset(dataset, version=version, **options)  # type: ignore[arg-type]
-    return Subject(shown(dataset) if is_url(dataset) else dataset, opened, settings)
+    name = name or dataset
+    return Subject(shown(name) if is_url(name) else name, opened, settings)

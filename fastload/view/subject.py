@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from fastload.bench.spec import evenly
+from fastload.common.positions import evenly
 from fastload.dataset.packed import PackedDataset
 from fastload.store.labels import class_name, label_field
 

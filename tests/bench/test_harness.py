@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastload.bench import harness
-from fastload.bench.spec import Kind, TurnSpec, evenly
+from fastload.bench.spec import Kind, TurnSpec
+from fastload.common.positions import evenly
 from fastload.errors import ArgumentError
 
 
