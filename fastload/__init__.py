@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fastload.dataset.mixture import Mixture
     from fastload.dataset.packed import PackedDataset
     from fastload.health import HealthMonitor
-    from fastload.loader import FastLoader
+    from fastload.loader import FastLoader, accelerate
     from fastload.packing import attach, convert, export, index, pack
     from fastload.sampling.buckets import BucketBatchSampler
     from fastload.sampling.keyed import KeyedSampler
@@ -33,6 +33,7 @@ __all__ = [
     "Padded",
     "WindowSampler",
     "__version__",
+    "accelerate",
     "add_columns",
     "append",
     "attach",
@@ -61,6 +62,7 @@ _HOMES = {
     "PackedDataset": ("fastload.dataset.packed", "PackedDataset"),
     "Padded": ("fastload.batch.containers", "Padded"),
     "WindowSampler": ("fastload.sampling.window", "WindowSampler"),
+    "accelerate": ("fastload.loader", "accelerate"),
     "add_columns": ("fastload.versions", "add_columns"),
     "append": ("fastload.versions", "append"),
     "attach": ("fastload.packing", "attach"),

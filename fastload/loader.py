@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import time
 import warnings
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 from typing_extensions import Self, TypeVar
 
 from fastload._native import core
@@ -26,7 +27,7 @@ from fastload.engines.state import LoaderState, shown
 from fastload.errors import ArgumentError
 from fastload.explain.report import advised_settings, brief, explain, stats
 from fastload.health import HealthMonitor, Trace, tracing
-from fastload.sampling.arguments import order_of, show_sharded
+from fastload.sampling.arguments import AccelerateMark, order_of, show_sharded
 from fastload.sampling.sharding import Shard, checked_shard
 
 if TYPE_CHECKING:
@@ -153,6 +154,7 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
     pad_to: int | None
     lazy: Literal["exact", "fast", False] | None
     _fastload: LoaderState
+    _is_accelerate_prepared = AccelerateMark()
 
     if TYPE_CHECKING:
 
@@ -374,6 +376,42 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
 
     def _repr_html_(self) -> str:
         return Text(repr(self))._repr_html_()
+
+
+_ORDER = {"self", "dataset", "transform", "shuffle", "sampler", "batch_sampler", "batch_size", "drop_last", "generator", "shard", "even"}
+"""Arguments that say which samples come when: those of the loader that Accelerate has built hold."""
+
+
+def accelerate(accelerator: Any, loader: FastLoader[Any]) -> Any:
+    """`accelerator.prepare(loader)` with FastLoader kept: Accelerate's wrapper shards and places batches, a FastLoader makes them.
+
+    Args:
+        accelerator: an `accelerate.Accelerator`.
+        loader: a loader that is not iterated yet. One with `shard=` is returned as it is.
+
+    Raises:
+        ArgumentError: Accelerate has put the loader into a wrapper of another kind, as on XLA devices.
+    """
+    vars(loader).setdefault("_is_accelerate_prepared", False)  # the class's own would warn
+    prepared = accelerator.prepare_data_loader(loader)
+    if prepared is loader:
+        return loader
+    built = vars(prepared).get("base_dataloader")
+    if built is None:
+        raise ArgumentError(f"Accelerate has put the loader into a {type(prepared).__name__}, in which no FastLoader can be kept")
+    order = {"generator": built.generator}
+    if isinstance(built.dataset, IterableDataset):
+        order |= {"batch_size": built.batch_size, "drop_last": built.drop_last}
+    elif built.batch_sampler is None:
+        order |= {"batch_size": None, "sampler": built.sampler}
+    else:
+        order |= {"batch_sampler": built.batch_sampler}
+    parameters = inspect.signature(FastLoader.__init__).parameters
+    given = {name: getattr(loader, name) for name in parameters if name not in _ORDER}
+    kept = {name: value for name, value in given.items() if parameters[name].default is not value}
+    prepared.base_dataloader = FastLoader(built.dataset, **kept, **order)
+    prepared.dl_state_dict = prepared.base_dataloader.state_dict()
+    return prepared
 
 
 def _monitor_of(loader: FastLoader[Any]) -> HealthMonitor[Any]:
