@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from typing_extensions import Self, TypeVar
 
 from fastload._native import core
-from fastload.batch.collate import Form, collate_fn_of
+from fastload.batch.collate import Form, advise, collate_fn_of
 from fastload.common.rng import checked_epoch, checked_seed
 from fastload.common.system import share_of_cpus
 from fastload.common.text import Text
@@ -125,6 +125,7 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
         LoaderTimeout: no batch within `timeout` seconds.
         ResourceError: not enough memory for the batches in flight.
         ArgumentError, ValueError: arguments out of range or at odds with each other.
+        TypeError: `dataset` has no samples.
     """
 
     epoch: int = shown(lambda state: state.progress.next_epoch, "The number that the next `iter()` will have.")
@@ -172,6 +173,8 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
             dataset = PackedDataset(dataset, transform=given.transform)
         elif given.transform is not None:
             raise ArgumentError("transform= goes with a path; a dataset object has its own transform")
+        elif not (isinstance(dataset, IterableDataset) or hasattr(type(dataset), "__getitem__") or hasattr(type(dataset), "__getitems__")):
+            raise _no_dataset(dataset)
         self._fastload = state = LoaderState()
         state.watch(_monitor_of(self))
         engine = Settings.engine_of(given.engine)
@@ -412,6 +415,17 @@ def accelerate(accelerator: Any, loader: FastLoader[Any]) -> Any:
     prepared.base_dataloader = FastLoader(built.dataset, **kept, **order)
     prepared.dl_state_dict = prepared.base_dataloader.state_dict()
     return prepared
+
+
+def _no_dataset(given: Any) -> TypeError:
+    """The error that torch raises later for what has no samples, with what to do."""
+    kind = type(given).__name__
+    error = TypeError(f"{kind!r} object is not subscriptable" if hasattr(given, "__len__") else f"object of type {kind!r} has no len()")
+    if isinstance(given, type):
+        advise(error, f"{given.__name__} is the class of a dataset: give an object of it, {given.__name__}(...)")
+    else:
+        advise(error, f"{given!r:.60} is no Dataset, for it has no samples [0], [1] ...: give a path or an object that has them")
+    return error
 
 
 def _monitor_of(loader: FastLoader[Any]) -> HealthMonitor[Any]:

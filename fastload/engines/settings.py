@@ -160,7 +160,7 @@ class Settings(Arguments[Any]):
         if self.lazy not in (None, "exact", "fast") and self.lazy is not False:
             raise ArgumentError(f'lazy={self.lazy!r}: choose "exact", "fast", or False to leave Pillow alone')
         if self.dtype not in (None, torch.uint8, *DTYPES):
-            raise ArgumentError(f"dtype={self.dtype}: images are torch.uint8, float32, float16 or bfloat16")
+            raise ArgumentError(f"dtype={self.dtype!r}: give torch.uint8, torch.float32, torch.float16 or torch.bfloat16")
         if self.memory_format not in (None, *FORMATS):
             raise ArgumentError(f"memory_format={self.memory_format}: use torch.channels_last or torch.contiguous_format")
         if not _is_count(self.device_prefetch):

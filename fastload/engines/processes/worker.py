@@ -314,7 +314,7 @@ class Worker:
         try:
             with self._stage("collate"):
                 return self._job.collate_fn(samples)
-        except RuntimeError as error:
+        except (RuntimeError, TypeError) as error:
             if self._in_place:
                 indices = None if index is None else self._lost.among(index, True)
                 self._advice = advice_on(error, samples, indices, packed=self._policy.packed)
@@ -434,11 +434,11 @@ class Worker:
     def _wrapped(self) -> ExceptionWrapper:
         where, error = f"in DataLoader worker process {self._number}", sys.exc_info()[1]
         assert error is not None
-        advice, self._advice = self._advice, ""
+        advice, self._advice, note = self._advice, "", ""
         frames = [frame for frame, _ in walk_tb(error.__traceback__) if frame.f_code is Worker._sample.__code__]
         if frames:
-            advice = f"It was raised by {type(self._dataset).__name__}[{frames[0].f_locals['index']!r}]."
-        return WrappedError(error, where) if isinstance(error, (SampleError, RemoteError)) else AdvisedError(error, advice, where)
+            note = f"It was raised by {type(self._dataset).__name__}[{frames[0].f_locals['index']!r}]."
+        return WrappedError(error, where) if isinstance(error, (SampleError, RemoteError)) else AdvisedError(error, where, advice, note)
 
 
 _NO_STAGE = nullcontext()
