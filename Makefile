@@ -61,7 +61,11 @@ $(STAMPS)/demo-remote: $(STAMPS)/demo
 $(STAMPS)/dev: $(STAMPS)/torch pyproject.toml
 	@echo "installing fastload and the tools of its developers"
 	@$(PIP) install --no-compile --no-build-isolation -e ".[dev]"
+	@$(PIP) install --no-compile --no-deps $(MOSAIC)
 	@touch $@
+
+# Mosaic's Streaming asks for old releases of NumPy and Transformers, and runs with new ones.
+MOSAIC := mosaicml-streaming==0.13.0 brotli catalogue cramjam python-snappy xxhash zstd
 
 # setup.py itself knows which objects are stale, also when only FASTLOAD_SANITIZE or FASTLOAD_WERROR changed.
 BUILD_NATIVE = $(PY) setup.py -q build_ext --inplace

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fastload.dataset.mixture import Mixture
     from fastload.dataset.packed import PackedDataset
     from fastload.health import HealthMonitor
-    from fastload.loader import FastLoader
+    from fastload.loader import FastLoader, accelerate
     from fastload.packing import attach, convert, export, index, pack
     from fastload.sampling.buckets import BucketBatchSampler
     from fastload.sampling.keyed import KeyedSampler
@@ -35,6 +35,7 @@ __all__ = [
     "Padded",
     "WindowSampler",
     "__version__",
+    "accelerate",
     "add_columns",
     "append",
     "attach",
@@ -64,6 +65,7 @@ _HOMES = {
     "PackedDataset": ("fastload.dataset.packed", "PackedDataset"),
     "Padded": ("fastload.batch.containers", "Padded"),
     "WindowSampler": ("fastload.sampling.window", "WindowSampler"),
+    "accelerate": ("fastload.loader", "accelerate"),
     "add_columns": ("fastload.versions", "add_columns"),
     "append": ("fastload.versions", "append"),
     "attach": ("fastload.packing", "attach"),

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import time
 import warnings
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 from typing_extensions import Self, TypeVar
 
 from fastload._native import core
-from fastload.batch.collate import Form, collate_fn_of
+from fastload.batch.collate import Form, advise, collate_fn_of
 from fastload.common.rng import checked_epoch, checked_seed
 from fastload.common.system import share_of_cpus
 from fastload.common.text import Text
@@ -26,7 +27,7 @@ from fastload.engines.state import LoaderState, shown
 from fastload.errors import ArgumentError
 from fastload.explain.report import advised_settings, brief, explain, stats
 from fastload.health import HealthMonitor, Trace, tracing
-from fastload.sampling.arguments import order_of, show_sharded
+from fastload.sampling.arguments import AccelerateMark, order_of, show_sharded
 from fastload.sampling.sharding import Shard, checked_shard
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
         LoaderTimeout: no batch within `timeout` seconds.
         ResourceError: not enough memory for the batches in flight.
         ArgumentError, ValueError: arguments out of range or at odds with each other.
+        TypeError: `dataset` has no samples.
     """
 
     epoch: int = shown(lambda state: state.progress.next_epoch, "The number that the next `iter()` will have.")
@@ -153,6 +155,7 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
     pad_to: int | None
     lazy: Literal["exact", "fast", False] | None
     _fastload: LoaderState
+    _is_accelerate_prepared = AccelerateMark()
 
     if TYPE_CHECKING:
 
@@ -170,6 +173,8 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
             dataset = PackedDataset(dataset, transform=given.transform)
         elif given.transform is not None:
             raise ArgumentError("transform= goes with a path; a dataset object has its own transform")
+        elif not (isinstance(dataset, IterableDataset) or hasattr(type(dataset), "__getitem__") or hasattr(type(dataset), "__getitems__")):
+            raise _no_dataset(dataset)
         self._fastload = state = LoaderState()
         state.watch(_monitor_of(self))
         engine = Settings.engine_of(given.engine)
@@ -374,6 +379,53 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
 
     def _repr_html_(self) -> str:
         return Text(repr(self))._repr_html_()
+
+
+_ORDER = {"self", "dataset", "transform", "shuffle", "sampler", "batch_sampler", "batch_size", "drop_last", "generator", "shard", "even"}
+"""Arguments that say which samples come when: those of the loader that Accelerate has built hold."""
+
+
+def accelerate(accelerator: Any, loader: FastLoader[Any]) -> Any:
+    """`accelerator.prepare(loader)` with FastLoader kept: Accelerate's wrapper shards and places batches, a FastLoader makes them.
+
+    Args:
+        accelerator: an `accelerate.Accelerator`.
+        loader: a loader that is not iterated yet. One with `shard=` is returned as it is.
+
+    Raises:
+        ArgumentError: Accelerate has put the loader into a wrapper of another kind, as on XLA devices.
+    """
+    vars(loader).setdefault("_is_accelerate_prepared", False)  # the class's own would warn
+    prepared = accelerator.prepare_data_loader(loader)
+    if prepared is loader:
+        return loader
+    built = vars(prepared).get("base_dataloader")
+    if built is None:
+        raise ArgumentError(f"Accelerate has put the loader into a {type(prepared).__name__}, in which no FastLoader can be kept")
+    order = {"generator": built.generator}
+    if isinstance(built.dataset, IterableDataset):
+        order |= {"batch_size": built.batch_size, "drop_last": built.drop_last}
+    elif built.batch_sampler is None:
+        order |= {"batch_size": None, "sampler": built.sampler}
+    else:
+        order |= {"batch_sampler": built.batch_sampler}
+    parameters = inspect.signature(FastLoader.__init__).parameters
+    given = {name: getattr(loader, name) for name in parameters if name not in _ORDER}
+    kept = {name: value for name, value in given.items() if parameters[name].default is not value}
+    prepared.base_dataloader = FastLoader(built.dataset, **kept, **order)
+    prepared.dl_state_dict = prepared.base_dataloader.state_dict()
+    return prepared
+
+
+def _no_dataset(given: Any) -> TypeError:
+    """The error that torch raises later for what has no samples, with what to do."""
+    kind = type(given).__name__
+    error = TypeError(f"{kind!r} object is not subscriptable" if hasattr(given, "__len__") else f"object of type {kind!r} has no len()")
+    if isinstance(given, type):
+        advise(error, f"{given.__name__} is the class of a dataset: give an object of it, {given.__name__}(...)")
+    else:
+        advise(error, f"{given!r:.60} is no Dataset, for it has no samples [0], [1] ...: give a path or an object that has them")
+    return error
 
 
 def _monitor_of(loader: FastLoader[Any]) -> HealthMonitor[Any]:

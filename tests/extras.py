@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 import pytest
 
 EXTRAS = frozenset(
-    "accelerate asyncssh cv2 datasets duckdb fsspec ignite kornia lightly lightning matplotlib mypy obstore paramiko "
-    "playwright prometheus_client pyarrow pycocotools ray scipy skimage sklearn starlette tensorboard timm torchdata "
+    "accelerate asyncssh cv2 datasets duckdb fsspec ignite kornia lightly lightning litdata matplotlib mypy obstore paramiko "
+    "playwright prometheus_client pyarrow pycocotools ray scipy skimage sklearn starlette streaming tensorboard timm torchdata "
     "torchvision triton uvicorn webdataset yaml".split()
 )
 """Names under which they are imported. Tests need pytest, pytest-timeout, hypothesis and Pillow beside fastload's own dependencies."""

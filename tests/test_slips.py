@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import resource
 import shutil
 import sys
 from pathlib import Path
@@ -18,8 +21,8 @@ from fastload import transforms as T
 from fastload.augment import AugmentBatch, ColorJitter, MixUp
 from fastload.bench.harness import count_packed
 from fastload.cli.main import main
-from fastload.errors import ArgumentError, DatasetError, PackError, TransformError
-from fastload.packing import index, open_source, pack, unpack, verify
+from fastload.errors import ArgumentError, DatasetError, PackError, ResourceError, TransformError
+from fastload.packing import export, index, open_source, pack, unpack, verify
 from fastload.store import MANIFEST_NAME, DatasetReader, Manifest
 
 
@@ -195,3 +198,86 @@ def test_the_packages_names() -> None:
     assert set(fastload.__all__) <= set(dir(fastload))
     assert callable(fastload.pack)
     assert "fastload.pack(" in (Path(__file__).resolve().parent.parent / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("dataset", "told"),
+    [
+        (42, "42 is no Dataset, for it has no samples"),
+        (iter(()), "is no Dataset"),
+        (PackedDataset, r"PackedDataset is the class of a dataset: give an object of it, PackedDataset\(...\)"),
+    ],
+)
+def test_no_dataset(dataset: Any, told: str) -> None:
+    """What has no samples is refused where the loader is made, with torch's error and what to do."""
+    with pytest.raises(TypeError, match=r"has no len\(\)|not subscriptable") as caught:
+        FastLoader(dataset)
+    assert re.search(told, str(caught.value.__cause__ if sys.version_info < (3, 11) else caught.value.__notes__))
+
+
+def test_a_dtype_as_text(packed: Path) -> None:
+    """The error has the dtypes as they are written."""
+    with pytest.raises(ArgumentError, match=r"dtype='float32': give torch\.uint8, torch\.float32"):
+        FastLoader(packed, dtype="float32")  # type: ignore[call-overload]
+
+
+def test_a_url_with_a_slash_too_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The URL that is meant is named, also where the path was made absolute."""
+    monkeypatch.chdir(tmp_path)
+    for path in ("s3:/bucket/x", "gs:/bucket/x"):
+        with pytest.raises(DatasetError, match=f"if a URL is meant, write {path.replace(':/', '://')}$"):
+            FastLoader(path)
+
+
+def test_a_protocol_that_nobody_knows() -> None:
+    """It is told from one whose module is missing."""
+    pytest.importorskip("fsspec")
+    with pytest.raises(DatasetError, match="fsspec knows no such protocol; check the URL's beginning"):
+        FastLoader("foo://x/y")
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("train.py", "write `fastload run train.py` to run it"),
+        ("train.fl", "a command stands before a path, as in `fastload info train.fl`"),
+        ("s3://bucket/train", "as in `fastload info s3://bucket/train`"),
+        ("pak", "did you mean pack"),
+    ],
+)
+def test_a_path_in_place_of_a_command(typed: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is told where the command goes."""
+    assert command(monkeypatch, typed) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
+def test_too_many_workers(packed: Path) -> None:
+    """Threads beyond the limit, and processes that cannot be started, are told as num_workers, with what to do."""
+    with pytest.raises(ArgumentError, match="num_workers=5000: native threads are 4096 at most"):
+        FastLoader(packed, num_workers=5000)
+    loader: Any = FastLoader(range(8), num_workers=3)
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 6, limit[1]))
+    try:
+        with pytest.raises(ResourceError, match=r"num_workers=3: after \d worker processes .*: use fewer, or raise .*ulimit -n"):
+            iter(loader)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+
+
+def test_a_limit_on_the_size_of_files(packed: Path, image_folder: Path, tmp_path: Path) -> None:
+    """It is named where it stops a pack, an unpack, an export, or a worker's batch."""
+    samples: Any = [torch.zeros(10_000)] * 2
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limit[1]))
+    try:
+        for write in (lambda: unpack(packed, tmp_path / "files"), lambda: export(packed, tmp_path / "data.tar")):
+            with pytest.raises(PackError, match=r"files have a limit of 2,000 bytes here: raise RLIMIT_FSIZE \(ulimit -f\)"):
+                write()
+        with pytest.raises(PackError, match="RLIMIT_FSIZE"):
+            pack(image_folder, tmp_path / "out", progress=False, workers=1)
+        with pytest.raises(ResourceError, match="files have a limit of 2000 bytes here: raise RLIMIT_FSIZE"):
+            list(FastLoader(samples, num_workers=1))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)

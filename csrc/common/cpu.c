@@ -32,6 +32,12 @@ static bool slow_pdep(void) {
     return __builtin_cpu_is("amdfam15h") || __builtin_cpu_is("znver1") || __builtin_cpu_is("znver2");
 }
 
+/* clang 14 has no "f16c" in __builtin_cpu_supports. "avx" says that the system saves the registers that F16C works on. */
+static bool has_f16c(void) {
+    unsigned a, b, c, d;
+    return __builtin_cpu_supports("avx") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
 static bool has_avx512(void) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vbmi2");
@@ -46,7 +52,7 @@ static unsigned detect(void) {
     if (__builtin_cpu_supports("avx2")) found |= FL_CPU_AVX2;
     if (__builtin_cpu_supports("fma")) found |= FL_CPU_FMA;
     if (found & FL_CPU_BMI2 && !slow_pdep()) found |= FL_CPU_PDEP;
-    if (__builtin_cpu_supports("f16c")) found |= FL_CPU_F16C;
+    if (has_f16c()) found |= FL_CPU_F16C;
     if (has_avx512()) found |= FL_CPU_AVX512;
     return found;
 #elif defined(__aarch64__) && defined(__linux__)

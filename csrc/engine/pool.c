@@ -12,6 +12,7 @@
 
 enum {
     TURN_NS = 20000, /* that the items of a turn should take: small beside a batch, and a hundred times what the lock costs */
+    THREADS_MOST = 4096, /* more are a mistake */
     TURN_MOST = 16,  /* items of a turn: where they become slow at once (a disk), they wait for each other in one turn of each thread */
 };
 
@@ -120,7 +121,8 @@ static fl_code start(fl_pool *pool, const char *name, uint32_t threads, void *co
 
 fl_code fl_pool_create(const char *name, uint32_t threads, uint32_t capacity, void *const *contexts, fl_pool **out, fl_error *err) {
     *out = NULL;
-    if (!threads || !capacity || threads > 4096) return fl_fail(err, FL_EARG, "a pool of %u threads and %u jobs", threads, capacity);
+    if (threads > THREADS_MOST) return fl_fail(err, FL_EARG, "num_workers=%u: native threads are %d at most", threads, THREADS_MOST);
+    if (!threads || !capacity) return fl_fail(err, FL_EARG, "a pool of %u threads and %u jobs", threads, capacity);
     fl_pool *pool = calloc(1, sizeof *pool);
     if (!pool) return fl_fail(err, FL_ENOMEM, "no memory for a thread pool");
     pthread_mutex_init(&pool->lock, NULL);

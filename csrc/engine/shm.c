@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -46,6 +47,12 @@ fl_code fl_shm_create(size_t bytes, fl_shm *out, fl_error *err) {
         return fl_fail_sys(err, FL_ERESOURCE, errno,
                            "no file descriptor for a batch of %zu bytes (raise the limit, ulimit -n, or hold fewer batches)", out->bytes);
     if (out->fd < 0) return fl_fail_sys(err, FL_ENOMEM, errno, "a batch needs %zu bytes of shared memory", out->bytes);
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < out->bytes)  /* no SIGXFSZ */
+        return finish(out, fl_fail(err, FL_ERESOURCE,
+                                   "a batch needs %zu bytes of shared memory, and files have a limit of %llu bytes here: "
+                                   "raise RLIMIT_FSIZE (ulimit -f)",
+                                   out->bytes, (unsigned long long)limit.rlim_cur));
     if (ftruncate(out->fd, (off_t)out->bytes) != 0 || fcntl(out->fd, F_ADD_SEALS, SEALS) != 0)
         return finish(out, fl_fail_sys(err, FL_ENOMEM, errno, "a batch needs %zu bytes of shared memory", out->bytes));
     return finish(out, map(out, err));

@@ -21,12 +21,15 @@ The schema of packed data says what each part is. In other datasets it follows f
 
 NOTE [ unequal samples: which error ]
 Samples of packed data and of files in place make a BatchShapeError. A Dataset of the user's own gets torch's error, as under DataLoader,
-with the same words as a note on it (where Python has notes, from 3.11; before, as its cause).
+with the same words: from a worker process in its first line, without a traceback, which would show torch's code alone; in the calling
+process as a note on it (where Python has notes, from 3.11; before, as its cause).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from types import TracebackType
@@ -101,17 +104,44 @@ def what_differs(samples: Sequence[Any], indices: Sequence[Any] | None) -> str:
     found = difference(samples)
     if found is None:
         return ""
-    named = [f"row {row}" if indices is None or len(indices) != len(samples) else f"index {indices[row]}" for row in found.rows]
-    part = "sample" + "".join(f"[{key!r}]" for key in found.path)
-    one, other = (f"{size} at {name}" for size, name in zip(found.sizes, named, strict=True))
+    one, other = (f"{size} at {_named_row(row, samples, indices)}" for size, row in zip(found.sizes, found.rows, strict=True))
     way = ", with pad_to= as these are images, or end the transform at one size, such as Resize((224, 224))" if found.is_image else ""
     return (
-        f"{part} has {one} and {other} of one batch, and without collate= a batch has one tensor for it: pass "
+        f"{_part(found.path)} has {one} and {other} of one batch, and without collate= a batch has one tensor for it: pass "
         f'collate="list", "padded" or "flat" to FastLoader{way}'
     )
 
 
-def advice_on(error: RuntimeError, samples: Sequence[Any], indices: Sequence[Any] | None, *, packed: bool) -> str:
+def _named_row(row: int, samples: Sequence[Any], indices: Sequence[Any] | None) -> str:
+    return f"row {row}" if indices is None or len(indices) != len(samples) else f"index {indices[row]}"
+
+
+def _part(path: Path) -> str:
+    return "sample" + "".join(f"[{key!r}]" for key in path)
+
+
+def what_is_no_number(samples: Sequence[Any], indices: Sequence[Any] | None) -> str:
+    """One sentence on the first Pillow image or None in some samples, of which default_collate makes no tensor; "" if there is none."""
+    pillow = getattr(sys.modules.get("PIL.Image"), "Image", ())
+    for row, sample in enumerate(samples):
+        for path, leaf in _leaves(sample):
+            at = f"{_part(path)} at {_named_row(row, samples, indices)}"
+            if leaf is None:
+                return f"{at} is None: return a number or a tensor there, or leave that part out"
+            if isinstance(leaf, pillow):
+                return f"{at} is a Pillow image: end the transform with ToTensor()"
+    return ""
+
+
+def _leaves(part: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    if isinstance(part, Mapping | list | tuple):
+        for key, inner in part.items() if isinstance(part, Mapping) else enumerate(part):
+            yield from _leaves(inner, (*path, key))
+    else:
+        yield path, part
+
+
+def advice_on(error: Exception, samples: Sequence[Any], indices: Sequence[Any] | None, *, packed: bool) -> str:
     """Advice to add to an error of default_collate; "" if there is none.
 
     Args:
@@ -124,11 +154,12 @@ def advice_on(error: RuntimeError, samples: Sequence[Any], indices: Sequence[Any
     """
     try:
         advice = "" if isinstance(error, FastloadError) else what_differs(samples, indices)
+        strange = "" if advice or isinstance(error, FastloadError) else what_is_no_number(samples, indices)
     except Exception:  # samples of a stranger's classes must not hide what torch says of them
         return ""
     if advice and packed:
         raise BatchShapeError(advice) from None
-    return advice
+    return advice or strange
 
 
 def advise(error: BaseException, advice: str) -> None:
@@ -139,27 +170,39 @@ def advise(error: BaseException, advice: str) -> None:
         error.__cause__ = BatchShapeError(advice)
 
 
-def below_fastload(traceback: TracebackType | None) -> TracebackType | None:
+def below_fastload(whole: TracebackType | None) -> TracebackType | None:
     """A traceback from the first frame that is not fastload's; all of it where it has no other."""
-    found = traceback
+    found = whole
     while found is not None and str(found.tb_frame.f_globals.get("__name__", "")).startswith("fastload."):
         found = found.tb_next
-    return found or traceback
+    return found or whole
 
 
 class AdvisedError(ExceptionWrapper):
-    """An exception on its way out of a worker process, and advice on it."""
+    """An exception on its way out of a worker process, with advice on it.
 
-    def __init__(self, error: BaseException, advice: str, where: str) -> None:
-        super().__init__((type(error), error, below_fastload(error.__traceback__)), where)  # type: ignore[no-untyped-call]
-        self.advice = advice
+    Args:
+        error: the exception.
+        where: the worker.
+        advice: advice on an error of default_collate, for the text's first line.
+        note: a line for the traceback's end.
+    """
+
+    def __init__(self, error: BaseException, where: str, advice: str = "", note: str = "") -> None:
+        shown = None if advice else below_fastload(error.__traceback__)
+        if isinstance(error, FastloadError) and shown is error.__traceback__:
+            shown = None  # it has fastload's frames alone, and says itself what to do
+        super().__init__((type(error), error, shown), f"{where}: {advice}" if advice else where)  # type: ignore[no-untyped-call]
+        if shown is None:
+            self.exc_msg = "error:\n" + "".join(traceback.format_exception_only(error))
+        self.note = note
 
     def reraise(self) -> None:
         """Raises it in the loop's process."""
         try:
             super().reraise()  # type: ignore[no-untyped-call]
         except Exception as error:
-            advise(error, self.advice)
+            advise(error, self.note)
             raise
 
 
@@ -177,7 +220,7 @@ class AdvisedCollate:
     def __call__(self, samples: Sequence[Any]) -> Any:
         try:
             return default_collate(samples)  # type: ignore[arg-type]
-        except RuntimeError as error:
+        except (RuntimeError, TypeError) as error:
             advise(error, advice_on(error, samples, self.indices, packed=self._packed))
             raise
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from typing import Annotated
@@ -10,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fastload.cli.options import StorageOptions, Timeout, parsed_options, parsed_timeout
-from fastload.cli.output import say, say_filled
+from fastload.cli.output import say, say_filled, say_json
 from fastload.errors import ArgumentError
 
 _COLUMN = 23
@@ -51,7 +50,7 @@ def doctor(
     counts = Counter(finding.verdict for finding in found)
     if as_json:
         content = {"fastload_doctor": 1, "ok": not counts["bad"], "findings": [finding.to_json() for finding in found]}
-        typer.echo(json.dumps(content, indent=2, ensure_ascii=True))
+        say_json(content)
     else:
         say(f"{counts['good']} good, {counts['bad']} bad, {counts['unknown']} unknown")
     if counts["bad"]:

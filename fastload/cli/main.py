@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import sys
 from collections.abc import Callable
 from typing import Annotated, NoReturn
@@ -16,7 +15,7 @@ from fastload.cli.bucket import cache, pull, push
 from fastload.cli.convert import convert
 from fastload.cli.doctor import doctor
 from fastload.cli.help import HELP_NAMES, HelpfulCommand, HelpfulGroup, program_help
-from fastload.cli.output import say, write_any_text
+from fastload.cli.output import OutputError, checked_output, drop_unwritten, say, write_any_text
 from fastload.cli.pack import pack
 from fastload.cli.run import run
 from fastload.cli.stopped import stoppable
@@ -87,9 +86,21 @@ def main() -> None:
         KeyboardInterrupt: Ctrl-C before a command has begun.
     """
     write_any_text()
-    arguments = _with_values(sys.argv[1:])
     try:
-        code = app(arguments or ["--help"], prog_name="fastload", standalone_mode=False)
+        sys.exit(_run(_with_values(sys.argv[1:])))
+    finally:
+        drop_unwritten()
+
+
+def _run(arguments: list[str]) -> int:
+    """Runs the command line with these arguments; its exit code."""
+    try:
+        with checked_output():
+            code = app(arguments or ["--help"], prog_name="fastload", standalone_mode=False)
+    except OutputError as error:
+        if error.error.errno == errno.EPIPE:  # whoever read it has left, and nobody is there to be told
+            return 2
+        _fail(str(error))
     except USAGE_ERROR as error:
         _fail(usage_message(error, COMMANDS, arguments))
     except typer.Abort:  # as some versions of typer have it from Ctrl-C; others return the status
@@ -97,14 +108,10 @@ def main() -> None:
     except FastloadError as error:
         _fail(str(error))
     except OSError as error:
-        if error.errno == errno.EPIPE:
-            # Whoever read the output has left: nobody is there to be told, and the flush at exit must not try.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(2)
         _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     if code == 130:  # outside of a command, which would have ended the program
         raise KeyboardInterrupt
-    sys.exit((code or 0) if arguments else 2)
+    return (code or 0) if arguments else 2
 
 
 def _with_values(arguments: list[str]) -> list[str]:

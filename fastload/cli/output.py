@@ -2,18 +2,96 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import shutil
 import sys
 import textwrap
+from collections.abc import Iterator
+from typing import Any, TextIO
 
+from fastload.common.streams import tell
 from fastload.errors import printable
+
+
+class OutputError(Exception):
+    """stdout does not take what a command shows. No OSError, of which libraries make an exit status of their own.
+
+    Attributes:
+        error: the system's error.
+    """
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"what it shows cannot be written to stdout: {error.strerror}")
+        self.error = error
+
+
+class _Checked:
+    """A stream whose errors are OutputError; else the stream itself."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with self._errors():
+            return int(self._stream.write(text))
+
+    def flush(self) -> None:
+        with self._errors():
+            self._stream.flush()
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise OutputError(error) from error
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def checked_output() -> Iterator[None]:
+    """Lets whoever writes to stdout fail by OutputError."""
+    given = sys.stdout
+    sys.stdout = _Checked(given)
+    try:
+        yield
+        sys.stdout.flush()
+    finally:
+        sys.stdout = given
+
+
+def drop_unwritten() -> None:
+    """Drops what stdout and stderr do not take: the interpreter's end would try again, and have an exit status of its own."""
+    for stream in (sys.stdout, sys.stderr):
+        if not _flushes(stream):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _flushes(stream: TextIO) -> bool:
+    try:
+        stream.flush()
+    except OSError:
+        return False
+    return True
 
 
 def say(line: object, *, err: bool = False) -> None:
     """Writes one line to stdout (or stderr); what is not printable in it, a line break too, is written as an escape."""
-    stream = sys.stderr if err else sys.stdout
-    stream.write(f"{printable(line)}\n")  # not typer.echo, which writes UTF-8 where the encoding is ASCII
-    stream.flush()
+    if err:
+        tell(line)
+        return
+    sys.stdout.write(f"{printable(line)}\n")  # not typer.echo, which writes UTF-8 where the encoding is ASCII
+    sys.stdout.flush()
+
+
+def say_json(document: object) -> None:
+    """Writes a document to stdout, in ASCII."""
+    sys.stdout.write(f"{json.dumps(document, indent=2, ensure_ascii=True)}\n")
+    sys.stdout.flush()
 
 
 def counted(count: int, noun: str) -> str:

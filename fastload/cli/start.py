@@ -17,6 +17,9 @@ def main() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # ignored in a job of a shell's background
         signal.signal(signal.SIGINT, _leave)
     try:
+        from fastload.common.streams import open_closed_descriptors
+
+        open_closed_descriptors(inherited=sys.argv[1:2] != ["run"])  # its program gets what this one was given
         from fastload.cli.main import main as run
 
         run()
@@ -31,5 +34,7 @@ def command_begins() -> None:
 
 
 def _leave(*_: object) -> None:
-    os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, _SENTENCE)
-    os._exit(130)
+    try:
+        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, _SENTENCE)
+    finally:
+        os._exit(130)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import shutil
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ import typer
 
 from fastload.cli.cost import cost_document, prices, show_cost
 from fastload.cli.options import LocalDataset, StorageOptions, Timeout, parsed_options, parsed_timeout
-from fastload.cli.output import counted, say, say_filled, shortened
+from fastload.cli.output import counted, say, say_filled, say_json, shortened
 from fastload.common.files import expanded
 from fastload.common.urls import is_url, shown
 from fastload.errors import ArgumentError, DatasetError, printable
@@ -53,7 +52,7 @@ def info(
     known = prices(price_requests, price_gib)
     if as_json:
         found = _document(dataset, manifest) | ({"cost": cost_document(manifest, cache_size, known)} if cost else {})
-        typer.echo(json.dumps(found, indent=2, ensure_ascii=True))
+        say_json(found)
     elif cost:
         show_cost(manifest, cache_size, known)
     else:

@@ -13,7 +13,7 @@ import typer
 from fastload.cli.bench import note
 from fastload.cli.looked_at import looked_at
 from fastload.cli.options import StorageOptions, Timeout, in_a_folder, parsed_options, parsed_timeout
-from fastload.cli.output import say
+from fastload.cli.output import say, say_json
 from fastload.common.files import expanded
 from fastload.common.urls import is_remote, shown
 from fastload.errors import ArgumentError
@@ -65,7 +65,7 @@ def tune(
         else:
             document = _of_dataset(in_a_folder(target), seconds, step_ms, quiet=as_json, **spec)
     if as_json:
-        typer.echo(json.dumps(document, indent=2, ensure_ascii=True))
+        say_json(document)
         return
     for line in lines(document):
         say(line)

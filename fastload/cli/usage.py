@@ -6,11 +6,14 @@ typer's own words come from libraries that change with its versions. So a messag
 from __future__ import annotations
 
 import difflib
+import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
+
+from fastload.common.urls import is_url
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 """The base of all errors of usage. Its module differs between versions of typer."""
@@ -81,6 +84,10 @@ def example(name: str) -> str:
 def _no_command(name: str, commands: Mapping[str, Any]) -> str:
     if name.startswith("-"):
         return f"fastload has no option {name} before a command; `fastload --help` shows all"
+    if name.endswith(".py"):
+        return f"there is no command {name}: write `fastload run {name}` to run it"
+    if os.path.exists(name) or os.path.splitext(name)[1] or is_url(name):
+        return f"there is no command {name}: a command stands before a path, as in `fastload info {name}`; `fastload --help` lists all"
     near = difflib.get_close_matches(name, commands, 3, 0.5)
     return f"there is no command {name}" + (f"; did you mean {' or '.join(near)}?" if near else ";") + " `fastload --help` lists all"
 

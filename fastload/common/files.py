@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import resource
 import shutil
 import stat
 import tempfile
@@ -93,6 +94,17 @@ def expanded(path: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> str:
     Where a shell did not see the ``~`` (in Python, in quotes, after ``--option=``), it would name a folder called "~" otherwise.
     """
     return os.path.expanduser(os.fsdecode(path))
+
+
+def size_limit(error: Exception) -> str:
+    """A clause for the error of a failed write, if a limit on the size of files may be its cause; else ""."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    told = not isinstance(error, OSError) or error.errno == errno.EFBIG
+    return (
+        ""
+        if limit == resource.RLIM_INFINITY or not told
+        else f"; files have a limit of {limit:,} bytes here: raise RLIMIT_FSIZE (ulimit -f)"
+    )
 
 
 def open_regular(path: str | os.PathLike[str]) -> tuple[int, int]:

@@ -29,8 +29,8 @@ def as_positions(values: Any) -> npt.NDArray[np.int64]:
         array = np.asarray(values)
         if array.dtype.kind not in "iu" or array.ndim != 1:
             raise TypeError(
-                f"samples are found by integers in one dimension, not by an array of {array.dtype} with shape {array.shape}: "
-                "of a mask, give np.flatnonzero(mask)"
+                f"samples are found by integers in one dimension, not by a {type(values).__name__} of {array.dtype} with shape "
+                f"{array.shape}: of a mask, give np.flatnonzero(mask)"
             )
         return array.astype(np.int64, copy=False)
     values = values if isinstance(values, list | tuple) else list(values)

@@ -86,18 +86,35 @@ class Arguments(Generic[_T]):
     lazy: Literal["exact", "fast", False] | None = None
 
 
+def further_of(loader: type) -> dict[str, inspect.Parameter]:
+    """Arguments of a later torch's DataLoader that `Arguments` does not have: they are taken, with their defaults alone."""
+    known = {each.name for each in fields(Arguments)} | {"self"}
+    parameters = inspect.signature(loader.__init__).parameters  # type: ignore[misc]
+    return {name: each.replace(kind=each.KEYWORD_ONLY) for name, each in parameters.items() if name not in known}
+
+
+def _with(signature: inspect.Signature, further: dict[str, inspect.Parameter]) -> inspect.Signature:
+    return signature.replace(parameters=[*signature.parameters.values(), *further.values()])
+
+
 def takes(arguments: Callable[_P, _Given]) -> Callable[[Callable[[_Loader, _Given], None]], Callable[Concatenate[_Loader, _P], None]]:
     """Gives an `__init__` that takes `arguments` as one value their signature: for callers, `inspect` and type checkers."""
     kind: Any = get_origin(arguments) or arguments
     declared = kind.__init__
+    further = further_of(DataLoader)
 
     def signed(init: Callable[[_Loader, _Given], None]) -> Callable[Concatenate[_Loader, _P], None]:
         def __init__(self: _Loader, /, *args: _P.args, **options: _P.kwargs) -> None:
+            for name, known in further.items():
+                if (value := options.pop(name, known.default)) != known.default:
+                    raise ArgumentError(
+                        f"{name}={value!r}: of this argument of torch {torch.__version__} FastLoader takes {known.default!r} alone"
+                    )
             init(self, kind(*args, **options))
 
         made: Any = __init__
         made.__qualname__, made.__module__, made.__doc__ = init.__qualname__, init.__module__, init.__doc__
-        made.__annotations__, made.__signature__ = declared.__annotations__, inspect.signature(declared)
+        made.__annotations__, made.__signature__ = declared.__annotations__, _with(inspect.signature(declared), further)
         declared.__qualname__ = init.__qualname__  # a TypeError about arguments names the loader
         return __init__
 
@@ -160,7 +177,7 @@ class Settings(Arguments[Any]):
         if self.lazy not in (None, "exact", "fast") and self.lazy is not False:
             raise ArgumentError(f'lazy={self.lazy!r}: choose "exact", "fast", or False to leave Pillow alone')
         if self.dtype not in (None, torch.uint8, *DTYPES):
-            raise ArgumentError(f"dtype={self.dtype}: images are torch.uint8, float32, float16 or bfloat16")
+            raise ArgumentError(f"dtype={self.dtype!r}: give torch.uint8, torch.float32, torch.float16 or torch.bfloat16")
         if self.memory_format not in (None, *FORMATS):
             raise ArgumentError(f"memory_format={self.memory_format}: use torch.channels_last or torch.contiguous_format")
         if not _is_count(self.device_prefetch):

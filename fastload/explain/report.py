@@ -416,7 +416,8 @@ def _schedule(settings: Settings) -> str:
         return "a free worker takes the next batch"
     if not settings.in_order:
         return "a free worker takes the next batch, and whichever is ready is handed out"
-    return 'batch k goes to worker k mod N, as in torch; seed_by="sample" lets all workers fill one batch'
+    order = "batch k goes to worker k mod N, as in torch"
+    return order if settings.iterable else f'{order}; seed_by="sample" lets all workers fill one batch'
 
 
 def _by_changed_default(settings: Settings) -> str:

@@ -5,13 +5,14 @@ A worker sends them to the loader's process with its reports.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from types import FrameType
 
-_LIBRARIES = ("site-packages", "dist-packages")
-"""Folders of installed packages: code in them is no user's."""
+_LIBRARIES = ("site-packages", "dist-packages", os.path.dirname(os.__file__) + os.sep, "<frozen ")
+"""Parts of the names of files of installed packages and of the standard library: code in them is no user's."""
 
 
 @dataclass

@@ -29,6 +29,7 @@ from typing import IO, Any, Protocol, cast
 import numpy as np
 
 from fastload.common.distribution import pip_install
+from fastload.common.files import size_limit
 from fastload.common.optional import optional
 from fastload.common.system import available_cpus
 from fastload.dataset.query import Columns, ConditionEngine, arrow_array
@@ -279,7 +280,7 @@ def export(
         except OSError as error:
             if isinstance(error, DatasetError):
                 raise
-            raise PackError(f"{target}: cannot be written: {error.strerror or error}") from error
+            raise PackError(f"{target}: cannot be written: {error.strerror or error}{size_limit(error)}") from error
         finally:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)

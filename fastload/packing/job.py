@@ -26,7 +26,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fastload.common.files import expanded
+from fastload.common.files import expanded, size_limit
 from fastload.common.folders import IMAGE_EXTENSIONS
 from fastload.common.urls import is_url, local_path
 from fastload.errors import ArgumentError, FastloadError, PackError, PackStoppedError, ResourceError, SampleError, advised
@@ -479,4 +479,4 @@ def write_failure(out: str | os.PathLike[str], error: OSError) -> FastloadError:
         return error
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return PackError(f"{os.fspath(out)}: the disk is full; free some space, then go on with resume=True (--resume)")
-    return PackError(f"{os.fspath(out)}: cannot be written: {error.strerror or error}")
+    return PackError(f"{os.fspath(out)}: cannot be written: {error.strerror or error}{size_limit(error)}")

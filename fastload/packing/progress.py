@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
+import contextlib
 import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
+from fastload.common.streams import tell
 from fastload.errors import printable
 
 if TYPE_CHECKING:
@@ -86,8 +87,7 @@ class _Lines:
 
     def update(self, done: int, speed: float, rate: str, size: str) -> None:
         left = f", {human_seconds((self._total - done) / speed)} left" if speed > 0 and done < self._total else ""
-        sys.stderr.write(f"{self._title}: {done:,} of {self._total:,}, {rate}{', ' if size else ''}{size}{left}\n")
-        sys.stderr.flush()
+        tell(f"{self._title}: {done:,} of {self._total:,}, {rate}{', ' if size else ''}{size}{left}")
 
     def stop(self) -> None:
         pass
@@ -120,7 +120,8 @@ class _Bar:
         self._bar.update(self._task, completed=done, state=f"{done:,}/{self._total:,}, {rate}{left}")
 
     def stop(self) -> None:
-        self._bar.stop()
+        with contextlib.suppress(OSError):  # the terminal is gone
+            self._bar.stop()
 
 
 def _short(title: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
+from fastload.common.files import size_limit
 from fastload.common.system import available_cpus
 from fastload.errors import ArgumentError, DatasetError, PackError
 from fastload.packing.options import Layout
@@ -96,7 +97,7 @@ def unpack(
         except OSError as error:
             if isinstance(error, DatasetError):
                 raise
-            raise PackError(f"{error.filename or folder.path}: cannot be written: {error.strerror}") from error
+            raise PackError(f"{error.filename or folder.path}: cannot be written: {error.strerror}{size_limit(error)}") from error
 
 
 def _chosen(samples: SampleFiles, layout: Layout | None) -> Layout:

@@ -309,6 +309,8 @@ def _failure(error: Exception) -> Failure:
     if "Auth" in type(error).__name__:
         return Failure("denied", "access denied", replaced=True)
     if isinstance(error, (ImportError, ValueError, TypeError, NotImplementedError)):
+        if isinstance(error, ValueError) and "Protocol not known" in str(error):
+            return Failure("refused", "fsspec knows no such protocol", "check the URL's beginning: s3, gs, az and https need no fsspec")
         wanted = f" the module {error.name}" if isinstance(error, ImportError) and error.name else ""
         return Failure(
             "refused", f"fsspec cannot serve it ({type(error).__name__}{wanted})", "install what the protocol needs, or check its options"

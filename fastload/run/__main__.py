@@ -6,8 +6,11 @@ torchrun starts it so: ``torchrun --nproc-per-node 2 -m fastload.run train.py``.
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import NoReturn
 
+from fastload.common.streams import tell
+from fastload.errors import FastloadError
 from fastload.run.launch import COMPARE_HELP, MODULE_HELP, PROGRAM_HELP, QUIET_HELP, RunOptions, start
 
 
@@ -23,7 +26,11 @@ def main() -> NoReturn:
         parser.error("PROGRAM is missing, such as train.py")
     if given.compare < 0:
         parser.error("--compare takes a number of batches, 0 or more")
-    start(RunOptions(given.compare, given.quiet), given.program, module=given.module)
+    try:
+        start(RunOptions(given.compare, given.quiet), given.program, module=given.module)
+    except (FastloadError, OSError) as error:
+        tell(f"fastload run: {error}")
+        sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from fastload.common.streams import flush_streams
 from fastload.errors import ArgumentError
 
 VARIABLE = "FASTLOAD_RUN"
@@ -89,8 +90,7 @@ def start(options: RunOptions, program: Sequence[str], *, module: bool) -> NoRet
         raise ArgumentError(
             f"{name}: there is no such file, and no command of this name: check the path, or, for a module, write -m {name}"
         )
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush_streams()
     if command is not None:
         os.execve(command, list(program), options.environment())
     arguments = [sys.executable, *_interpreter_options(), *(["-m"] if module else []), *program]

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fastload.common.files import scratch_folder
+from fastload.common.streams import flush_streams
 from fastload.tune.trials import TuneError
 
 VARIABLE = "FASTLOAD_TUNE"
@@ -79,6 +80,5 @@ class TuneOrder:
         part = path.with_suffix(f".{os.getpid()}")
         part.write_text(json.dumps(document), encoding="utf-8")
         part.replace(path)
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush_streams()
         os._exit(0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import sys
 import weakref
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader as TorchLoader
 
-from fastload.errors import printable
+from fastload.common.streams import tell
 from fastload.health import HealthMonitor
 from fastload.loader import FastLoader
 from fastload.run.launch import RunOptions
@@ -114,9 +113,7 @@ class RunReport:
     def say(self, text: str) -> None:
         """Writes one line to stderr, if the process is the first of its ranks."""
         if os.environ.get("RANK", "0") == "0":
-            with contextlib.suppress(OSError, ValueError, AttributeError):  # a program may have closed it
-                sys.stderr.write(f"fastload run: {printable(text)}\n")
-                sys.stderr.flush()
+            tell(f"fastload run: {text}")
 
     def _fold(self, key: int) -> None:
         """Adds the counts of a loader that is gone, or of one at the end of the process."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from fastload.common.imports import after_import
+from fastload.common.streams import tell
 from fastload.run.launch import RunOptions
 
 _PLACES = ("torch.utils.data", "torch.utils.data.dataloader")
@@ -23,7 +24,7 @@ def swap() -> None:
         from fastload.run.report import report
         from fastload.run.stand_in import DataLoader
     except Exception as error:
-        sys.stderr.write(f"fastload run: torch's own DataLoader runs, for fastload cannot be imported: {error}\n")
+        tell(f"fastload run: torch's own DataLoader runs, for fastload cannot be imported: {error}")
         return
     report.begin(options)
     for place in _PLACES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
@@ -49,7 +50,8 @@ def tune_and_end(order: TuneOrder, loader: TorchLoader[Any], fast: bool, workers
         else:
             order.end(_tried(order, loader, workers))
     except Exception as error:
-        traceback.print_exc(file=sys.stderr)
+        with contextlib.suppress(OSError):
+            traceback.print_exc(file=sys.stderr)
         order.end({"failed": f"{name} fails in a trial: {type(error).__name__}: {error}"})
 
 

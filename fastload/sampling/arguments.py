@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
+import warnings
 from collections.abc import Iterator, Sized
 from dataclasses import dataclass
 from typing import Any, cast
@@ -95,6 +98,23 @@ def _sharded(dataset: Any, given: OrderArguments, seed: int | None, shard: Shard
         return given
     sampler = ShardSampler(dataset, shard, shuffle=given.shuffle, seed=seed, drop_last=drop_last, even=even)
     return OrderArguments(None, sampler, None, given.generator, drop_last)
+
+
+class AccelerateMark:
+    """The attribute by which Accelerate's prepare() takes a loader as it is: False on a class, with a warning where prepare() asks."""
+
+    def __get__(self, loader: Any, kind: type) -> bool:
+        accelerator = getattr(sys.modules.get("accelerate"), "Accelerator", None)
+        prepares = inspect.unwrap(getattr(accelerator, "prepare_data_loader", AccelerateMark.__get__))
+        builds = getattr(sys.modules.get("accelerate.data_loader"), "DataLoader", kind)
+        keeps = any(self is value for base in builds.__mro__ for value in vars(base).values())
+        if loader is not None and not keeps and sys._getframe(1).f_code is prepares.__code__:
+            warnings.warn(
+                "Accelerate's prepare() builds a plain DataLoader from a FastLoader: use fastload.accelerate(accelerator, loader), which "
+                "keeps it",
+                stacklevel=2,
+            )
+        return False
 
 
 def show_sharded(loader: Any, shard: Shard) -> None:

@@ -16,7 +16,8 @@ comparison of ranks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -276,8 +277,27 @@ def facts_of(index_sampler: Any, private: torch.Generator | None = None) -> Samp
 
 
 def is_stateful(thing: Any) -> bool:
-    """Returns True if a sampler or a dataset has both state_dict() and load_state_dict()."""
+    """Returns True if a sampler or a dataset has both load_state_dict() and a state_dict() that needs no arguments."""
+    return _has_state(thing) and _needs_nothing(thing.state_dict)
+
+
+def state_needs_arguments(thing: Any) -> bool:
+    """Returns True if only a caller who knows the dataset's own protocol can take its state, as Mosaic's and LitData's loaders do."""
+    return _has_state(thing) and not _needs_nothing(thing.state_dict)
+
+
+def _has_state(thing: Any) -> bool:
     return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))
+
+
+def _needs_nothing(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind()
+    except TypeError:
+        return False
+    except ValueError:  # a function of C that tells no signature
+        return True
+    return True
 
 
 def ranks_of(sampler: Any) -> dict[str, int | None]:

@@ -266,7 +266,9 @@ def _near(folder: Path) -> Path | None:
 
 def _missing(folder: Path) -> DatasetError:
     if not folder.exists():
-        if (url := meant_url(str(folder), joined=True)) is not None:
+        parts = folder.parts
+        first = next((at for at, part in enumerate(parts) if part.endswith(":")), 0)
+        if (url := meant_url(str(Path(*parts[first:])), joined=True)) is not None:
             return DatasetError(f"there is no {folder}: check the path, or, if a URL is meant, write {without_secrets(url)}")
         if near := _near(folder):
             return DatasetError(f"there is no {folder}: did you mean {near}? `fastload pack SRC {folder}` makes one")

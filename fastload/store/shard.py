@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
-from fastload.common.files import open_regular
+from fastload.common.files import open_regular, size_limit
 from fastload.errors import PackError
 from fastload.store.entries import ShardEntry
 from fastload.store.kinds.base import HEIGHT_COLUMN, WIDTH_COLUMN
@@ -299,13 +299,14 @@ def write_error(path: Path, pending: int, error: Exception, go_on: str = RESUME)
     except OSError:
         free = -1
     # LMDB reports a write that came up short, which is how a disk fills, as an I/O error
-    short = isinstance(error, lmdb.DiskError) or code in (errno.ENOSPC, errno.EDQUOT) or 0 <= free < pending + (1 << 20)
-    if short:
+    full = code in (errno.ENOSPC, errno.EDQUOT) or 0 <= free < pending + (1 << 20)
+    limit = "" if full else size_limit(error)
+    if full or (isinstance(error, lmdb.DiskError) and not limit):
         return PackError(
             f"the disk is full: {path} needs {pending:,} bytes more for what was being written, "
             f"{max(free, 0):,} are free. Make room and {go_on}"
         )
-    return PackError(f"cannot write {path}: {error}. Mend that and {go_on}")
+    return PackError(f"cannot write {path}: {error}{limit}. Mend that and {go_on}")
 
 
 def _column_array(columns: Sequence[Any], dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:

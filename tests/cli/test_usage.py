@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import json
+import runpy
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -174,3 +176,14 @@ def test_a_url_with_a_typo(run: Run, tmp_path: Path, typed: str) -> None:
     fastload.pack(tmp_path / "photos", "s3//mine")  # of a folder that is there, a path is a path
     assert json.loads((tmp_path / "s3" / "mine" / "manifest.json").read_text())
     assert UNFINISHED not in str(sorted((tmp_path / "s3").rglob("*")))
+
+
+def test_the_package_is_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`python -m fastload` is `fastload`."""
+    monkeypatch.setattr(sys, "argv", ["", "--version"])
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("fastload", run_name="__main__", alter_sys=True)
+    signal.signal(signal.SIGINT, before)
+    assert ended.value.code in (0, None)
+    assert capsys.readouterr().out == f"fastload {fastload.__version__}\n"

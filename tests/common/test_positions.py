@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from fastload.common.positions import digest_of, summary_of
+from fastload.common.positions import as_positions, digest_of, summary_of
 
 COUNT = 1_000_003
 
@@ -46,3 +47,10 @@ def test_digests_of_any_values() -> None:
     assert digest_of(len(weights), lambda start, stop: weights[start:stop]) != digest_of(
         len(weights), lambda start, stop: -weights[start:stop]
     )
+
+
+@pytest.mark.parametrize("values", [np.array([0.5]), torch.tensor([0.5]), [0.5]])
+def test_an_error_names_the_type_that_was_given(values: Any) -> None:
+    """A tensor is called a Tensor, an array an ndarray, and a value of a list by itself."""
+    with pytest.raises(TypeError, match="not by 0.5" if isinstance(values, list) else f"not by a {type(values).__name__} of float"):
+        as_positions(values)

@@ -13,9 +13,19 @@ import pytest
 import torch
 from conformance_helpers import LOADERS, Failure, Rows, agree, attempt, caught, same
 from stable_ids import named
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler, TensorDataset
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    TensorDataset,
+    get_worker_info,
+)
 
 from fastload import FastLoader
+from fastload.engines import settings
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 DATA = TensorDataset(torch.arange(10))
@@ -98,6 +108,46 @@ def test_same_parameters() -> None:
         assert mine[parameter.name].kind is parameter.kind
         assert parameter.name == "num_workers" or mine[parameter.name].default == parameter.default, parameter.name
     assert FastLoader(DATA).num_workers == 0
+
+
+def test_arguments_of_a_later_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An argument that a later DataLoader has is FastLoader's from then on, by its default; another value is refused by name."""
+
+    class Later(DataLoader[Any]):
+        def __init__(self, dataset: Any, *, worker_method: str = "multiprocessing") -> None: ...
+
+    monkeypatch.setattr(settings, "DataLoader", Later)
+
+    class Loader:
+        @settings.takes(settings.Arguments[Any])
+        def __init__(self, given: settings.Arguments[Any]) -> None:
+            self.dataset = given.dataset
+
+    made: Any = Loader
+    assert inspect.signature(made).parameters["worker_method"].default == "multiprocessing"
+    assert made(DATA, worker_method="multiprocessing").dataset is made(dataset=DATA).dataset is DATA
+    with pytest.raises(ValueError, match=r"worker_method='thread': .* FastLoader takes 'multiprocessing' alone"):
+        made(DATA, worker_method="thread")
+    with pytest.raises(TypeError, match="unknown"):
+        made(DATA, unknown=1)
+
+
+def test_worker_info_is_torchs() -> None:
+    """A worker knows of itself what it knows under DataLoader, `worker_method` of torch 2.13 too."""
+    ours, theirs = (next(iter(loader_class(Informed(), batch_size=None, num_workers=1))) for loader_class in LOADERS)
+    assert ours == theirs
+    assert theirs.get("worker_method", "multiprocessing") == "multiprocessing"
+
+
+class Informed(Dataset[Any]):
+    """What a worker knows of itself."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        info: Any = get_worker_info()
+        return {name: getattr(info, name, None) for name in dir(info) if name in ("id", "num_workers", "rng", "worker_method")}
 
 
 GOOD: list[dict[str, Any]] = [

@@ -181,8 +181,10 @@ def test_paths_exist(page: Path) -> None:
 def test_workflows_name_what_is_there(workflow: Path) -> None:
     """Each make target, script, test folder and called workflow of a GitHub workflow exists. What GitHub makes of them is not tested."""
     text, makefile = workflow.read_text(), (ROOT / "Makefile").read_text()
-    for target in re.findall(r"run: make (\w+)", text):
-        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    makefile += "".join((ROOT / included).read_text() for included in re.findall(r"^include (\S+)", makefile, re.MULTILINE))
+    for targets in re.findall(r"run: make ([a-z -]+)(?![\w=])", text):
+        for target in re.findall(r"(?<![\w-])[a-z][a-z-]*", targets):
+            assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
     for path in re.findall(r"(?<![\w-])((?:\.github|tools|tests|csrc|fastload)/[\w./]+)", text):
         assert (ROOT / path.rstrip("/")).exists(), path
 

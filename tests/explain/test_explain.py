@@ -189,3 +189,10 @@ def test_long_names_are_cut_where_they_are_known() -> None:
     assert name.startswith("KorniaOp(RandomGaussianBlur(")
     assert name.endswith("...")
     assert len(name) <= 60
+
+
+def test_no_advice_that_is_refused() -> None:
+    """seed_by="sample" is named where it is allowed: an IterableDataset has no indices."""
+    with FastLoader(Drawn(), num_workers=1) as indexed, FastLoader(Stream(), num_workers=1) as stream:
+        assert 'seed_by="sample"' in indexed.explain()
+        assert "seed_by" not in stream.explain()

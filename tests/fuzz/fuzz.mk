@@ -61,7 +61,7 @@ fuzz-replay: $(FUZZ_REPLAYS)
 fuzz: $(if $(CLANG),$(TARGETS:%=run-fuzz-%),fuzz-needs-clang)
 .PHONY: fuzz-needs-clang $(FUZZ_TARGETS:%=run-fuzz-%)
 fuzz-needs-clang:
-	@echo "make fuzz needs clang with its libFuzzer (Debian: apt install clang libclang-rt-14-dev llvm)"; exit 1
+	@echo "make fuzz needs clang with its libFuzzer (Debian: apt install clang libclang-rt-dev llvm)"; exit 1
 $(FUZZ_TARGETS:%=run-fuzz-%): run-fuzz-%: $(FUZZ)/fuzz/%
 	@mkdir -p $(FUZZ)/corpus/$* $(FUZZ)/crashes
 	./$< -max_total_time=$(SECONDS) -timeout=25 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix=$(FUZZ)/crashes/$*- \

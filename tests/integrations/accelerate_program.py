@@ -9,9 +9,10 @@ import torch
 import torchvision_ops  # noqa: F401  (before anything imports torchvision)
 from accelerate import Accelerator
 from accelerate.utils import set_seed
-from accelerate_kept import prepare_kept
 from numbers_data import FORMS, Net, accumulated, dataset_of, loader_of, write_report
 from torch.utils.data.distributed import DistributedSampler
+
+import fastload
 
 EPOCHS = 2
 
@@ -35,7 +36,7 @@ def main(packed: str, out: str) -> None:
         loaders = {
             "rebuilt": accelerator.prepare(loader_of(form, packed, shuffle=True)),
             "window": accelerator.prepare(loader_of(form, packed, shuffle="window")),
-            "kept": prepare_kept(accelerator, loader_of(form, packed, shuffle=True, seed=3)),
+            "kept": fastload.accelerate(accelerator, loader_of(form, packed, shuffle=True, seed=3)),
             "own": own_sharding(accelerator, form, packed),
             "shard": accelerator.prepare(loader_of(form, packed, shuffle=True, seed=3, shard="auto", device=accelerator.device)),
         }

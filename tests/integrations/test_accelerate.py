@@ -1,4 +1,4 @@
-"""HF Accelerate: prepare() builds a plain DataLoader from a FastLoader's attributes; two ways keep the FastLoader."""
+"""HF Accelerate: prepare() builds a plain DataLoader of a FastLoader's attributes; fastload.accelerate() and shard= keep it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ import pytest
 import torch
 from integration_helpers import two_ranks_of
 from numbers_data import COUNT, FORMS, WITH_FILES, Net, accumulated, dataset_of, loader_of, runs_as_it_should
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
+import fastload
 from fastload import FastLoader, PackedDataset
 from fastload import transforms as T
 
+rebuilds = pytest.mark.filterwarnings("ignore:Accelerate's prepare:UserWarning")
+"""For tests about the loader that prepare() builds."""
+
 accelerate = pytest.importorskip("accelerate")
 from accelerate.state import AcceleratorState, GradientState, PartialState  # noqa: E402
-from accelerate_kept import prepare_kept  # noqa: E402
 
 stateful = pytest.mark.skipif(not hasattr(FastLoader, "state_dict"), reason="FastLoader has no state_dict yet")
 
@@ -46,6 +49,7 @@ class Counting(PackedDataset):
         return super().__getitems__(indices)
 
 
+@rebuilds
 @pytest.mark.parametrize("form", WITH_FILES)
 @pytest.mark.parametrize(("workers", "shuffle"), [(0, True), (2, True), (0, "window")])
 def test_prepare_rebuilds_a_right_loader(
@@ -66,6 +70,7 @@ def test_prepare_rebuilds_a_right_loader(
     loader.close()
 
 
+@rebuilds
 def test_rebuilt_loader_asks_for_whole_batches(accelerator: Any, numbered: Path) -> None:
     """On packed data the plain DataLoader goes through PackedDataset.__getitems__, a whole batch at a time."""
     dataset = Counting(numbered, transform=[T.CenterCrop(16)])
@@ -78,6 +83,7 @@ def test_rebuilt_loader_asks_for_whole_batches(accelerator: Any, numbered: Path)
     assert dataset.asked == [7] * 6 + [6]
 
 
+@rebuilds
 @pytest.mark.parametrize("workers", [0, 2])
 def test_seeded_dataset_has_the_same_pixels_rebuilt(accelerator: Any, numbered: Path, workers: int, no_children: None) -> None:
     """A PackedDataset with a seed gives in the rebuilt loader the pixels that a FastLoader of that seed gives, epoch by epoch."""
@@ -89,12 +95,13 @@ def test_seeded_dataset_has_the_same_pixels_rebuilt(accelerator: Any, numbered: 
                 assert torch.equal(images, expected)
 
 
+@rebuilds
 @pytest.mark.parametrize("form", WITH_FILES)
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_kept_inside_the_wrapper(accelerator: Any, numbered: Path, form: str, shuffle: bool) -> None:
     """A FastLoader put into Accelerate's wrapper makes its batches, in the order and number of the loader it replaces."""
     expected = accelerator.prepare(loader_of(form, numbered, shuffle=shuffle))
-    kept = prepare_kept(accelerator, loader_of(form, numbered, shuffle=shuffle))
+    kept = fastload.accelerate(accelerator, loader_of(form, numbered, shuffle=shuffle))
     assert type(kept.base_dataloader) is FastLoader
     assert runs_as_it_should(form, kept.base_dataloader)
     assert isinstance(kept, DataLoader)
@@ -112,7 +119,7 @@ def test_kept_loader_ends_an_accumulation(accelerator: Any, numbered: Path, form
     """Gradients are applied every fourth batch and at the last one: the wrapper knows the end of a FastLoader's epoch."""
     model, optimizer = Net(), None
     model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
-    kept = prepare_kept(accelerator, loader_of(form, numbered))
+    kept = fastload.accelerate(accelerator, loader_of(form, numbered))
     for _ in range(2):
         synced = [applied for _, applied in accumulated(accelerator, model, optimizer, kept)]
         assert [i for i, now in enumerate(synced) if now] == [3, 7, 9]
@@ -141,7 +148,7 @@ def test_kept_loader_resumes(accelerator: Any, numbered: Path, form: str, shuffl
 
     def kept() -> Any:
         torch.manual_seed(2)
-        return prepare_kept(accelerator, loader_of(form, numbered, shuffle=shuffle, seed=4))
+        return fastload.accelerate(accelerator, loader_of(form, numbered, shuffle=shuffle, seed=4))
 
     whole = [labels.tolist() for _, labels in kept()]
     first = kept()
@@ -194,6 +201,38 @@ def test_a_loader_that_shards_accumulates_across_epochs(two_ranks: list[dict[str
         assert report["synced"] == [False, True] * 5
 
 
+class Numbers(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(7))
+
+
+def test_prepare_warns_that_it_drops_fastloader(accelerator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warning names fastload.accelerate(), which gives none; nor does prepare() where its DataLoader is FastLoader."""
+    with pytest.warns(UserWarning, match=r"fastload\.accelerate"):
+        accelerator.prepare(FastLoader(range(4)))
+    assert not FastLoader(range(4))._is_accelerate_prepared
+    monkeypatch.setattr(accelerate.data_loader, "DataLoader", FastLoader)
+    assert type(accelerator.prepare(FastLoader(range(4))).base_dataloader) is FastLoader
+
+
+@pytest.mark.parametrize(
+    ("dataset", "given", "batches"),
+    [
+        (range(7), {"batch_size": 3, "drop_last": True}, [[0, 1, 2], [3, 4, 5]]),
+        (range(3), {"batch_size": None, "collate_fn": torch.tensor}, [0, 1, 2]),
+        (Numbers(), {"batch_size": 3, "num_workers": 1}, [[0, 1, 2], [3, 4, 5], [6]]),
+    ],
+)
+def test_kept_with_each_kind_of_order(accelerator: Any, dataset: Any, given: dict[str, Any], batches: list[Any]) -> None:
+    """Batches are in the order of the loader that prepare() builds, and the other arguments are the FastLoader's own."""
+    kept = fastload.accelerate(accelerator, FastLoader(dataset, seed=3, **given))
+    assert type(kept.base_dataloader) is FastLoader
+    assert kept.base_dataloader.seed == 3
+    assert [batch.tolist() for batch in kept] == batches
+    kept.base_dataloader.close()
+
+
+@rebuilds
 def test_dataset_is_shared_not_copied(accelerator: Any, numbered: Path) -> None:
     """The rebuilt loader reads the very dataset, open as it is."""
     dataset = dataset_of("packed", numbered)

@@ -72,7 +72,8 @@ def test_accelerate(numbered: Path, form: str) -> None:
 
     loader = loader_of(form, numbered, **OPTIONS)
     try:
-        prepared = accelerate.Accelerator(cpu=True).prepare(loader)
+        with pytest.warns(UserWarning, match="builds a plain DataLoader"):
+            prepared = accelerate.Accelerator(cpu=True).prepare(loader)
         assert type(prepared.base_dataloader) is DataLoader
         assert [label for batch in prepared for label in check(batch)] == list(range(COUNT))
     finally:

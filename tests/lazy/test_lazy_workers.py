@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import sys
+from contextlib import ContextDecorator
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,16 @@ class Broken(OwnPhotos):
 
 
 def _library(paths: list[Path]) -> Any:
-    """A Dataset whose code lies where packages are installed."""
+    """A Dataset whose code lies where packages are installed, and is called by the standard library's."""
     code = """
+class Decorated(ContextDecorator):
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *_):
+        pass
+
+
 class Data:
     def __init__(self, paths):
         self.paths = paths
@@ -58,10 +67,11 @@ class Data:
     def __len__(self):
         return len(self.paths)
 
+    @Decorated()
     def __getitem__(self, index):
         return Image.open(self.paths[index]).getpixel((0, 0))
 """
-    names: dict[str, Any] = {"__name__": "some_library.data", "Image": Image}
+    names: dict[str, Any] = {"__name__": "some_library.data", "Image": Image, "ContextDecorator": ContextDecorator}
     exec(compile(code, "/opt/python/site-packages/some_library/data.py", "exec"), names)
     return names["Data"](paths)
 
@@ -183,7 +193,7 @@ def test_what_a_program_replaced_runs_in_workers(root: Path, monkeypatch: pytest
 
 
 def test_no_line_of_the_loader_is_named(root: Path) -> None:
-    """Where a library asks for pixels, and no line of the user's program, explain() names none, and none of the worker either."""
+    """Where a library asks for pixels, and no line of the program, explain() names none, and none of the standard library or the worker."""
     data = _library(sorted(root.rglob("*.jpg")))
     with FastLoader(data, batch_size=4, num_workers=1, multiprocessing_context="fork") as loader:
         assert len(list(loader)) == 3

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch.utils.data import DataLoader, IterableDataset, Subset
 
 import fastload
@@ -106,7 +107,11 @@ class Stream(IterableDataset[Any]):
 
 
 def advice_in(error: BaseException) -> str:
-    """The advice that goes with an error."""
+    """The advice that goes with an error: of a worker process, in its first line, and no line of code with it."""
+    first, *others = str(error).splitlines()
+    if first.startswith("Caught"):
+        assert not [line for line in others if line.startswith("  File")]
+        return first.partition("DataLoader worker process ")[2]
     if sys.version_info < (3, 11):
         assert isinstance(error.__cause__, BatchShapeError)
         return str(error.__cause__)
@@ -142,3 +147,24 @@ def test_other_errors_stay() -> None:
             list(loader)
         assert not getattr(caught.value, "__notes__", [])
         assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("options", [{}, {"seed_by": "sample"}])
+@pytest.mark.parametrize(
+    ("samples", "advice"),
+    [
+        ([(1, None), (2, None)], "sample[1] at index 0 is None: return a number or a tensor there, or leave that part out"),
+        ([{"a": 1.5}, {"a": None}], "sample['a'] at index 1 is None"),
+        ([torch.zeros(2), None], "sample at index 1 is None"),
+        ([(Image.new("L", (2, 2)), 1)] * 2, "sample[0] at index 0 is a Pillow image: end the transform with ToTensor()"),
+    ],
+)
+def test_what_is_no_number(samples: Any, options: dict[str, Any], advice: str, workers: int) -> None:
+    """A part that is None or a Pillow image is named, with what to do, beside torch's error."""
+    with FastLoader(samples, batch_size=2, num_workers=workers, **options) as loader, pytest.raises(TypeError) as caught:
+        list(loader)
+    assert advice in advice_in(caught.value)
+    with pytest.raises(TypeError) as theirs:
+        list(DataLoader(samples, batch_size=2))
+    assert str(theirs.value) in str(caught.value)

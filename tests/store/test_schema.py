@@ -207,6 +207,27 @@ def test_value_refused(field: Field, value: Any) -> None:
         Schema((field,)).encode({"f": value}, None, 0, 0)
 
 
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ([[1, "b"], [2, 3]], "'b' in it is no number of at most 64 bits"),
+        ([None, 1], "None in it is no number of at most 64 bits"),
+        ([2**70, 1], "1180591620717411303424 in it is no number of at most 64 bits"),
+        ([[1], [2, 3]], "lists in it have unequal lengths"),
+        ("text", "it is no list of numbers"),
+        (np.array(["a"]), "its dtype is <U1"),
+    ],
+)
+@pytest.mark.parametrize(
+    "field", [Field("f", "array", "int64", (2, 2)), Field("f", "mask", "uint8"), Field("f", "boxes", "float32", format="xyxy")]
+)
+def test_a_list_is_told_as_it_was_given(field: Field, value: Any, why: str) -> None:
+    """The error for a list names what is wrong in the list, and nothing of the array that fastload would have made of it."""
+    with pytest.raises(PackError) as refused:
+        Schema((Field("im", "image"), field)).encode({"im": b"x", "f": value}, "jpeg", 2, 2)
+    assert str(refused.value).endswith(": " + why)
+
+
 def test_names_of_values() -> None:
     """A missing value and one too many are named."""
     schema = Schema((Field("a", "int"), Field("b", "int")))

@@ -199,7 +199,8 @@ class InPlaceDataset(TransformedDataset):
     def _name_sample(self, error: Exception, index: int) -> None:
         """Notes in an exception of the dataset's which sample and file it is about."""
         if hasattr(error, "add_note"):  # Python 3.11
-            error.add_note(f"sample {index}: {self._listed.path(index)}")
+            gone = " is gone: put it back, or make the dataset of the files that are there" * isinstance(error, FileNotFoundError)
+            error.add_note(f"sample {index}: {self._listed.path(index)}{gone}")
 
     @abstractmethod
     def _opened(self, index: int) -> Any:

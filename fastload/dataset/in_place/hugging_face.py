@@ -79,7 +79,10 @@ class OnImages:
         found = image.convert("RGB")
         for step in flatten(self.transform):
             if isinstance(step, Transform):
-                raise TransformError(f"OnImages: {step!r} is run by FastLoader's native threads alone: give torchvision's to others")
+                raise TransformError(
+                    f"OnImages: {step!r} is run by FastLoader's native threads alone, which do not read this dataset here: "
+                    "loader.explain() says why, such as files that are gone; other loaders take torchvision's steps"
+                )
             found = step(found)
         return found
 

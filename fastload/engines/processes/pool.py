@@ -10,6 +10,7 @@ called when the iterator ends or is collected, when the interpreter exits, and a
 from __future__ import annotations
 
 import contextlib
+import errno
 import multiprocessing
 import multiprocessing.process
 import os
@@ -121,6 +122,14 @@ class WorkerProcess:
             self._own_death = False
 
 
+_LIMITS = {errno.EMFILE: "open files (ulimit -n)", errno.EAGAIN: "processes (ulimit -u, or the container's)"}
+
+
+def _not_started(error: OSError, number: int, workers: int) -> str:
+    limit = f", or raise the limit on {_LIMITS[error.errno]}" if error.errno in _LIMITS else ""
+    return f"num_workers={workers}: after {number} worker processes no other could be started ({error.strerror}): use fewer{limit}"
+
+
 class Pool:
     """The worker processes of one iterator.
 
@@ -142,6 +151,10 @@ class Pool:
         try:
             for number in range(workers):
                 self._start(context, number, Travel(job))
+        except OSError as error:
+            started = len(self.workers)
+            self.close()
+            raise ResourceError(_not_started(error, started, workers)) from error
         except BaseException:
             self.close()
             raise

@@ -230,20 +230,28 @@ class Worker:
                 self._send(messages.BatchEmpty(self._number, batch, self._report()))
             else:
                 self._deliver(batch, made, slot, hint)
-        except StopIteration:
-            if self._job.kind == _DatasetKind.Iterable:
+        except Disconnected:
+            raise
+        except Exception as error:
+            self._send(self._failure(batch, error))
+        finally:
+            self._arena = Arena(None)
+
+    def _failure(self, batch: int, error: Exception) -> messages.DatasetEnded | messages.BatchFailed:
+        """The answer to a task whose batch was not made: the dataset's end, or the error. The dataset's state may fail as well."""
+        failed = self._wrapped()
+        try:
+            if isinstance(error, StopIteration) and self._job.kind == _DatasetKind.Iterable:
+                stands = dataset_state_of(self._dataset, self._fetcher)
                 self._ended = True
-                self._send(messages.DatasetEnded(self._number, batch, dataset_state_of(self._dataset, self._fetcher)))
-            else:
-                self._send(messages.BatchFailed(self._number, batch, self._wrapped()))
+                return messages.DatasetEnded(self._number, batch, stands)
+            self._tell_replica(batch, failed=True)
         except Disconnected:
             raise
         except Exception:
-            failed = self._wrapped()
-            self._tell_replica(batch, failed=True)
-            self._send(messages.BatchFailed(self._number, batch, failed, self._tracing.take()))
-        finally:
-            self._arena = Arena(None)
+            if isinstance(error, StopIteration):
+                failed = self._wrapped()
+        return messages.BatchFailed(self._number, batch, failed, self._tracing.take())
 
     def _tell_replica(self, batch: int, failed: bool = False) -> None:
         """Sends the dataset's state after this batch, for state_dict().
@@ -306,7 +314,7 @@ class Worker:
         try:
             with self._stage("collate"):
                 return self._job.collate_fn(samples)
-        except RuntimeError as error:
+        except (RuntimeError, TypeError) as error:
             if self._in_place:
                 indices = None if index is None else self._lost.among(index, True)
                 self._advice = advice_on(error, samples, indices, packed=self._policy.packed)
@@ -426,11 +434,11 @@ class Worker:
     def _wrapped(self) -> ExceptionWrapper:
         where, error = f"in DataLoader worker process {self._number}", sys.exc_info()[1]
         assert error is not None
-        advice, self._advice = self._advice, ""
+        advice, self._advice, note = self._advice, "", ""
         frames = [frame for frame, _ in walk_tb(error.__traceback__) if frame.f_code is Worker._sample.__code__]
         if frames:
-            advice = f"It was raised by {type(self._dataset).__name__}[{frames[0].f_locals['index']!r}]."
-        return WrappedError(error, where) if isinstance(error, (SampleError, RemoteError)) else AdvisedError(error, advice, where)
+            note = f"It was raised by {type(self._dataset).__name__}[{frames[0].f_locals['index']!r}]."
+        return WrappedError(error, where) if isinstance(error, (SampleError, RemoteError)) else AdvisedError(error, where, advice, note)
 
 
 _NO_STAGE = nullcontext()

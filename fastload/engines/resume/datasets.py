@@ -36,10 +36,17 @@ def dataset_state_of(dataset: Any, fetcher: Any = None) -> DatasetState:
     walk: Any = getattr(fetcher, "dataset_iter", None)
     state: dict[str, Any] = {}
     if is_stateful(walk):
-        state["iterator"] = copy.deepcopy(walk.state_dict())
+        state["iterator"] = _own_state(walk)
     if dataset is not walk and is_stateful(dataset):
-        state["dataset"] = copy.deepcopy(dataset.state_dict())
+        state["dataset"] = _own_state(dataset)
     return DatasetState(state=state or None, ended=bool(getattr(fetcher, "ended", False)))
+
+
+def _own_state(thing: Any) -> Any:
+    try:
+        return copy.deepcopy(thing.state_dict())
+    except StopIteration as error:  # it would say that the dataset is exhausted
+        raise RuntimeError(f"{type(thing).__name__}.state_dict() raised StopIteration") from error
 
 
 def load_at_start(past: DatasetState, dataset: Any, make: Callable[[], Any]) -> None:

@@ -21,7 +21,7 @@ from fastload.engines.resume.datasets import (
 from fastload.engines.resume.epoch import EpochState, Progress
 from fastload.engines.settings import Settings
 from fastload.errors import ArgumentError
-from fastload.sampling.known import is_stateful, ranks_of
+from fastload.sampling.known import is_stateful, ranks_of, state_needs_arguments
 from fastload.sampling.occurrences import counts_of
 from fastload.sampling.sampler import Sharded
 from fastload.sampling.sharding import advanced, process_rank
@@ -71,6 +71,13 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
 def state_of(plan: ExecutionPlan, progress: Progress, kept: KeptWorkers | None) -> dict[str, Any]:
     """FastLoader.state_dict(). `kept`: the iterator whose persistent workers the next epoch uses."""
     settings = plan.settings
+    if state_needs_arguments(settings.dataset):
+        kind = type(settings.dataset).__name__
+        warnings.warn(
+            f"{kind}.state_dict() needs arguments, so the loader's state holds none of the dataset, and a resume iterates it as it is "
+            "then: save what its own state_dict() returns as well, or use its library's loader under `fastload run`",
+            stacklevel=3,
+        )
     if progress.pending is not None:
         return _as_json(settings, epochs.resumed(settings, progress.pending), progress.pending["now"])
     epoch_state = progress.epoch_state

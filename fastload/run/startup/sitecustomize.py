@@ -5,6 +5,7 @@ A failure here must not end the program: it is told in one line, and torch's own
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import os
@@ -52,5 +53,6 @@ if __name__ == "sitecustomize":
         if _is_meant():
             _begin()
     except Exception as error:
-        sys.stderr.write(f"fastload run: torch's own DataLoader runs: {error}\n")
+        with contextlib.suppress(OSError, AttributeError):  # full, or closed
+            sys.stderr.write(f"fastload run: torch's own DataLoader runs: {error}\n")
     _go_on()

@@ -356,6 +356,23 @@ def decimals(values: npt.NDArray[Any] | np.generic) -> Any:
     return array.tolist()
 
 
+def numbers(field: Field, value: object) -> npt.NDArray[Any]:
+    """A value as an array of numbers or bools. Raises PackError, which names what else is in it as it was given."""
+    try:
+        given = np.asarray(value)
+    except (ValueError, TypeError, OverflowError) as error:
+        uneven = isinstance(error, ValueError) and is_list(value)
+        raise refuse(field, value, "lists in it have unequal lengths" if uneven else str(error)) from None
+    if given.dtype.kind in "biuf":
+        return given
+    if hasattr(value, "dtype"):
+        raise refuse(field, value, f"its dtype is {value.dtype}")
+    if not is_list(value):
+        raise refuse(field, value, "it is no list of numbers")
+    strange = next((each for each in np.array(value, object).flat if np.asarray(each).dtype.kind not in "biuf"), value)
+    raise refuse(field, value, f"{shown(strange)} in it is no number of at most 64 bits")
+
+
 def array_value(field: Field, value: object, *, any_rows: bool = False) -> npt.NDArray[Any]:
     """The value of an array field, or the rows of a field of any number of them, in the dtype as stored.
 
@@ -363,12 +380,7 @@ def array_value(field: Field, value: object, *, any_rows: bool = False) -> npt.N
         PackError: it has another shape, or its values do not fit.
     """
     wanted = field.stored_dtype
-    try:
-        given = np.asarray(value)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise refuse(field, value, str(error)) from None
-    if given.dtype.kind not in "biuf":
-        raise refuse(field, value, f"it is an array of {given.dtype}")
+    given = numbers(field, value)
     wanted_shape = (*given.shape[:1], *field.row_shape) if any_rows else field.shape
     if given.shape != wanted_shape or not (given.ndim or wanted_shape == ()):
         shape = (None, *field.row_shape) if any_rows else field.shape

@@ -20,6 +20,7 @@ from fastload.store.kinds.base import (
     SampleFacts,
     SampleParts,
     Turn,
+    numbers,
     refuse,
     unfit,
     wrong,
@@ -166,7 +167,7 @@ class MaskKind(PictureKind):
         return 1
 
     def encode(self, field: Field, number: int, value: object, parts: SampleParts) -> None:
-        labels = value if isinstance(value, np.ndarray) else np.asarray(value)
+        labels = numbers(field, value)
         if labels.dtype.kind not in "bui":
             raise refuse(field, value, f"labels are whole numbers, not {labels.dtype}")
         if labels.shape != parts.canvas:
