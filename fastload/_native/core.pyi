@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from mmap import mmap
 from os import PathLike
+from types import FunctionType, ModuleType
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, final
 
 import numpy as np
@@ -463,6 +464,13 @@ class Batch:
     def lease(self) -> Any: ...
 
 def extremes(values: npt.NDArray[np.int64]) -> tuple[int, int]: ...
+
+class Snapshot:
+    def __init__(
+        self, places: list[tuple[ModuleType | type | dict[str, Any], Sequence[str] | None]], functions: list[FunctionType]
+    ) -> None: ...
+    def holds(self) -> bool: ...
+
 def wait_any(batches: Sequence[Batch], timeout: float, stop: Stop | None = None) -> int: ...
 
 # ---- shared.pxi
