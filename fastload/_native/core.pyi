@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from mmap import mmap
 from os import PathLike
+from types import FunctionType, ModuleType
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, final
 
 import numpy as np
@@ -249,6 +250,8 @@ def decode_instances(data: bytes, height: int, width: int) -> npt.NDArray[np.uin
 
 # --- regions.pxi
 
+def has_end_marker(data: bytes) -> bool: ...
+
 class RegionDecoder:
     def __new__(cls) -> Self: ...
     def close(self) -> None: ...
@@ -474,6 +477,13 @@ class Batch:
     def lease(self) -> Any: ...
 
 def extremes(values: npt.NDArray[np.int64]) -> tuple[int, int]: ...
+
+class Snapshot:
+    def __init__(
+        self, places: list[tuple[ModuleType | type | dict[str, Any], Sequence[str] | None]], functions: list[FunctionType]
+    ) -> None: ...
+    def holds(self) -> bool: ...
+
 def wait_any(batches: Sequence[Batch], timeout: float, stop: Stop | None = None) -> int: ...
 
 # ---- shared.pxi

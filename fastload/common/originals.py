@@ -12,28 +12,61 @@ functools.wraps copies it, and anybody can set it. So code is compared:
    last comparison. This takes some microseconds, so that every plan can ask.
 4. No library is imported for this, and nothing is written into one. A module that is not imported has nothing to replace. A module whose
    code cannot be read again counts as replaced.
-5. Only functions are compared. Of a library's constants those count that a plan reads itself: torch's default dtype, torchvision's image
-   backend, Pillow's MAX_IMAGE_PIXELS.
+5. Only functions are compared, and that the class of a name is the one that its module defines. Of a library's constants those count that a
+   plan reads itself: torch's default dtype, torchvision's image backend, Pillow's MAX_IMAGE_PIXELS.
+6. A function of a compiled module is its own if it is a built-in function bound to that module under its name.
+7. fastload puts functions of its own into places of torchvision, torch and Pillow, which do there what the library's do. They are declared
+   (`stand_in`), and count as the function that they stand for: by identity, and for as long as they have their code.
 """
 
 from __future__ import annotations
 
 import builtins
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.machinery import ExtensionFileLoader
 from itertools import chain
-from operator import attrgetter
-from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
-from typing import Any
+from types import BuiltinFunctionType, CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
+from typing import Any, NamedTuple, TypeAlias
+
+from fastload._native import core
 
 Holder = ModuleType | type
+Place: TypeAlias = tuple[Holder | dict[str, Any], Sequence[str] | None]
 _FUNCTION = 0x1
 """CO_OPTIMIZED: a flag that the code of a function has, and that of a class body has not."""
 _OF_OBJECTS = ("__init__", "__init_subclass__", "__repr__", "extra_repr", "__prepare_scriptable__", "_extract_params_for_v1_transform")
 """Methods that act when an object is made, printed or scripted: they change no sample."""
-_code_of: Callable[[FunctionType], CodeType] = attrgetter("__code__")
+
+
+class _StandIn(NamedTuple):
+    """A stand-in, its code when it was declared, and the object that it stands for."""
+
+    itself: weakref.ref[Any]
+    code: CodeType | None
+    own: Any
+
+
+_stand_ins: dict[int, _StandIn] = {}
+"""By the stand-in's id()."""
+
+
+def stand_in(ours: Any, own: Any) -> None:
+    """Declares that an object of fastload's, put into a place of another library, does there what `own` does."""
+    key = id(ours)
+    reference = weakref.ref(ours, lambda _: _stand_ins.pop(key, None))
+    _stand_ins[key] = _StandIn(reference, getattr(ours, "__code__", None), original(own))
+
+
+def original(value: Any) -> Any:
+    """The library's object that a stand-in stands for; any other value as it is."""
+    found = _stand_ins.get(id(value))
+    if found is None or found.itself() is not value or getattr(value, "__code__", None) is not found.code:
+        return value
+    return found.own
 
 
 class OwnCode:
@@ -46,80 +79,108 @@ class OwnCode:
 
     def __init__(self, *places: str | type | tuple[str | type, Sequence[str]]) -> None:
         self._places = [place if isinstance(place, tuple) else (place, None) for place in places]
-        self._seen: _Seen | None = None
+        self._seen: tuple[Callable[[], bool], str] = (lambda: False), ""
 
     def replaced(self) -> str:
         """A clause that names the first function that is not the library's own; "" where all are."""
-        if self._seen is None or not self._seen.holds():
-            self._seen = _Seen(self._places)
-        return self._seen.verdict
+        holds, clause = self._seen
+        if holds():
+            return clause
+        snapshot = core.Snapshot(*self._looked_at())
+        clause = self._compare()
+        self._seen = snapshot.holds, clause
+        return clause
 
-
-class _Seen:
-    """State of the modules and classes when the code was compared, and the verdict."""
-
-    def __init__(self, places: Sequence[tuple[str | type, Sequence[str] | None]]) -> None:
-        names = {place.partition(":")[0] for place, _ in places if isinstance(place, str)}
-        self._modules = [(name, sys.modules.get(name)) for name in names]
-        holders = [(holder, only) for place, only in places if (holder := _holder(place)) is not None]
-        self._whole = [vars(holder) for holder, only in holders if only is None]
-        self._some = [(vars(holder), only) for holder, only in holders if only is not None]
-        self._held = self._now()
+    def _looked_at(self) -> tuple[list[Place], list[FunctionType]]:
+        """Places and functions that are compared again only once one of them is another."""
+        imported: Place = sys.modules, [place.partition(":")[0] for place, _ in self._places if isinstance(place, str)]
+        named: list[Place] = [(module, [name]) for module, name, _ in self._classes()]
+        holders = self._holders()
         functions = chain.from_iterable(_own_functions(holder, only) for holder, only in holders)
-        self._functions = list({id(each): each for each in functions}.values())
-        self._codes = list(map(_code_of, self._functions))
-        self.verdict = next(filter(None, (_verdict(holder, only) for holder, only in holders)), "")
+        return [imported, *named, *holders], list({id(each): each for each in functions}.values())
 
-    def holds(self) -> bool:
-        """Returns True if nothing has changed since. Lists compare their parts by identity first."""
-        try:
-            same = self._now() == self._held and list(map(_code_of, self._functions)) == self._codes
-        except Exception:  # raised by an object in the place of a function, in the comparison
-            return False
-        return same and all(sys.modules.get(name) is module for name, module in self._modules)
+    def _compare(self) -> str:
+        verdicts = chain(map(_class_verdict, self._classes()), (_verdict(holder, only) for holder, only in self._holders()))
+        return next(filter(None, verdicts), "")
 
-    def _now(self) -> list[Any]:
-        whole = [list(held.values()) for held in self._whole]
-        return [*whole, *(held.get(name) for held, names in self._some for name in names)]
+    def _classes(self) -> list[tuple[ModuleType, str, Any]]:
+        return [each for place, _ in self._places if (each := _class_at(place)) is not None]
+
+    def _holders(self) -> list[tuple[Holder, Sequence[str] | None]]:
+        found = [(_holder(place), only) for place, only in self._places]
+        return [(holder, only) for holder, only in found if isinstance(holder, Holder)]
 
 
-def _holder(place: str | type) -> Holder | None:
+def _class_at(place: str | type) -> tuple[ModuleType, str, Any] | None:
+    """The module of a place "module:Class", the name, and what the module has by this name; None where it is not imported or has none."""
+    name, _, kind = place.partition(":") if isinstance(place, str) else ("", "", "")
+    module = sys.modules.get(name)
+    return (module, kind, vars(module)[kind]) if module is not None and kind in vars(module) else None
+
+
+def _class_verdict(found: tuple[ModuleType, str, Any]) -> str:
+    """A clause about a class that is none, or that another library has put into its place."""
+    module, name, kind = found
+    same = isinstance(kind, type) and _library(kind.__module__) == _library(module.__name__)
+    return "" if same else f"{module.__name__}.{name} was replaced"
+
+
+def _holder(place: str | type) -> Any:
     """The module or class; None where it is not imported, or has no such class."""
     if isinstance(place, type):
         return place
-    module, _, kind = place.partition(":")
-    found = sys.modules.get(module)
-    return getattr(found, kind, None) if found is not None and kind else found
+    found = _class_at(place)
+    return sys.modules.get(place) if found is None else found[2]
 
 
 def _own_functions(holder: Holder, only: Sequence[str] | None) -> Iterator[FunctionType]:
-    """The functions whose code is looked at again: of a module those that run in its globals; of all those named in `only`, if given."""
+    """The functions whose code is looked at again: of a module those that run in its globals; of all those named in `only`, if given.
+
+    Of a stand-in that is its own, and the function that it stands for.
+    """
     for name, value in vars(holder).items():
         if only is None or name in only:
-            for function in _functions(value):
+            own = original(value)
+            for function in _functions(own):
                 if isinstance(holder, type) or function.__globals__ is vars(holder):
                     yield function
+            if own is not value:
+                yield from _functions(value)
 
 
 def _verdict(holder: Holder, only: Sequence[str] | None) -> str:
     module = holder if isinstance(holder, ModuleType) else sys.modules.get(holder.__module__)
-    defined = None if module is None else _definitions(module)
-    if module is None or defined is None:
+    parts = None if module is None else _parts(holder, module, only)
+    if module is None or parts is None:
         return f"the code of {getattr(holder, '__module__', holder.__name__)} cannot be read again"
-    if isinstance(holder, type):
-        own, foreign = _methods(holder, defined, only), f"{module.__name__}.{holder.__qualname__}"
-    else:
-        own, foreign = _module_functions(module, defined, only), module.__name__
-    found = next((name for name, is_own in own if not is_own), None)
+    found = next((name for name, is_own in parts if not is_own), None)
+    foreign = f"{module.__name__}.{holder.__qualname__}" if isinstance(holder, type) else module.__name__
     return "" if found is None else f"{foreign}.{found} was replaced"
 
 
+def _parts(holder: Holder, module: ModuleType, only: Sequence[str] | None) -> Iterator[tuple[str, bool]] | None:
+    """Names in a module or a class of it, and whether each has the library's own function; None where that cannot be told."""
+    if isinstance(getattr(getattr(module, "__spec__", None), "loader", None), ExtensionFileLoader):
+        return _compiled(module, only or ())
+    defined = _definitions(module)
+    if defined is None:
+        return None
+    return _methods(holder, defined, only) if isinstance(holder, type) else _module_functions(module, defined, only)
+
+
+def _compiled(module: ModuleType, names: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    """Functions of a compiled module by name, and whether each is the module's own."""
+    for name in names:
+        value = original(vars(module).get(name))
+        yield name, isinstance(value, BuiltinFunctionType) and value.__self__ is module and value.__name__ == name
+
+
 def _module_functions(module: ModuleType, defined: _Definitions, only: Sequence[str] | None) -> Iterator[tuple[str, bool]]:
-    """Functions of a module by name, and whether each is the library's own. A name that is gone cannot be called, so it is left out."""
+    """Functions of a module by name, and whether each is the library's own. Of all of a module those that are gone are left out."""
     held = vars(module)
     for name in defined.functions:
-        if name in held and (only is None or name in only):
-            yield name, _is_own(held[name], module, defined.codes[name])
+        if name in held if only is None else name in only:
+            yield name, _is_own(held.get(name), module, defined.codes[name])
     sources, names = _imported(module, defined)
     for name in names:
         if name in held and (only is None or name in only):
@@ -133,6 +194,9 @@ def _methods(kind: type, defined: _Definitions, only: Sequence[str] | None) -> I
     """(name, True if the code is the library's own) of each part of a class that acts when an attribute is read."""
     prefix = f"{kind.__qualname__}."
     whole = [code for name, codes in defined.codes.items() if name.startswith(prefix) for code in codes]
+    for name in only or ():
+        if prefix + name in defined.codes and name not in vars(kind):
+            yield name, False  # it is gone
     for name, value in vars(kind).items():
         if (name in _OF_OBJECTS) if only is None else (name not in only):
             continue
@@ -148,8 +212,8 @@ def _methods(kind: type, defined: _Definitions, only: Sequence[str] | None) -> I
 
 
 def _is_own(value: Any, module: ModuleType, codes: Sequence[CodeType]) -> bool:
-    """Returns True if a value is a function of a module, or a method, with one of these code objects."""
-    functions = _functions(value)
+    """Returns True if a value is a function of a module, or a method, with one of these code objects; or a stand-in for one."""
+    functions = _functions(original(value))
     return bool(functions) and all(each.__globals__ is vars(module) and each.__code__ in codes for each in functions)
 
 

@@ -17,7 +17,7 @@ from torch.utils.data._utils.collate import default_convert
 from typing_extensions import TypeVar
 
 from fastload.batch.collate import Collate, Form
-from fastload.common.originals import OwnCode
+from fastload.common.originals import OwnCode, original
 from fastload.common.rng import checked_seed, order_seed
 from fastload.device.to_float import DTYPES, FORMATS
 from fastload.errors import ArgumentError
@@ -383,7 +383,7 @@ def _collate_replaced() -> str:
 
 
 def _table_changed() -> str:
-    table: dict[Any, Any] = collate.default_collate_fn_map
+    table = {kind: original(function) for kind, function in collate.default_collate_fn_map.items()}
     if any(table.get(kind) is not getattr(collate, name) for kind, name in _TABLE.items()):
         changed = next(kind for kind, name in _TABLE.items() if table.get(kind) is not getattr(collate, name))
         return f"default_collate_fn_map has another function for {changed.__name__}"

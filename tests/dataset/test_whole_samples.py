@@ -423,6 +423,21 @@ def test_loader(folder: Path, collate: Any) -> None:
         assert images.shape == (3, 3, *CANVAS)
 
 
+@pytest.mark.filterwarnings("ignore:The transform `ToTensor")
+@pytest.mark.parametrize("name", [*SANITIZED, "to tensor"])
+@pytest.mark.parametrize("collate", ["list", "padded"])
+def test_steps_in_workers(folder: Path, name: str, collate: Any) -> None:
+    """A worker's SanitizeBoundingBoxes drops rows of every field that is `of` the boxes, and its ToTensor makes floats, as elsewhere."""
+    steps = [kept, *([v2.ToTensor()] if name == "to tensor" else SANITIZED[name]())]
+    found = []
+    for workers in (0, 1):
+        dataset = PackedDataset(folder, steps, fields=("image", {"b": "boxes", "l": "labels", "k": "points", "j": "joints", "m": "masks"}))
+        options: dict[str, Any] = {"multiprocessing_context": "fork"} if workers else {}
+        with FastLoader(dataset, batch_size=3, num_workers=workers, collate=collate, **options) as loader:
+            found.append(list(loader))
+    assert same(found[0], found[1])
+
+
 def test_explain(folder: Path) -> None:
     """explain() measures the steps over whole samples."""
     dataset = PackedDataset(folder, [v2.GaussianBlur(3), v2.SanitizeBoundingBoxes()])

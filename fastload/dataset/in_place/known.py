@@ -19,7 +19,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
-from fastload.common.originals import OwnCode
+from fastload.common.originals import OwnCode, original
 
 _MODULE = "torchvision.datasets."
 _LOADERS = ("default_loader", "pil_loader")
@@ -93,7 +93,7 @@ def opening_replaced() -> str:
     found = _OPENING.replaced() or _JPEG.replaced()
     plugin, image = sys.modules.get("PIL.JpegImagePlugin"), sys.modules.get("PIL.Image")
     registered = getattr(image, "OPEN", {}).get("JPEG")
-    if not found and registered is not None and registered[0] is not getattr(plugin, "jpeg_factory", None):
+    if not found and registered is not None and original(registered[0]) is not getattr(plugin, "jpeg_factory", None):
         return "Pillow opens JPEG files by another plugin than its own"
     return found
 

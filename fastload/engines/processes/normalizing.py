@@ -4,7 +4,8 @@ NOTE [ normalizing: torch's bits in one pass ]
 torchvision copies the tensor, and subtracts the mean and divides by the standard deviation in place. Where these three are elementwise
 operations on float32 of the CPU, one pass that rounds after each gives the same bits. Everything else, and every error, is left to
 torchvision's function: other types and subclasses, other layouts, tensors that need a gradient, numbers that are tensors or that round to
-zero, modes that watch torch's operators. The function is exchanged only where it is still torchvision's own.
+zero, modes that watch torch's operators. The function is exchanged only where it is still torchvision's own, and what a program puts into
+its place, or into one of those that it calls, runs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import torch
 
 from fastload._native import core
 from fastload.common.imports import after_import
-from fastload.common.originals import OwnCode
+from fastload.common.originals import OwnCode, stand_in
 
 MOST_CHANNELS = 4
 """Channels that the native pass has room for."""
@@ -35,13 +36,15 @@ def install() -> None:
 def _exchange() -> None:
     module = sys.modules[_MODULE]
     if not _OWN.replaced() and callable(getattr(module, "normalize", None)):
-        module.normalize = _in_one_pass(module.normalize)  # type: ignore[attr-defined]
+        own = module.normalize
+        module.normalize = ours = _in_one_pass(own)  # type: ignore[attr-defined]
+        stand_in(ours, own)
 
 
 def _in_one_pass(own: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(own)
     def normalize(tensor: Any, mean: Any, std: Any, inplace: bool = False) -> Any:
-        if inplace or not _is_plain(tensor) or (numbers := _rounded(mean, std, tensor.shape[0])) is None:
+        if inplace or not _is_plain(tensor) or _OWN.replaced() or (numbers := _rounded(mean, std, tensor.shape[0])) is None:
             return own(tensor, mean, std, inplace)
         interleaved = not tensor.is_contiguous()
         if interleaved and not tensor.permute(1, 2, 0).is_contiguous():

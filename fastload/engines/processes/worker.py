@@ -28,6 +28,7 @@ from torch.utils.data.graph_settings import apply_random_seed
 from fastload._native import core
 from fastload.batch.bad_samples import NOTHING, Lost, WrappedError, seed_sample, seed_worker
 from fastload.batch.collate import AdvisedError, advice_on
+from fastload.common.originals import OwnCode, stand_in
 from fastload.common.rng import occurring
 from fastload.common.system import keep_memory
 from fastload.engines.processes import messages, normalizing
@@ -52,6 +53,8 @@ from fastload.lazy import counts, opening
 # Source: mallopt(3), glibc's manual, "Malloc Tunable Parameters".
 KEPT = 256 * 2**20
 _LARGEST = 32 * 2**20
+_STACKING = OwnCode(("torch.utils.data._utils.collate", ("collate_tensor_fn",)))
+"""torch's function for a list of tensors, whose place `Worker._stack` takes."""
 
 
 def run(job: Job, number: int, sock: socket.socket, control: int) -> None:
@@ -124,7 +127,8 @@ class Worker:
         torch_worker._worker_info = torch_worker.WorkerInfo(id=self._number, num_workers=job.workers, seed=seed, dataset=self._dataset)
         self._plain_stack = torch_collate.default_collate_fn_map[torch.Tensor]
         if self._plain_stack is torch_collate.collate_tensor_fn:
-            torch_collate.default_collate_fn_map[torch.Tensor] = self._stack
+            torch_collate.default_collate_fn_map[torch.Tensor] = stacking = self._stack
+            stand_in(stacking, self._plain_stack)
         self._in_place = False  # True only while the batch itself is collated: a dataset may keep what it collates for itself
         if job.lazy is not None:
             opening.install(job.lazy)
@@ -326,7 +330,8 @@ class Worker:
     def _stack(self, batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
         """torch's collate_tensor_fn, which stacks into the slot. What the user's own code collates, it may keep: that gets other memory."""
         first = batch[0]
-        if type(first) is not torch.Tensor or first.layout is not torch.strided or first.is_nested or first.device.type != "cpu":
+        plain = type(first) is torch.Tensor and first.layout is torch.strided and not first.is_nested and first.device.type == "cpu"
+        if not plain or _STACKING.replaced():
             return self._plain_stack(batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
         shape = (len(batch), *first.shape)
         if not self._in_place or first.requires_grad or first.is_quantized:
