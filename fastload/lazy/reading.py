@@ -14,6 +14,7 @@ A program's file object may have a seek() of one argument and no tell(), give le
 from __future__ import annotations
 
 import io
+import os
 from collections import deque
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -39,7 +40,8 @@ def read_at_once(file: Any, block: int, mode: str, shared: bool) -> tuple[bytes,
         return None
     try:
         file.seek(0)
-        data = file.read(_AT_ONCE)
+        size = os.fstat(file.fileno()).st_size if type(file) is io.BufferedReader else _AT_ONCE
+        data = file.read(min(size, _AT_ONCE))  # which has a buffer of that size
         found = CompressedImage.known(data, mode)
         stands = 0 if found is None else -(-found.end // block) * block
         if found is None or stands > _AT_ONCE or (shared and _is_unclear(found.end, block)):
