@@ -12,7 +12,23 @@ from fastload._native.c_resize cimport (
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
+from libc.string cimport memchr
+
 cdef long _live_regions = 0
+
+
+def has_end_marker(bytes data not None):
+    """Returns True if the two bytes of a JPEG's end marker stand anywhere in the data."""
+    cdef const uint8_t *at = <const uint8_t *><char *>data
+    cdef const uint8_t *end = at + len(data)
+    while end - at >= 2:
+        at = <const uint8_t *>memchr(at, 0xFF, <size_t>(end - at - 1))
+        if at is NULL:
+            return False
+        if at[1] == 0xD9:
+            return True
+        at += 1
+    return False
 
 
 cdef class RegionDecoder:

@@ -14,17 +14,14 @@ Pixels are the same in every case.
 
 from __future__ import annotations
 
-import io
 import os
 import threading
 from typing import NamedTuple
 
-from PIL import JpegImagePlugin
-
 from fastload._native import core
 from fastload.errors import SampleError
 from fastload.lazy import resizing
-from fastload.lazy.pixels import Array, to_array
+from fastload.lazy.pixels import Array, decoded_by_pillow, to_array
 from fastload.lazy.resampling import FILTERS, pillow_order
 from fastload.lazy.resizing import Resample
 
@@ -32,6 +29,8 @@ OF_READING = 0.25
 """Share of a whole decode that reading the coded data takes. Measured: a region of a quarter of the area takes 0.41 of it."""
 _WEIGHT = 0.1
 """Weight of the last file in the mean over files."""
+_END = b"\xff\xd9"
+"""End marker of a JPEG."""
 
 
 class Region(NamedTuple):
@@ -127,6 +126,17 @@ class CompressedImage:
             return None
         end = decoder.end
         return Known(width, height, end) if end and decoder.components == (1 if mode == "L" else 3) else None
+
+    @staticmethod
+    def goes_on(data: bytes, mode: str) -> bool:
+        """Returns True if a file that begins so may be known: its header is incomplete, or only coded data have come behind it."""
+        begun = data.removesuffix(b"\xff")
+        try:
+            _thread.decoder.open(begun + _END)
+        except SampleError:
+            return True
+        found = CompressedImage.known(begun + _END, mode)
+        return found is not None and found.end == len(begun) + len(_END)
 
     def pixels(self, region: Region, hflip: bool = False, vflip: bool = False) -> Array:
         """The pixels of a region: uint8 (height, width, 3), or (height, width) in mode L. They are not to be written to."""
@@ -239,10 +249,4 @@ class CompressedImage:
 
     def _by_pillow(self) -> Array:
         """All pixels of a file with damaged coded data, of which Pillow and libjpeg-turbo make what they always make."""
-        image = JpegImagePlugin.JpegImageFile(io.BytesIO(self._data))
-        if self.eighths != 8:  # as draft() leaves it
-            codec, _, offset, form = image.tile[0]
-            image.tile = [(codec, (0, 0, self.width, self.height), offset, form)]  # type: ignore[list-item]
-            image._size, image.decoderconfig = (self.width, self.height), (8 // self.eighths, 0)
-        image.load()
-        return to_array(image.im)
+        return to_array(decoded_by_pillow(self._data, (self.width, self.height), self.mode, 8 // self.eighths))

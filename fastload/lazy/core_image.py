@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from fastload.lazy.pixels import Array, Core, to_array, to_core
+from PIL import Image
+
+from fastload.lazy.pixels import Array, Core, to_array
 from fastload.lazy.recipe import Recipe
 from fastload.lazy.steps import Crop, Reduce, Resize, Step, ToRgb, Transpose
 
@@ -37,7 +39,7 @@ class LazyCore:
         with self._lock:
             if self._real is None:
                 assert self._recipe is not None
-                self._real = to_core(self._recipe.pixels() if self._array is None else self._array)
+                self._real = self._recipe.core(self._array)
                 self._recipe = self._array = None
             return self._real
 
@@ -63,15 +65,13 @@ class LazyCore:
 
     def crop(self, box: Any) -> Any:
         """As ImagingCore.crop."""
-        made = None
-        if type(box) is tuple and len(box) == 4 and all(type(side) is int for side in box) and box[0] < box[2] and box[1] < box[3]:
-            made = self._then(Crop(box))
+        made = self._then(Crop(box)) if _is_box(box) and _fits(box[2] - box[0], box[3] - box[1]) else None
         return self.real().crop(box) if made is None else made
 
     def resize(self, size: Any, filter: Any = 0, box: Any = None) -> Any:
         """As ImagingCore.resize."""
         made = None
-        if _is_size(size) and isinstance(filter, int) and (box is None or _is_within(box, self.size, int | float)):
+        if _is_size(size) and isinstance(filter, int) and (box is None or _is_within(box, self.size, (int, float))):
             made = self._then(Resize(size, int(filter), (0, 0, *self.size) if box is None else tuple(box)))
         return self.real().resize(size, filter, box) if made is None else made
 
@@ -89,7 +89,8 @@ class LazyCore:
 
     def convert(self, mode: Any, *dither: Any) -> Any:
         """As ImagingCore.convert."""
-        made = self._then(ToRgb()) if mode == "RGB" and self.mode == "L" else None
+        plain = type(mode) is str and mode == "RGB" and all(type(each) is Image.Dither for each in dither[:1]) and not dither[1:]
+        made = self._then(ToRgb()) if plain and self.mode == "L" else None
         return self.real().convert(mode, *dither) if made is None else made
 
     def __getattr__(self, name: str) -> Any:
@@ -99,18 +100,35 @@ class LazyCore:
 _THIN = 0.01
 """Boxes as thin as that are Pillow's business: in its 32-bit floats they may be empty."""
 _SIDE_MOST = 1 << 16
+_AWAY_MOST = 1 << 30
+"""Edges of a box farther away are Pillow's business, which takes them as 32-bit integers."""
 _PIXELS_MOST = 1 << 26
 """Pixels of a result from which Pillow is asked, which finds out at once if there is no memory for them."""
 
 
-def _is_size(value: Any) -> bool:
-    if type(value) is not tuple or len(value) != 2 or not all(type(side) is int and 0 < side < _SIDE_MOST for side in value):
+def _is_box(value: Any) -> bool:
+    """Returns True for a box of integers, none of them large."""
+    if type(value) is not tuple or len(value) != 4:
         return False
-    return bool(value[0] * value[1] <= _PIXELS_MOST)
+    left, upper, right, lower = value
+    whole = type(left) is type(upper) is type(right) is type(lower) is int
+    return whole and -_AWAY_MOST < min(value) and max(value) < _AWAY_MOST
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is tuple and len(value) == 2 and type(value[0]) is type(value[1]) is int and _fits(*value)
+
+
+def _fits(width: int, height: int) -> bool:
+    return 0 < width < _SIDE_MOST and 0 < height < _SIDE_MOST and width * height <= _PIXELS_MOST
 
 
 def _is_within(box: Any, size: tuple[int, int], kind: Any) -> bool:
     """Returns True for a box of such numbers that is not empty and lies in an image of that size."""
-    if type(box) is not tuple or len(box) != 4 or not all(isinstance(side, kind) and not isinstance(side, bool) for side in box):
+    if type(box) is not tuple or len(box) != 4:
         return False
-    return bool(0 <= box[0] < box[2] - _THIN and box[2] <= size[0] and 0 <= box[1] < box[3] - _THIN and box[3] <= size[1])
+    for side in box:
+        if not isinstance(side, kind) or type(side) is bool:
+            return False
+    inside = 0 <= box[0] <= size[0] >= box[2] and 0 <= box[1] <= size[1] >= box[3]
+    return bool(inside and box[0] < box[2] - _THIN and box[1] < box[3] - _THIN)

@@ -9,31 +9,36 @@ Each class of Pillow that can be lazy, Image and JpegImageFile, has three faces 
    and only the calls into its C code are met by others. Its `_new` makes views, which become lazy images when the method returns.
    Two threads in one image have a view each.
 3. As soon as the pixels are made, the image gets Pillow's own *plain* class, and nothing of this room is left in it.
+4. So it does at the next call after a program has replaced a function of Pillow's that this room stands in for, or given the image a
+   method of its own: the pixels are made as before the change, and from there on the program's code runs on a plain image.
 A file is read, and closed, where Pillow would load it; the recipe needs its bytes alone. Whatever is not known to load without an exception
 is loaded by Pillow there and then (CompressedImage.known), and the image is a plain one from there on.
 """
 
 from __future__ import annotations
 
+import copyreg
+import functools
+from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 from PIL import Image, JpegImagePlugin
 
-from fastload.lazy import counts
-from fastload.lazy.compressed import CompressedImage
+from fastload.lazy import counts, pillow_code
+from fastload.lazy.compressed import CompressedImage, Known
 from fastload.lazy.core_image import LazyCore
+from fastload.lazy.reading import FileCalls, read_at_once
 from fastload.lazy.recipe import Recipe
 
 _Plain = Image.Image
 _PlainFile = JpegImagePlugin.JpegImageFile
 _SLOT = "_im" if isinstance(vars(_Plain).get("im"), property) else "im"
 """Name under which the core image stands in an image's `__dict__`: Pillow 11 has made `im` a property."""
-_SCALES = {1: 8, 2: 4, 4: 2, 8: 1}
-"""Eighths of the inverse transform by the scale that draft() has chosen."""
-_LARGEST = 64 << 20
-"""Bytes of a file that is read at once; of a larger one Pillow reads as much as it needs."""
-_BEHIND = 16
-"""Bytes in which an end marker may lie behind the end of a block that Pillow reads, without that being clear about where it stops."""
+_SCALES = {(): 8, (1, 0): 8, (2, 0): 4, (4, 0): 2, (8, 0): 1}
+"""Eighths of the inverse transform by the decoder's configuration that draft() has chosen."""
+_METHODS = frozenset(pillow_code.METHODS)
+_replaced = pillow_code.replaced
 
 
 class _View:
@@ -61,8 +66,8 @@ class _FileView(_View, _PlainFile):
 
     def load(self) -> None:
         """Reads the file, as far as that was not done."""
-        if type(self.__dict__[_SLOT]) is not LazyCore and not _read(self):
-            _PlainFile.load(self)
+        if type(self.__dict__[_SLOT]) is not LazyCore:
+            _load(self)
 
 
 class _Lazy:
@@ -71,95 +76,74 @@ class _Lazy:
     _plain: type
     _view: type
 
-    def load(self) -> Any:
-        """As Image.load; the pixels are made when the result is asked for one."""
-        core = _core_of(self)
-        return self.load() if core is None else LazyPixels(self, core)
-
     @property
     def im(self) -> Any:
         """The core image with the pixels, which are made for it."""
         core = self.__dict__.get(_SLOT)
-        if type(core) is not LazyCore:
-            if core is not None:  # a closed image, or one that another thread has settled
-                _settle(self)
-            return _Plain.__dict__["im"].__get__(self) if _SLOT == "_im" else core
-        if not core.made:
-            counts.whole()
-        self.__dict__[_SLOT] = real = core.real()
-        _settle(self)
-        return real
+        if core is None and not _differs(self):
+            return _Plain.__dict__["im"].__get__(self) if _SLOT == "_im" else None
+        _make_plain(self)
+        return self.im
 
     @im.setter
     def im(self, core: Any) -> None:
-        self.__dict__[_SLOT] = core
         _settle(self)
-
-    def copy(self) -> Any:
-        """As Image.copy."""
-        return _composed(self, "copy")
-
-    __copy__ = copy
-
-    def crop(self, *args: Any, **options: Any) -> Any:
-        """As Image.crop."""
-        return _composed(self, "crop", *args, **options)
-
-    def resize(self, *args: Any, **options: Any) -> Any:
-        """As Image.resize."""
-        return _composed(self, "resize", *args, **options)
-
-    def reduce(self, *args: Any, **options: Any) -> Any:
-        """As Image.reduce."""
-        return _composed(self, "reduce", *args, **options)
-
-    def thumbnail(self, *args: Any, **options: Any) -> Any:
-        """As Image.thumbnail."""
-        return _composed(self, "thumbnail", *args, **options)
-
-    def transpose(self, *args: Any, **options: Any) -> Any:
-        """As Image.transpose."""
-        return _composed(self, "transpose", *args, **options)
-
-    def convert(self, *args: Any, **options: Any) -> Any:
-        """As Image.convert."""
-        return _composed(self, "convert", *args, **options)
-
-    def tobytes(self, *args: Any, **options: Any) -> bytes:
-        """As Image.tobytes; the bytes of the pixels as they are come straight from the file."""
-        core = _core_of(self)
-        if core is None or args or options:
-            return _made(self).tobytes(*args, **options)  # type: ignore[no-any-return]
-        counts.straight()
-        return core.array().tobytes()
+        self.im = core
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        core = _core_of(self)
-        if core is None:
-            return self.__array_interface__
-        counts.straight()
-        pixels = core.array()
+        pixels = _pixels_of(self, "__array_interface__")
+        if pixels is None:
+            return _made(self).__array_interface__  # type: ignore[no-any-return]
         return {"version": 3, "data": memoryview(pixels.data).toreadonly(), "shape": pixels.shape, "typestr": "|u1"}
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return _Plain.__reduce_ex__(_made(self), protocol)
+        image = _made(self)
+        reduce: Any = copyreg.dispatch_table.get(type(image))
+        return image.__reduce_ex__(protocol) if reduce is None else reduce(image)
 
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, _Lazy):
-            _made(other)
-        return bool(_made(self) == other)
+    def __eq__(self, other: object) -> Any:
+        plain = self._plain
+        if isinstance(other, _Plain):
+            _make_plain(self)
+            _make_plain(other)
+        return plain.__eq__(self, other)  # type: ignore[call-arg]
 
-    __hash__ = None  # type: ignore[assignment]
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "__class__":  # of a program's
+            _make_plain(self)
+            setattr(self, name, value)
+        else:
+            super().__setattr__(name, value)
 
-    def __repr__(self) -> str:
-        return f"{self._described()} at 0x{id(self):X}>"
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(f"{self._described()}>")
+delattr(_Lazy, "__hash__")  # None, which Python sets beside __eq__: hashing is Pillow's, or what a program has made of it
 
-    def _described(self: Any) -> str:
-        return f"<{self._plain.__module__}.{self._plain.__name__} image mode={self.mode} size={self.width}x{self.height}"
+
+class _Method:
+    """A method of Pillow's that lazy images do in their own way, as an attribute of their class.
+
+    A bound method stands for the function that Pillow's class had when it was taken, as a program's own method may call it later.
+
+    Args:
+        name: the method's.
+        call: called with Pillow's function, the image, and the arguments.
+    """
+
+    def __init__(self, name: str, call: Callable[..., Any]) -> None:
+        self._name, self._call = name, call
+        self._own: tuple[Any, Any] = (None, None)
+
+    def __get__(self, image: Any, kind: Any) -> Any:
+        function = getattr(kind._plain, self._name, None)
+        if function is None:  # a program has taken it away
+            _make_plain(image, self._name)
+            return getattr(image, self._name)
+        own, method = self._own
+        if own is not function:
+            method = functools.wraps(function)(functools.partial(self._call, function))
+            self._own = function, method
+        return function if image is None else MethodType(method, image)
 
 
 class LazyImage(_Lazy, _Plain):
@@ -187,6 +171,7 @@ class FastFile(LazyFile):
     _view, _fast = _FastFileView, True
 
 
+_KINDS: frozenset[type] = frozenset((LazyImage, LazyFile, FastFile))
 for _lazy in (LazyImage, LazyFile, FastFile):
     _lazy.__name__, _lazy.__qualname__, _lazy.__module__ = _lazy._plain.__name__, _lazy._plain.__qualname__, _lazy._plain.__module__
 
@@ -194,17 +179,17 @@ for _lazy in (LazyImage, LazyFile, FastFile):
 class LazyPixels:
     """The stand-in for the PixelAccess object that load() returns: the first look at a pixel makes all of them."""
 
-    __slots__ = ("_access", "_core", "_image")
+    __slots__ = ("_access", "_core", "_readonly")
 
-    def __init__(self, image: Any, core: LazyCore) -> None:
-        self._image, self._core = image, core
+    def __init__(self, core: LazyCore, readonly: int) -> None:
+        self._core, self._readonly = core, readonly
         self._access: Any = None
 
     def _made(self) -> Any:
         if self._access is None:
             if not self._core.made:
                 counts.whole("load")
-            self._access = self._core.real().pixel_access(self._image.readonly)
+            self._access = self._core.real().pixel_access(self._readonly)
         return self._access
 
     def __getitem__(self, at: Any) -> Any:
@@ -217,47 +202,92 @@ class LazyPixels:
         return getattr(self._made(), name)
 
 
+def _differs(image: Any) -> bool:
+    """Returns True for an image that is a plain one by now, or is to be.
+
+    So it is once a program has replaced code that this room stands in for, in Pillow or in the image, or has given it a palette.
+    """
+    if type(image) not in _KINDS or _replaced():
+        return True
+    held = image.__dict__
+    return not _METHODS.isdisjoint(held) or bool(held.get("palette"))
+
+
 def _settle(image: Any) -> None:
     """Gives an image whose pixels are made its plain class."""
     kind = type(image)
     if issubclass(kind, _Lazy):
-        image.__class__ = kind._plain
+        object.__setattr__(image, "__class__", kind._plain)
 
 
-def _core_of(image: Any) -> LazyCore | None:
-    """The LazyCore of a lazy image; None for one that is a plain one by now. A file is read for it.
+def _make_plain(image: Any, method: str = "im") -> None:
+    """Gives an image its plain class: with its pixels, or, if its file was not read, with the file."""
+    core = image.__dict__.get(_SLOT)
+    if type(core) is LazyCore:
+        if not core.made:
+            counts.whole(method)
+        image.__dict__[_SLOT] = core.real()
+    _settle(image)
+
+
+def _core_of(image: Any, method: str) -> LazyCore | None:
+    """The LazyCore of a lazy image for a method; None for one that is a plain one by now. A file is read for it.
 
     Raises:
         Whatever Pillow raises about the file.
     """
+    if _differs(image):
+        _make_plain(image, method)
+        return None
+    if image.__dict__.get(_SLOT) is None and isinstance(image, _PlainFile):
+        _load(image)
     core = image.__dict__.get(_SLOT)
     if type(core) is LazyCore and not core.made:
         return core
-    if type(core) is LazyCore:  # by the object that load() has returned
-        image.__dict__[_SLOT] = core.real()
-    elif core is None and isinstance(image, _PlainFile) and _read(image):
-        return _core_of(image)
-    _settle(image)
+    _make_plain(image)
     return None
 
 
 def _made(image: Any) -> Any:
-    """The image itself, with its pixels, and of its plain class."""
-    if _core_of(image) is not None:
-        image.im  # noqa: B018
+    """The image itself, of its plain class, with its pixels."""
+    if _core_of(image, "im") is not None:
+        _make_plain(image)
     return image
 
 
-def _composed(image: Any, name: str, *args: Any, **options: Any) -> Any:
+def _loaded(function: Any, image: Any) -> Any:
+    """As Image.load; the pixels are made when the result is asked for one."""
+    core = _core_of(image, "load")
+    return function(image) if core is None else LazyPixels(core, image.readonly)
+
+
+def _bytes_of(function: Any, image: Any, *args: Any, **options: Any) -> Any:
+    """As Image.tobytes; the bytes of the pixels as they are come straight from the file."""
+    pixels = None if args or options else _pixels_of(image, "tobytes")
+    return function(_made(image), *args, **options) if pixels is None else pixels.tobytes()
+
+
+def _pixels_of(image: Any, method: str) -> Any:
+    """The pixels of a lazy image as an array, straight from its file; None for one that is a plain one by now, or has a size of its own."""
+    core = _core_of(image, method)
+    if core is None or (image.size, image.mode) != (core.size, core.mode):
+        return None
+    counts.straight()
+    return core.array()
+
+
+def _composed(function: Any, image: Any, *args: Any, **options: Any) -> Any:
     """Calls Pillow's own method with a view as its `self`."""
-    kind = image._plain
+    if _differs(image):
+        _make_plain(image, function.__name__)
+        return function(image, *args, **options)
     view = object.__new__(image._view)
     view.__dict__ = image.__dict__
-    result: Any = getattr(kind, name)(view, *args, **options)
+    result: Any = function(view, *args, **options)
     core = view.__dict__.get(_SLOT)
     if core is not None and (type(core) is not LazyCore or core.made):
         if type(core) is LazyCore:
-            counts.whole(name)
+            counts.whole(function.__name__)
             view.__dict__[_SLOT] = core.real()
         _settle(image)
     made: type = type(result)
@@ -266,54 +296,60 @@ def _composed(image: Any, name: str, *args: Any, **options: Any) -> Any:
     return result
 
 
-def _read(image: Any) -> bool:
-    """Reads an image file into a recipe, and leaves it, and its file object, as ImageFile.load does. False: Pillow has to load it."""
-    scale = image.decoderconfig[0] if image.decoderconfig else 1
-    size, mode = image.size, image.mode
-    if mode not in ("RGB", "L") or scale not in _SCALES or image.fp is None or _decoders_replaced():
-        return False
-    if image.tile != [("jpeg", (0, 0, *size), 0, (mode, ""))]:
-        return False
-    data = _bytes_of(image.fp)
-    found = None if data is None else CompressedImage.known(data, mode)
-    if data is None or found is None or (-(-found.width // scale), -(-found.height // scale)) != size:
-        counts.left("damaged, or of a kind that the own decoder does not know")
-        return False
-    exclusive = image._exclusive_fp and image._close_exclusive_fp_after_loading
-    if not exclusive:
-        stop = _stop(found.end, len(data), image.decodermaxblock)
-        if stop is None:
-            return False
-        image.fp.seek(stop)
-    image.map = None
-    image.__dict__[_SLOT] = LazyCore(Recipe.of_file(CompressedImage(data, (found.width, found.height), mode, _SCALES[scale], image._fast)))
-    image.tile = []
+for _name in ("copy", "__copy__", "crop", "resize", "reduce", "thumbnail", "transpose", "convert"):
+    setattr(_Lazy, _name, _Method(_name, _composed))
+setattr(_Lazy, "load", _Method("load", _loaded))  # noqa: B010
+setattr(_Lazy, "tobytes", _Method("tobytes", _bytes_of))  # noqa: B010
+
+
+def _load(image: Any) -> None:
+    """Loads an image file as ImageFile.load does: into a recipe, or, where its pixels cannot be asked for later, by Pillow."""
+    config = image.decoderconfig
+    eighths = _SCALES.get(config, 0) if type(config) is tuple else 0
+    if not (eighths and _is_usual(image)):
+        _settle(image)
+        _PlainFile.load(image)
+        return
+    file, exclusive = image.fp, image._exclusive_fp and image._close_exclusive_fp_after_loading
+    calls, how = None, (image.decodermaxblock, image.mode, not exclusive)
+    found = read_at_once(file, *how)
+    if found is None:
+        calls = FileCalls(file)
+        found = calls.jpeg(*how)
+    if found is not None and _size_at(found[1], eighths) == image.size:
+        _read(image, *found, eighths)
+        if exclusive:
+            file.close()
+        return
+    counts.left("damaged, or of a kind that the own decoder does not know")
+    _load_again(image, calls or FileCalls(file), file)
+
+
+def _load_again(image: Any, calls: FileCalls, file: Any) -> None:
+    """Has an image loaded by Pillow, to which `calls` stands for the file."""
+    _settle(image)
+    image.fp = calls
+    try:
+        _PlainFile.load(image)
+    finally:
+        calls.leave()
+        if image.fp is calls:
+            image.fp = file
+
+
+def _size_at(known: Known, eighths: int) -> tuple[int, int]:
+    return -(-known.width * eighths // 8), -(-known.height * eighths // 8)
+
+
+def _is_usual(image: Any) -> bool:
+    """Returns True if Pillow would decode a whole file that it reads itself, in blocks."""
+    mode, block = image.mode, image.decodermaxblock
+    usual = mode in ("RGB", "L") and image.fp is not None and type(block) is int and block > 0
+    return usual and image.tile == [("jpeg", (0, 0, *image.size), 0, (mode, ""))] and not getattr(image, "tile_prefix", b"")
+
+
+def _read(image: Any, data: bytes, known: Known, eighths: int) -> None:
+    """Puts a recipe into an image whose file was read, and leaves its attributes as ImageFile.load does."""
+    file = CompressedImage(data, (known.width, known.height), image.mode, eighths, image._fast)
+    image.__dict__.update({"map": None, _SLOT: LazyCore(Recipe.of_file(file)), "tile": [], "fp": None})
     image.readonly = 0
-    if exclusive:
-        image.fp.close()
-    image.fp = None
-    return True
-
-
-def _decoders_replaced() -> bool:
-    """Returns True if a program has a decoder of its own for JPEGs."""
-    return "jpeg" in Image.DECODERS
-
-
-def _bytes_of(file: Any) -> bytes | None:
-    """All bytes of a file; None where there are too many, or the file object has ways of its own. Pillow can read it all the same."""
-    file.seek(0, 2)
-    size = file.tell()
-    file.seek(0)
-    if size > _LARGEST:
-        return None
-    data = file.read()
-    return data if type(data) is bytes and len(data) == size else None
-
-
-def _stop(end: int, size: int, block: int) -> int | None:
-    """Position at which Pillow, which reads a file in blocks, leaves it; None where that is not clear."""
-    if size <= block:
-        return size
-    blocks = -(-end // block)
-    return None if 0 <= end - (blocks - 1) * block < _BEHIND else min(blocks * block, size)

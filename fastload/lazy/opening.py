@@ -4,105 +4,111 @@ NOTE [ opening: where Pillow is met ]
 Programs hold `Image.open` under many names, so nothing of Pillow's is replaced. Image.open finds the function that makes an image file in a
 table, Image.OPEN; the entry of "JPEG" is exchanged for one that calls Pillow's own and then gives the image its lazy class.
 1. Pillow is not imported for this: where a program has not imported its JPEG plugin yet, an import hook waits for it.
-2. An entry that is not Pillow's own is left alone, and one that a program registers later replaces this one.
+2. An entry that is not Pillow's own is left alone, and one that a program registers later replaces this one. A program that has taken this
+   one out of the table and calls it gets Pillow's images once no image is to be lazy.
 3. Each time that a JPEG is opened, the functions of Pillow that lazy images stand in for are compared with those of its files
    (NOTE [ originals: how replaced code is found ]); where a program has replaced one, images are Pillow's, and the program's code runs.
-4. Before the first image a small JPEG is decoded by Pillow and by the own decoder. Unless the pixels are equal no image is lazy: Pillow may
+4. Before the first image small JPEGs are decoded by Pillow and by the own decoder. Unless the pixels are equal no image is lazy: Pillow may
    have been built with another libjpeg.
+5. The table has one entry of this room's, however many threads ask for lazy images at a time.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, Literal, TypeAlias
 
 from fastload.common.imports import after_import
-from fastload.common.originals import OwnCode
-from fastload.lazy import counts
+from fastload.common.originals import original, stand_in
+from fastload.lazy import counts, pillow_code
 
 Exactness: TypeAlias = Literal["exact", "fast"]
 _PLUGIN = "PIL.JpegImagePlugin"
-_METHODS = (
-    *("load", "im", "copy", "__copy__", "crop", "_crop", "resize", "reduce", "thumbnail", "transpose", "convert", "tobytes", "_new"),
-    *("__array_interface__", "__reduce_ex__", "__eq__", "__getstate__", "draft", "readonly", "size", "mode", "_copy_info"),
-)
-_FILE_METHODS = ("load", "load_prepare", "load_end", "load_read", "load_seek", "__init__", "_open", *_METHODS)
-_OWN = OwnCode(
-    ("PIL.Image:Image", _METHODS),
-    ("PIL.ImageFile:ImageFile", _FILE_METHODS),
-    ("PIL.JpegImagePlugin:JpegImageFile", _FILE_METHODS),
-    ("PIL.JpegImagePlugin", ("jpeg_factory",)),
-)
-"""Functions whose place lazy images take, or on whose doing they rely."""
 
 
-class Opening:
+class _Opening:
     """The entry of "JPEG" in Pillow's table of functions that open files. See NOTE [ opening: where Pillow is met ].
 
-    Args:
-        exactness: "exact": pixels are the installed Pillow's. "fast": images may be scaled in the inverse transform before a resize.
-        thread: the identity of the one thread whose images are lazy; None: all.
+    Attributes:
+        everywhere: the exactness of images that any thread opens; None: those of some threads alone are lazy.
+        threads: the exactness of images by the thread that opens them.
     """
 
-    def __init__(self, exactness: Exactness, thread: int | None = None) -> None:
-        self._exactness, self._thread = exactness, thread
+    def __init__(self) -> None:
+        self.everywhere: Exactness | None = None
+        self.threads: dict[int, Exactness] = {}
         self._own: Any = None
-        self._kinds: tuple[type, type] | None = None
-        self._refused = ""
 
     def begin(self) -> None:
         """Takes the place of Pillow's own entry, unless there is another, or none."""
-        module = sys.modules.get("PIL.Image")
-        table = getattr(module, "OPEN", {})
+        table = getattr(sys.modules.get("PIL.Image"), "OPEN", {})
         factory, accept = table.get("JPEG", (None, None))
-        if factory is None or factory is not getattr(sys.modules.get(_PLUGIN), "jpeg_factory", None) or _OWN.replaced():
-            counts.left(_OWN.replaced() or "a program's own function opens JPEGs")
+        if factory is self:
+            return
+        why = pillow_code.replaced()
+        if why or original(factory) is not getattr(sys.modules.get(_PLUGIN), "jpeg_factory", self):
+            counts.left(why or "a program's own function opens JPEGs")
             return
         self._own = factory, accept
-        table["JPEG"] = self._open, accept
+        stand_in(self, factory)
+        table["JPEG"] = self, accept
 
     def end(self) -> None:
-        """Puts Pillow's own entry back, unless another has been registered meanwhile."""
+        """Puts Pillow's own entry back once no image is to be lazy, unless another has been registered meanwhile."""
         table = getattr(sys.modules.get("PIL.Image"), "OPEN", {})
-        if self._own is not None and table.get("JPEG", (None,))[0] == self._open:
+        if not self.threads and self.everywhere is None and table.get("JPEG", (None,))[0] is self:
             table["JPEG"] = self._own
-        self._own = None
 
-    def _open(self, file: Any, filename: Any = None) -> Any:
+    def __call__(self, file: Any, filename: Any = None) -> Any:
         """Pillow's function, and then the lazy class."""
         image = self._own[0](file, filename)
-        if self._thread is not None and self._thread != threading.get_ident():
+        exactness = self.threads.get(threading.get_ident(), self.everywhere)
+        if exactness is None:
             return image
-        if self._kinds is None:
-            self._kinds, self._refused = self._prepared()
-        plain, lazy = self._kinds
-        kind: type = type(image)
-        if kind is not plain:
-            return image
-        mode, why = image.mode, self._refused or _OWN.replaced()
-        if why or mode not in ("RGB", "L"):
-            counts.left(why or f"mode {mode}")
-            return image
-        image.__class__ = lazy
-        counts.opened()
+        why = _made_lazy(image, exactness)
+        if why:
+            counts.left(why)
         return image
 
-    def _prepared(self) -> tuple[tuple[type, type], str]:
-        """Pillow's class and the lazy one, and the reason why no image can be lazy."""
-        from fastload.lazy import images
-        from fastload.lazy.agreement import decoder_agrees
 
-        lazy = images.FastFile if self._exactness == "fast" else images.LazyFile
-        return (images.LazyFile._plain, lazy), "" if decoder_agrees() else "Pillow's libjpeg makes other pixels"
+_opening = _Opening()
+
+
+@cache
+def _classes() -> dict[Exactness, tuple[Any, Callable[[], bool | None]]]:
+    """The lazy classes, and the probe that must agree; they import Pillow."""
+    from fastload.lazy import images
+    from fastload.lazy.agreement import decoder_agrees
+
+    return {"exact": (images.LazyFile, decoder_agrees), "fast": (images.FastFile, decoder_agrees)}
+
+
+def _made_lazy(image: Any, exactness: Exactness) -> str:
+    """Gives an image that Pillow has opened its lazy class. Returns why not, or "" if that is done or the class is a program's."""
+    if why := pillow_code.replaced():
+        return why
+    lazy, agrees = _classes()[exactness]
+    if type(image) is not lazy._plain:
+        return ""
+    if not agrees():
+        return "Pillow's libjpeg makes other pixels"
+    if image.mode not in ("RGB", "L"):
+        return f"mode {image.mode}"
+    image.__class__ = lazy
+    counts.opened()
+    return ""
 
 
 def install(exactness: Exactness) -> None:
     """Makes the JPEGs that Pillow opens in this process lazy images, from now on; called in worker processes."""
     counts.take()  # those of a parent that has forked
-    after_import(_PLUGIN, Opening(exactness).begin)
+    _opening.everywhere = exactness
+    _opening.threads.clear()  # the parent's
+    after_import(_PLUGIN, _opening.begin)
 
 
 @contextmanager
@@ -113,9 +119,15 @@ def opened_lazily(exactness: Exactness | None) -> Iterator[None]:
         return
     from PIL import JpegImagePlugin  # noqa: F401
 
-    opening = Opening(exactness, threading.get_ident())
-    opening.begin()
+    thread = threading.get_ident()
+    before = _opening.threads.get(thread)
+    _opening.threads[thread] = exactness
+    _opening.begin()
     try:
         yield
     finally:
-        opening.end()
+        if before is None:
+            _opening.threads.pop(thread, None)
+        else:
+            _opening.threads[thread] = before
+        _opening.end()

@@ -7,7 +7,7 @@ import numpy as np
 from fastload.lazy import resizing
 from fastload.lazy.compressed import CompressedImage, Region
 from fastload.lazy.pixels import Array, Core, to_core
-from fastload.lazy.steps import Crop, Step, ToRgb, flips, resample_of
+from fastload.lazy.steps import Crop, Step, ToRgb, flips, fourth_byte, resample_of
 
 STEPS_MOST = 32
 """Longer recipes are carried out, so that a loop over one image does not make one without end."""
@@ -53,8 +53,22 @@ class Recipe:
         rest = Crop((left - x, upper - y, right - x, lower - y))
         return Recipe(self._file, region, (rest,), self.mode, size)
 
-    def pixels(self) -> Array | Core:
-        """The pixels, as the last step leaves them."""
+    def core(self, pixels: Array | None) -> Core:
+        """A core image with the pixels, which may have been made.
+
+        A core image of mode RGB has a fourth byte in each pixel, which some raw modes show. A decoder leaves 255 in it, a resample 0;
+        reductions and crops beyond the edges both. It is what Pillow's own steps leave.
+        """
+        fourth, mixed = fourth_byte(self._steps, self._region[2:])
+        if mixed:
+            made = to_core(self._file.pixels(self._region))
+            for step in self._steps:
+                made = step.on_core(made)
+            return made
+        return to_core(self.pixels(fourth) if pixels is None else pixels, fourth)
+
+    def pixels(self, fourth: int = 255) -> Array | Core:
+        """The pixels, as the last step leaves them; `fourth` as in core(), of a core image."""
         value, steps = self._first()
         while steps:
             fused = resample_of(steps)
@@ -62,7 +76,7 @@ class Recipe:
             if isinstance(value, np.ndarray):
                 made = steps[0].on_array(value) if fused is None else resizing.resample(value, fused[0])
             if made is None:
-                value, steps = steps[0].on_core(to_core(value)), steps[1:]
+                value, steps = steps[0].on_core(to_core(value, fourth)), steps[1:]
             else:
                 value, steps = made, steps[1 if fused is None else fused[1] :]
         return value

@@ -6,14 +6,15 @@ resizes stand in for Pillow's only where both give the same bytes on this machin
 
 from __future__ import annotations
 
-import functools
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+from PIL.Image import Resampling
 
 from fastload._native import core
+from fastload.lazy.pillow_code import Probe
+from fastload.lazy.pixels import Array, to_array, to_core
 
 FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming", 6: "mks2013", 7: "mks2021"}
 """Names of the native filters by Pillow's numbers."""
@@ -41,45 +42,54 @@ _PROBES = (
 )
 
 
-def _picture(width: int, height: int, channels: int) -> npt.NDArray[np.uint8]:
+def _picture(width: int, height: int, channels: int) -> Array:
     """The same noise each time: black and white on the left, where bicubic overshoots."""
     count = width * height * channels
     words = (np.arange(1, count + 1, dtype=np.uint64) * 0x9E3779B97F4A7C15) >> np.uint64(56)
-    image: npt.NDArray[np.uint8] = words.astype(np.uint8).reshape(height, width, channels)
+    image: Array = words.astype(np.uint8).reshape(height, width, channels)
     image[:, : width // 2] = np.where(image[:, : width // 2] > 127, 255, 0)
     return image
 
 
-@functools.cache
+@Probe
 def pillow_order() -> str | None:
     """Returns the order of the passes of the installed Pillow's resize, as core.resize_exact() takes it.
 
     Returns:
         "horizontal" or "by-shrink": with that order native resizes and reductions gave the very bytes of Pillow's for a set of probes
-        (about 10 ms, once in a process); None: they differ, or Pillow is not installed, so only Pillow's own may be used.
+        (about 10 ms, once in a process); None: they differ, so only Pillow's own may be used.
     """
-    try:
-        from PIL import Image
-    except ImportError:
-        return None
-    return next((order for order in ORDERS if _agrees(Image, order)), None)
+    return next((order for order in ORDERS if _agrees(order)), None)
 
 
-def _agrees(pillow: Any, order: str) -> bool:
-    known = {int(each) for each in pillow.Resampling}
+def _agrees(order: str) -> bool:
+    known = {int(each) for each in Resampling}
     for probe in _PROBES:
         for channels in (3, 1):
             pixels = _picture(probe.width, probe.height, channels)
-            image = pillow.fromarray(pixels if channels == 3 else pixels[:, :, 0])
+            box = probe.box or (0, 0, probe.width, probe.height)
             for number in known & FILTERS.keys():
-                wanted = np.asarray(image.resize(probe.size, number, box=probe.box))
+                wanted = _resized_by_pillow(pixels, probe.size, number, box)
                 got = core.resize_exact(pixels, probe.box, probe.size, FILTERS[number], order=order)
                 if not np.array_equal(got.reshape(wanted.shape), wanted):
                     return False
-            wanted = np.asarray(image.reduce((3, 2)))
+            wanted = _reduced_by_pillow(pixels, (3, 2), (0, 0, probe.width, probe.height))
             if not np.array_equal(core.reduce_exact(pixels, (3, 2)).reshape(wanted.shape), wanted):
                 return False
     return True
+
+
+def _resized_by_pillow(pixels: Array, size: tuple[int, int], filter: int, box: tuple[float, ...]) -> Array:
+    return to_array(to_core(_of_mode(pixels)).resize(size, filter, box))
+
+
+def _reduced_by_pillow(pixels: Array, factor: tuple[int, int], box: tuple[int, ...]) -> Array:
+    return to_array(to_core(_of_mode(pixels)).reduce(factor, box))
+
+
+def _of_mode(pixels: Array) -> Array:
+    """Pixels of one channel as (height, width), which is mode L."""
+    return pixels[:, :, 0] if pixels.shape[2] == 1 else pixels
 
 
 class Reduction(NamedTuple):

@@ -46,6 +46,13 @@ class Resize(NamedTuple):
     filter: int
     box: tuple[float, float, float, float]
 
+    @property
+    def resamples(self) -> bool:
+        """True if pixels are computed, and not only copied."""
+        left, upper, right, lower = self.box
+        whole = all(float(side).is_integer() for side in self.box) and (right - left, lower - upper) == self.to
+        return self.filter != Image.Resampling.NEAREST and not whole
+
     def size(self, size: tuple[int, int]) -> tuple[int, int]:
         """Size of the result."""
         return self.to
@@ -123,6 +130,24 @@ class ToRgb(NamedTuple):
 
 
 Step: TypeAlias = Crop | Resize | Reduce | Transpose | ToRgb
+
+
+def fourth_byte(steps: Sequence[Step], size: tuple[int, ...]) -> tuple[int, bool]:
+    """The fourth byte of pixels after some steps on decoded pixels of a size, and True if it is not the same in all of them."""
+    value, mixed = 255, False
+    for step in steps:
+        width, height = size
+        if isinstance(step, ToRgb):
+            value, mixed = 255, False
+        elif isinstance(step, Resize) and step.resamples:
+            value, mixed = 0, False
+        elif isinstance(step, Reduce):
+            mixed |= value != 0
+        elif isinstance(step, Crop):
+            left, upper, right, lower = step.box
+            mixed |= value != 0 and not (left >= 0 and upper >= 0 and right <= width and lower <= height)
+        size = step.size((width, height))
+    return value, mixed
 
 
 def flips(steps: Sequence[Step]) -> tuple[bool, bool, int]:
