@@ -119,7 +119,7 @@ def main() -> None:
     for _ in sys.stdin:
         say(window(spec, iterator))
     if spec.lazy != "torch":
-        say({"explain": [line for line in loader.explain().splitlines() if line.startswith("images")]})
+        say({"explain": [line for line in loader.explain(all=True).splitlines() if line.startswith("images")]})
         loader.close()
 
 

@@ -363,15 +363,17 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
         """
         return Trace(path, limit)
 
-    def explain(self, *, measure: bool = False) -> Text:
+    def explain(self, *, measure: bool = False, all: bool = False) -> Text:
         """Text on the running engine and its reason, and a table of a sample's stages: where each runs, and why.
+
+        Its head has four lines, and all lines are within 100 columns; `all=True` gives every line whole.
 
         Steps on whole batches, of the transform and of batch_transform=, have their rows after the copy to the device. After an epoch it
         also says what did not fit the slots. With `measure` up to 64 samples, and a batch, are run through the stages in the calling
         thread, and the table has their cost a sample; generators of random numbers are left as they were.
         """
         self._fastload.read(self)
-        return Text(explain(self._fastload, measured=measure))
+        return Text(explain(self._fastload, measured=measure, whole=all))
 
     def __repr__(self) -> str:
         state = self.__dict__.get("_fastload")  # a subclass may show itself before it has called this class

@@ -15,3 +15,12 @@ class Text(str):
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
+
+
+class ShownAsText:
+    """Base of classes whose objects a notebook shows as the lines of their repr."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return Text(repr(self))._repr_html_()

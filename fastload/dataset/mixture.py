@@ -35,6 +35,7 @@ from fastload.common.rng import (
     occurring,
     source_seed,
 )
+from fastload.common.text import ShownAsText
 from fastload.dataset.packed import PackedDataset
 from fastload.errors import ArgumentError
 
@@ -221,7 +222,7 @@ def _keep(cache: OrderedDict[Any, Any], most: int) -> None:
         cache.popitem(last=False)
 
 
-class Mixture(Dataset[Any]):
+class Mixture(ShownAsText, Dataset[Any]):
     """Samples of several datasets, mixed by weights: a map-style dataset of `samples_per_epoch` samples, in random order as it is.
 
     1. An epoch has an exact number of samples of each source: its share of `samples_per_epoch`, rounded by largest remainders. Every 64

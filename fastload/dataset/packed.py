@@ -22,6 +22,7 @@ from fastload.common.files import expanded
 from fastload.common.limits import checked_max_pixels
 from fastload.common.positions import position_in
 from fastload.common.rng import checked_epoch, checked_seed, current_occurrence, row_seed
+from fastload.common.text import ShownAsText
 from fastload.dataset.contact_sheet import contact_sheet
 from fastload.dataset.native_row import NativeFields, NativeImages, exchanged_pairs
 from fastload.dataset.opened import OpenedDataset, OpenOnUse, files_of
@@ -119,7 +120,7 @@ SHOWN_MOST = 1024
 """Most thumbnails of show()."""
 
 
-class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
+class PackedDataset(TransformedDataset, FolderAttributes, ShownAsText, Dataset[Any]):
     """Samples of a dataset made by `fastload pack`.
 
     `ds[i]` has the structure of the samples that were packed; of other sources it is `(image, label)` or `(image, mask)` if those are the
@@ -223,6 +224,10 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
             counts = class_counts(manifest)
         lines += class_lines([field for field in schema if field.name in self.fields], manifest.classes, counts)
         return "\n  ".join([self.title, *(f"{what}: {text}" for what, text in lines if text)])
+
+    def __dir__(self) -> list[str]:
+        """Names for users, with those of a subclass; without what the loader's engines ask for."""
+        return [name for name in super().__dir__() if name in _FOR_USERS or name not in _DEFINED]
 
     @property
     def title(self) -> str:
@@ -541,3 +546,10 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
             return StoredValues(self.opened.reader, self.max_pixels).read(index, self.stored_fields if names is None else names)
         except SampleError as error:
             raise self.sample_error(index, error.reason or str(error)) from None
+
+
+_FOR_USERS = frozenset(
+    "path version fields kinds classes class_to_idx targets samples imgs transform seed epoch max_pixels "
+    "column table where show sample set_epoch close".split()
+)
+_DEFINED = frozenset(name for name in dir(PackedDataset) if not name.startswith("_"))

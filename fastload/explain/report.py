@@ -4,8 +4,10 @@ its place, the reason why no faster place does it, and its cost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from fastload.dataset.in_place.base import InPlaceDataset
@@ -39,8 +41,8 @@ class Row:
     seconds: float | str | None = None
 
 
-def table(plan: ExecutionPlan, *, measured: bool) -> list[str]:
-    """The stages as aligned lines; with `measured` after running samples, and a batch, through them."""
+def table(plan: ExecutionPlan, *, measured: bool, whole: bool = True) -> list[str]:
+    """The stages as aligned lines, within WIDTH unless `whole`; with `measured` after running samples, and a batch, through them."""
     dataset, settings = explained(plan), plan.settings
     shown = explained_stages(settings, plan.data)
     costs = measure(plan, dataset, [call for _, call in shown]) if measured else None
@@ -51,14 +53,17 @@ def table(plan: ExecutionPlan, *, measured: bool) -> list[str]:
         here = device.type == "cpu"
         rows.append(Row(f"to {device}", "nothing to do" if here else "copy", "" if here else "moved when it is whole", known.move))
     rows += _of_batches(settings, plan.data is not None, shown, known)
-    lines = _aligned(rows, costs)
+    lines = _aligned(
+        rows if whole else [replace(row, stage=_cut(row.stage, _STAGE_COLUMNS[costs is not None])) for row in rows], costs, whole=whole
+    )
     if measured and costs is None:
         lines.append("not measured: it would use up the iterable dataset")
     elif costs is not None:
         batch = f"; of {costs.rows} where it is whole batches" if costs.rows else ""
-        lines.append(
+        said = (
             f"us: mean of {costs.samples} samples in one thread{batch}, the page cache as it was; {SAME_PASS} in the pass of the line above"
         )
+        lines += [said] if whole else textwrap.wrap(said, WIDTH)
     return lines
 
 
@@ -149,7 +154,7 @@ def _worker(settings: Settings) -> str:
     return "worker process" if settings.num_workers else "calling process"
 
 
-def _aligned(rows: Sequence[Row], costs: Costs | None) -> list[str]:
+def _aligned(rows: Sequence[Row], costs: Costs | None, *, whole: bool) -> list[str]:
     total = sum(row.seconds for row in rows if isinstance(row.seconds, float))
     cells = [["stage", "where", *(["us", "share"] if costs is not None else []), "why not faster"]]
     for row in rows:
@@ -165,7 +170,9 @@ def _aligned(rows: Sequence[Row], costs: Costs | None) -> list[str]:
         text = [
             cell.ljust(width) if column < 2 else cell.rjust(width) for column, (cell, width) in enumerate(zip(line, widths, strict=False))
         ]
-        lines.append("  ".join([*text, line[-1]]).rstrip())
+        first = "  ".join([*text, ""])
+        reasons = [line[-1]] if whole else textwrap.wrap(line[-1], max(WIDTH - len(first), _REASON_COLUMNS)) or [""]
+        lines += [f"{first if not at else ' ' * len(first)}{reason}".rstrip() for at, reason in enumerate(reasons)]
     return lines
 
 
@@ -261,34 +268,76 @@ def _losses(state: LoaderState) -> dict[str, Any]:
     return {"replaced": lost.replaced, "skipped": lost.skipped, "bad_samples": list(lost.reasons)}
 
 
-def explain(state: LoaderState, *, measured: bool = False) -> str:
+def explain(state: LoaderState, *, measured: bool = False, whole: bool = False) -> str:
     """Text about the engine, the reason for it, work outside its slots, and the stages of a sample. See FastLoader.explain."""
+    entries = list(_entries(state))
+    head = [_entry(name, text) for name, text in entries] if whole else _short(entries)
+    return "\n".join([*head, "", *table(state.plan, measured=measured, whole=whole)])
+
+
+WIDTH = 100
+"""Columns of explain(), unless all is asked for."""
+_STAGE_COLUMNS = {False: 32, True: 22}
+"""Columns of a stage's name, without and with its cost: as many as leave 28 for its reason."""
+_REASON_COLUMNS = 28
+HEAD_LINES = 4
+_INDENT = 11
+
+
+def _entry(name: str, text: str) -> str:
+    return f"{name:<{_INDENT - 1}} {text}"
+
+
+def _cut(line: str, width: int) -> str:
+    return line if len(line) <= width else f"{line[: width - 3].rstrip()}..."
+
+
+def _short(entries: Iterable[tuple[str, str]]) -> list[str]:
+    """HEAD_LINES lines at most: the reason in two, any other entry in one; where some are cut or left out, the last line names them."""
+    kept: list[list[str]] = []
+    names, left = [], []
+    for name, text in entries:
+        most = 2 if name == "why" else 1
+        lines = textwrap.wrap(text, WIDTH - _INDENT, break_on_hyphens=False)
+        if len(lines) > most:
+            left.append(name)
+            lines[most - 1 :] = [_cut(" ".join(lines[most - 1 :]), WIDTH - _INDENT)]
+        kept.append([_entry("" if at else name, line) for at, line in enumerate(lines)])
+        names.append(name)
+    if left or sum(map(len, kept)) > HEAD_LINES:
+        while sum(map(len, kept)) >= HEAD_LINES:
+            kept.pop()
+            left.insert(0, names.pop())
+        kept.append([_entry("more", _cut(f"{', '.join(dict.fromkeys(left))}: explain(all=True)", WIDTH - _INDENT))])
+    return list(chain.from_iterable(kept))
+
+
+def _entries(state: LoaderState) -> Iterator[tuple[str, str]]:
+    """(name, text) of each line of the head."""
     told, plan = stats(state), state.plan
-    lines = [f"engine     {_engine(plan)}", f"why        {plan.why}"]
+    yield "engine", _engine(plan)
+    yield "why", plan.why
     if plan.engine == "processes":
-        lines.append(f"schedule   {_schedule(plan.settings)}")
-        lines.append(f"collate    {_collate(plan.settings)}")
+        yield "schedule", _schedule(plan.settings)
+        yield "collate", _collate(plan.settings)
     elif plan.settings.collation is not None:
-        lines.append(f"collate    {plan.settings.collation}")
+        yield "collate", str(plan.settings.collation)
     elif plan.settings.default_replaced:
-        lines.append(f"collate    {_by_changed_default(plan.settings)}")
+        yield "collate", _by_changed_default(plan.settings)
     if not plan.settings.iterable:
-        lines.append(f"order      {_order(plan)}")
-        lines += [f"memory     {told}" for told in _order_memory(plan)]
+        yield "order", _order(plan)
+        yield from (("memory", memory) for memory in _order_memory(plan))
     if plan.engine != "threads" and plan.settings.lazy_images is not None:
-        lines.append(f"images     {_images(plan.settings.lazy_images, state.counters.workers.images)}")
+        yield "images", _images(plan.settings.lazy_images, state.counters.workers.images)
     if plan.data is not None and plan.data.in_place:
-        lines.append(f"indexes    {_learnt(plan.data)}")
-    lines += [f"bucket     {_bucket(each)}" for each in _buckets(plan.data)]
+        yield "indexes", _learnt(plan.data)
+    yield from (("bucket", _bucket(each)) for each in _buckets(plan.data))
     if plan.host_memory != "pageable":
-        lines.append(f"pinned     {_pinned(plan)}")
+        yield "pinned", _pinned(plan)
     if told.get("batches"):
         share = told["envelope_batches"] / told["batches"]
-        lines.append(
-            f"envelopes  {told['envelope_batches']} of {told['batches']} batches ({share:.0%}) carried more than a slot holds; "
-            f"{told['envelope_bytes']} bytes went by pickle, {told['bytes']} by slots"
-        )
-    return "\n".join([*lines, "", *table(plan, measured=measured)])
+        carried = f"{told['envelope_batches']} of {told['batches']} batches ({share:.0%}) carried more than a slot holds"
+        yield "envelopes", f"{carried}; {told['envelope_bytes']} bytes went by pickle, {told['bytes']} by slots"
 
 
 def brief(state: LoaderState, name: str) -> str:

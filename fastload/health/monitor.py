@@ -242,6 +242,9 @@ class HealthMonitor(Generic[T]):
         """The figures as text, and what to change."""
         return Text(advice.report(self.figures()))
 
+    def _repr_html_(self) -> str:
+        return self.report()._repr_html_()
+
     def log_once(self) -> None:
         """Logs at INFO, the first time that it is called, how long the loop waited for data and the one change that would help most."""
         if not self._logged and _log.isEnabledFor(logging.INFO):

@@ -318,8 +318,8 @@ def test_transforms_without_kornia(packed: Path, monkeypatch: pytest.MonkeyPatch
     for step in v2.ColorJitter(0.4), v2.GaussianBlur(3):
         steps = [v2.CenterCrop(24), step, v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
         with FastLoader(packed, 8, transform=steps, device="cpu") as loader:
-            told.append(loader.explain())
-            assert loader.explain() == told[-1]
+            told.append(loader.explain(all=True))
+            assert loader.explain(all=True) == told[-1]
             assert sum(len(images) for images, _ in loader) == 50
     assert "native but for what the device does" in told[0]
     assert "GaussianBlur needs Kornia, which is not installed: pip install 'torch-fastload[augment]'" in told[1]

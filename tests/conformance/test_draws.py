@@ -225,10 +225,13 @@ def test_two_seeded_iterators_have_the_orders_of_their_epochs(datasets: dict[str
 def test_explain_says_how_far_a_sampler_is_drawn(datasets: dict[str, Any]) -> None:
     """The line names the sampler, and the batches that are drawn ahead; known samplers are drawn as far ahead as is read."""
     line = {
-        workers: FastLoader(datasets["packed"], sampler=Eager(), num_workers=workers).explain().partition("order ")[2].splitlines()[0]
+        workers: FastLoader(datasets["packed"], sampler=Eager(), num_workers=workers)
+        .explain(all=True)
+        .partition("order ")[2]
+        .splitlines()[0]
         for workers in (0, 3)
     }
     again = "; it may give an index again: counted, 4 bytes a sample of the dataset"
     drawn = {0: "a batch drawn at each next()", 3: "6 batches drawn at iter(), one more at each next()"}
     assert line == {workers: f"     Eager, {how}{again}" for workers, how in drawn.items()}
-    assert "SequentialSampler, drawn as far ahead as is read" in FastLoader(datasets["packed"], num_workers=1).explain()
+    assert "SequentialSampler, drawn as far ahead as is read" in FastLoader(datasets["packed"], num_workers=1).explain(all=True)

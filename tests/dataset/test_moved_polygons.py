@@ -139,7 +139,7 @@ def test_native_without_being_asked(folder: Path) -> None:
     """A dataset with polygons goes to native threads, and explain() has nothing of Python per sample."""
     with loader(folder, "flips", num_workers=2, collate="list") as made:
         assert made.stats()["engine"] == "threads"
-        assert "in Python" not in str(made.explain())
+        assert "in Python" not in str(made.explain(all=True))
 
 
 def test_fields_left_out(folder: Path) -> None:

@@ -132,7 +132,7 @@ def test_fields_left_out(folder: Path) -> None:
     image, label = dataset[3]
     assert (image.shape, label) == ((3, 16, 16), 3)
     loader = FastLoader(dataset, batch_size=3, num_workers=1)
-    assert "native" in str(loader.explain())
+    assert "native" in str(loader.explain(all=True))
     assert [batch[0].shape for batch in loader] == [(3, 3, 16, 16)] * 2
 
 

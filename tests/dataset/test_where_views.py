@@ -55,7 +55,7 @@ def test_the_view_stays_native(path: Path) -> None:
         (ConcatDataset([view, ds.where("label = 0")]), [*expected, *np.flatnonzero(ds.column("label") == 0)]),
     ):
         with FastLoader(dataset, batch_size=16, num_workers=2) as loader:
-            assert "the dataset is packed and its transform is native" in str(loader.explain())
+            assert "the dataset is packed and its transform is native" in str(loader.explain(all=True))
             batches = list(loader)
         assert torch.cat([labels for _, labels in batches]).tolist() == ds.column("label")[np.asarray(rows)].tolist()
         assert torch.equal(torch.cat([images for images, _ in batches]), torch.stack([ds[int(row)][0] for row in rows]))

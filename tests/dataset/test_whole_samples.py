@@ -165,7 +165,7 @@ def test_to_dtype_of_images_alone(folder: Path) -> None:
     plain = PackedDataset(folder, fields=fields)[1]["image"]
     assert same(PackedDataset(folder, [v2.RandomHorizontalFlip(0.0), step], fields=fields)[1]["image"], plain)
     with FastLoader(PackedDataset(folder, step, fields=fields), batch_size=2) as loader:
-        assert "put v2.ToImage() before it to convert" in loader.explain()
+        assert "put v2.ToImage() before it to convert" in loader.explain(all=True)
     seen: list[Any] = []
     PackedDataset(folder, [lambda image: seen.append(image) or image, step, seen.append], fields=fields)[1]
     assert [type(each).__name__ for each in seen] == ["Image", "Image"]
@@ -442,7 +442,7 @@ def test_explain(folder: Path) -> None:
     """explain() measures the steps over whole samples."""
     dataset = PackedDataset(folder, [v2.GaussianBlur(3), v2.SanitizeBoundingBoxes()])
     with FastLoader(dataset, batch_size=2, collate="list") as loader:
-        told = loader.explain(measure=True)
+        told = loader.explain(measure=True, all=True)
     assert "SanitizeBoundingBoxes" in told
     assert "to tv_tensors" in told
     assert 'collate="list"' in told

@@ -254,7 +254,7 @@ WHOLE: dict[str, tuple[Callable[[], Any], str]] = {
 def test_what_stays_whole_says_why(packed: Path, make: Callable[[], Any], said: str) -> None:
     """What cannot be taken apart runs as it is, seeded per batch, and explain() says why in its line; AugmentBatch says it in its error."""
     with FastLoader(packed, 8, transform=SIZE, device="cpu", dtype=torch.float32, batch_transform=make()) as loader:
-        (line,) = [line for line in loader.explain().splitlines() if "global generators" in line]
+        (line,) = [line for line in loader.explain(all=True).splitlines() if "global generators" in line]
     assert said in line
     assert torch.equal(*(pixels(packed, make(), dtype=torch.float32, device_prefetch=prefetch) for prefetch in (0, 2)))
     with pytest.raises(TransformError, match=re.escape(said)):
@@ -269,7 +269,7 @@ class Stream(IterableDataset[Any]):
 def test_samples_without_indices(packed: Path) -> None:
     """An IterableDataset's samples have no indices to draw from: a sequence is seeded per batch as ever, and explain() says so."""
     with FastLoader(Stream(), 5, seed=1, batch_transform=nn.Sequential(K.RandomAffine(20.0))) as loader:
-        assert "an IterableDataset have no indices" in loader.explain()
+        assert "an IterableDataset have no indices" in loader.explain(all=True)
         assert len(list(loader)) == 2
 
 
@@ -283,7 +283,7 @@ def test_a_sequence_that_takes_dicts() -> None:
     """data_keys=None: of a dataset that is not known the sequence gets the dict, as ever; of packed data all fields in the image move."""
     sequence = K.AugmentationSequential(K.RandomHorizontalFlip(p=1.0), data_keys=None)
     with FastLoader(Named(), 5, batch_transform=sequence) as loader:
-        assert "data_keys=None takes whole dicts" in loader.explain()
+        assert "data_keys=None takes whole dicts" in loader.explain(all=True)
         batch = next(iter(loader))
     assert torch.equal((batch["input"][:, 0] * 255).round().to(torch.uint8), batch["mask"][:, 0])
     assert torch.equal(batch["mask"][0, 0], Named()[0]["mask"].flip(-1))
@@ -303,13 +303,13 @@ def test_what_cannot_be_copied_stays_whole() -> None:
     learnt = K.RandomBrightness((0.5, 1.5))
     learnt._params = {"brightness_factor": torch.ones(1, requires_grad=True) * 2}
     with FastLoader(Grey(), 5, batch_transform=nn.Sequential(learnt)) as loader:
-        assert "RandomBrightness does not run per sample: it cannot be copied" in loader.explain()
+        assert "RandomBrightness does not run per sample: it cannot be copied" in loader.explain(all=True)
         assert len(list(loader)) == 2
 
 
 def test_explain_names_each_module(packed: Path) -> None:
     """Each module of a sequence has its line, and none waits for the loop."""
     with FastLoader(packed, 8, transform=SIZE, device="cpu", batch_transform=SEQUENCES["nested"]()) as loader:
-        text = loader.explain()
+        text = loader.explain(all=True)
     assert re.findall(r"^KorniaOp\((\w+)", text, re.MULTILINE) == ["RandomHorizontalFlip", "ColorJitter", "RandomAffine"]
     assert "global generators" not in text

@@ -208,7 +208,7 @@ def test_where_samples_have_to_be_whole_it_stays_python(packed: Path, kwargs: di
     with FastLoader(dataset, **given) as loader:
         assert loader._fastload.plan.native is None
         got = [images for images, _ in loader]
-        text = loader.explain()
+        text = loader.explain(all=True)
     flat = torch.stack(got) if kwargs.get("batch_size", 10) is None else torch.cat(got)
     assert torch.equal(flat, torch.stack([dataset[index][0] for index in range(50)]))
     reason = {"collate_fn": "but your collate_fn", "batch_size": "but batch_size=None", "device": "with device= it runs on whole batches"}
@@ -220,7 +220,7 @@ def test_lists_that_differ_on_the_device_stay_python(packed: Path) -> None:
     parts = [PackedDataset(packed, transform=[v2.Resize((20, 20)), v2.RandomInvert(p), v1.ToTensor()]) for p in (0.0, 1.0)]
     with FastLoader(parts[0] + parts[1], 25, num_workers=0, device="cpu") as loader:
         assert loader._fastload.plan.native is None
-        assert "the packed datasets differ" in loader.explain()
+        assert "the packed datasets differ" in loader.explain(all=True)
         first, _, third, _ = [images for images, _ in loader]
     assert torch.allclose(third, 1 - first, atol=1e-6)
 

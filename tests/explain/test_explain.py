@@ -44,20 +44,20 @@ def test_a_native_list(packed: Path) -> None:
     """Every step runs on native threads; what makes it slower than it might be is said."""
     steps = v1.Compose([v1.RandomResizedCrop(32), v1.RandomHorizontalFlip(), v1.ToTensor(), v1.Normalize(MEAN, STD)])
     with FastLoader(packed, batch_size=8, num_workers=2, transform=steps) as loader:
-        text = loader.explain()
+        text = loader.explain(all=True)
     assert "2 native threads" in text
     assert len(stages(text)) == 6
     assert all("native thread" in row for row in stages(text))
     assert "dct_scale" in line(text, "1 RandomResizedCrop")
     with FastLoader(packed, batch_size=8, num_workers=2, transform=T.RandomResizedCrop(32)) as loader:
-        assert "dct_scale" not in "".join(stages(loader.explain())).replace("dct_scale=True", "")
+        assert "dct_scale" not in "".join(stages(loader.explain(all=True))).replace("dct_scale=True", "")
 
 
 def test_python_is_named_with_its_position(packed: Path) -> None:
     """The first Python step is the reason for all after it, and the table says where a Pillow image has to be made."""
     steps = [v1.Resize(40), v1.CenterCrop(32), v1.Lambda(invert), v1.ColorJitter(0.1), v1.ToTensor()]
     with FastLoader(packed, batch_size=8, num_workers=2, transform=steps) as loader:
-        text = loader.explain()
+        text = loader.explain(all=True)
     assert "Lambda at position 3" in line(text, "3 Lambda")
     assert "native, in the worker process" in line(text, "2 CenterCrop")
     assert line(text, "4 ColorJitter").endswith("comes after position 3")
@@ -84,14 +84,14 @@ def test_measured_costs(packed: Path, no_leaks: None) -> None:
     """measure=True adds a cost and a share to each stage, and the shares are those of the whole."""
     steps = [v1.CenterCrop(32), v1.Lambda(invert), v1.ToTensor()]
     with FastLoader(packed, batch_size=8, num_workers=0, transform=steps) as loader:
-        text = loader.explain(measure=True)
+        text = loader.explain(measure=True, all=True)
         assert "mean of 50 samples" in text
         shares = [int(cell.rstrip("%")) for row in stages(text) for cell in row.split() if cell.endswith("%")]
         assert len(shares) == 7
         assert abs(sum(shares) - 100) <= 4
         assert len(costs(stages(text))) == 7
     with FastLoader(packed, batch_size=8, num_workers=1, transform=T.CenterCrop(32)) as loader:
-        assert len(costs(stages(loader.explain(measure=True)))) == 3
+        assert len(costs(stages(loader.explain(measure=True, all=True)))) == 3
         assert len(list(loader)) == 7
 
 
@@ -120,13 +120,13 @@ def test_measuring_leaves_generators_and_streams_alone() -> None:
     expected = torch.rand(1).item(), random.random(), np.random.rand()
     for seed in (torch.manual_seed, random.seed, np.random.seed):
         seed(3)
-    text = loader.explain(measure=True)
+    text = loader.explain(measure=True, all=True)
     assert (torch.rand(1).item(), random.random(), np.random.rand()) == expected
     assert "mean of 64 samples" in text
     assert len(costs(stages(text))) == 2
     stream: Any = FastLoader(Stream(), batch_size=2)
-    assert "use up the iterable" in stream.explain(measure=True)
-    assert "use up" not in stream.explain()
+    assert "use up the iterable" in stream.explain(measure=True, all=True)
+    assert "use up" not in stream.explain(all=True)
 
 
 def blend(images: torch.Tensor) -> torch.Tensor:
@@ -139,7 +139,7 @@ def test_device_stages_are_shown(packed: Path, no_leaks: None) -> None:
     steps = [v1.CenterCrop(32), v1.ColorJitter(0.4), v1.RandomInvert(), v1.ToTensor(), v1.Normalize(MEAN, STD), v1.RandomErasing()]
     own = [A.AugmentBatch([A.RandomGrayscale(), A.RandomHorizontalFlip()]), blend, A.MixUp(num_classes=3)]
     with FastLoader(packed, batch_size=8, num_workers=1, transform=steps, device="cpu", batch_transform=own) as loader:
-        text, measured = loader.explain(), loader.explain(measure=True)
+        text, measured = loader.explain(all=True), loader.explain(measure=True, all=True)
         assert len(list(loader)) == 7
     order = [row.split("(")[0].split("  ")[0].strip() for row in stages(text)]
     planned = ["2 ColorJitter", "3 RandomInvert", "4 ToTensor", "5 Normalize", "6 RandomErasing"]
@@ -154,7 +154,7 @@ def test_device_stages_are_shown(packed: Path, no_leaks: None) -> None:
     assert "″" in line(measured, "5 Normalize")
     assert len(costs(stages(measured)[:-1])) == len(order) - 1
     with FastLoader(packed, batch_size=8, num_workers=1, transform=T.CenterCrop(32), batch_transform=T.Normalize(MEAN, STD)) as loader:
-        row = line(loader.explain(), "Normalize")
+        row = line(loader.explain(all=True), "Normalize")
     assert "host, whole batches" in row
     assert row.endswith("no device= is given")
 
@@ -163,7 +163,7 @@ def test_measuring_batches_of_python(packed: Path) -> None:
     """Of a Dataset of Python as well, and of batches whose samples run in Python."""
     for dataset in (Drawn(), PackedDataset(packed, transform=[v1.CenterCrop(32), v1.Lambda(invert), v1.ToTensor()])):
         loader: Any = FastLoader(dataset, batch_size=10, device="cpu", num_workers=0, batch_transform=blend)
-        measured = loader.explain(measure=True)
+        measured = loader.explain(measure=True, all=True)
         assert "of 10 where it is whole batches" in measured
         assert len(costs([line(measured, "blend")])) == 1
 
@@ -172,13 +172,13 @@ def test_one_step_of_python_keeps_the_rest_from_the_device(packed: Path) -> None
     """The step that no device does is named, at the first Python stage and at its own."""
     middle = [v1.RandomResizedCrop(32), v1.RandomHorizontalFlip(), v1.Lambda(invert), v1.ColorJitter(0.4), v1.ToTensor()]
     with FastLoader(packed, batch_size=8, num_workers=0, transform=middle, device="cpu") as loader:
-        text = loader.explain()
+        text = loader.explain(all=True)
     assert "Lambda at position 3" in line(text, "3 Lambda")
     assert "comes after position 3" in line(text, "4 ColorJitter")
     assert "calling process" in line(text, "5 ToTensor")
     later = [v1.RandomResizedCrop(32), v1.ColorJitter(0.4), v1.Lambda(invert), v1.ToTensor()]
     with FastLoader(packed, batch_size=8, num_workers=0, transform=later, device="cpu") as loader:
-        text = loader.explain()
+        text = loader.explain(all=True)
     assert "Lambda at position 3" in line(text, "2 ColorJitter")
     assert "position 2" in line(text, "3 Lambda")
 
@@ -194,5 +194,5 @@ def test_long_names_are_cut_where_they_are_known() -> None:
 def test_no_advice_that_is_refused() -> None:
     """seed_by="sample" is named where it is allowed: an IterableDataset has no indices."""
     with FastLoader(Drawn(), num_workers=1) as indexed, FastLoader(Stream(), num_workers=1) as stream:
-        assert 'seed_by="sample"' in indexed.explain()
-        assert "seed_by" not in stream.explain()
+        assert 'seed_by="sample"' in indexed.explain(all=True)
+        assert "seed_by" not in stream.explain(all=True)

@@ -56,12 +56,12 @@ def test_a_list_of_all_samples_is_named(count: int) -> None:
     ):
         loader = FastLoader(data, **options)
         with at_most(1 << 20):
-            told = loader.explain()
+            told = loader.explain(all=True)
         said = f'{size * gigabytes:,.1f} GB in each process; shuffle="window" or "huge" takes no memory for each sample'
         assert (said in told) == (count >= 10**8)
         assert ("Python's integers, 40 more" in told) == (count >= 10**8 and size == 48)
     for options in ({"shuffle": "window"}, {"shuffle": "huge"}, {}, {"sampler": RandomSampler(data, replacement=True)}):
-        assert "in each process" not in FastLoader(data, **options).explain()
+        assert "in each process" not in FastLoader(data, **options).explain(all=True)
 
 
 @pytest.mark.parametrize("shuffle", ORDERS)
@@ -78,17 +78,17 @@ def test_native_threads_of_a_mixture(packed: Path) -> None:
     with FastLoader(Mixture([(data, 1)], samples_per_epoch=64), batch_size=64, num_workers=1) as loader:
         list(loader)  # what the first batch of a process imports is no memory of its samples
     with FastLoader(Mixture([(data, 1)], samples_per_epoch=COUNT), batch_size=64, num_workers=1) as loader:
-        assert "native thread" in loader.explain()
+        assert "native thread" in loader.explain(all=True)
         tells_and_saves(loader)
 
 
 def tells_and_saves(loader: FastLoader[Any]) -> None:
     with at_most(8 << 20):
         assert len(loader) > COUNT // 64 // 4
-        loader.explain(), loader.stats(), loader.state_dict()
+        loader.explain(all=True), loader.stats(), loader.state_dict()
         batches = iter(loader)
         next(batches)
-        loader.explain(), loader.stats()
+        loader.explain(all=True), loader.stats()
         state = json.loads(json.dumps(loader.state_dict()))
         expected = next(batches)
         loader.load_state_dict(state)

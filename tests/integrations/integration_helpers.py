@@ -135,7 +135,7 @@ def runs_as_torchs(mine: Any, torchs: Any) -> str:
     assert len(got) == len(expected) > 2
     assert all(equal_bits(a, b) for a, b in zip(got, expected, strict=True))
     assert torch.equal(state, other)
-    told: str = mine.explain()
+    told: str = mine.explain(all=True)
     mine.close()
     (line,) = [line for line in told.splitlines() if line.startswith("images")]
     return line

@@ -46,8 +46,8 @@ def test_the_script_runs_natively(tree: Path, monkeypatch: pytest.MonkeyPatch, v
     rank = ranks - 1
     ours = script.load(tree, version=version, ranks=ranks, rank=rank)
     theirs = by_torch(monkeypatch, tree, version=version, ranks=ranks, rank=rank, workers=0)
-    assert IN_PLACE in ours.train.explain()
-    assert IN_PLACE in ours.val.explain()
+    assert IN_PLACE in ours.train.explain(all=True)
+    assert IN_PLACE in ours.val.explain(all=True)
     assert (len(ours.train), len(ours.val)) == (len(theirs.train), len(theirs.val))
     for epoch in range(2):
         orders = []
@@ -66,7 +66,7 @@ def test_the_script_runs_natively(tree: Path, monkeypatch: pytest.MonkeyPatch, v
 def test_batches_are_mixed_by_collate_fn(tree: Path) -> None:
     """collate_fn gets samples as the ImageFolder gives them, made by native threads."""
     data = script.load(tree, mixup=True)
-    assert IN_PLACE in data.train.explain()
+    assert IN_PLACE in data.train.explain(all=True)
     for images, labels in data.train:
         assert images.shape == (10, 3, 32, 32)
         assert labels.shape == (10, COUNT)
@@ -79,7 +79,7 @@ def test_a_dataset_from_a_cache(tree: Path) -> None:
     train = script.load(tree).train
     cached = pickle.loads(pickle.dumps(train.dataset))
     loader = script.DataLoader(cached, batch_size=10, num_workers=2)
-    assert IN_PLACE in loader.explain()
+    assert IN_PLACE in loader.explain(all=True)
     assert [int(label) for _, labels in loader for label in labels] == list(range(COUNT))
     loader.close()
 
@@ -87,10 +87,10 @@ def test_a_dataset_from_a_cache(tree: Path) -> None:
 def test_an_augmentation_of_python_is_named(tree: Path) -> None:
     """A preset with a step that is Python runs as under torch, and explain() names the step."""
     data = script.load(tree, augment=v2.TrivialAugmentWide(), workers=0)
-    text = data.train.explain()
+    text = data.train.explain(all=True)
     assert "is not read in place: TrivialAugmentWide at position 3 is Python" in text
     assert sum(len(labels) for _, labels in data.train) == 40
-    assert IN_PLACE in data.val.explain()
+    assert IN_PLACE in data.val.explain(all=True)
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -101,10 +101,10 @@ def test_presets_run_on_native_threads(coco: Path) -> None:
     """What the plan says of each: natively but for the colours of SSD."""
     for augmentation in ("hflip", "lsj", "multiscale"):
         data = script.load(coco, coco / "coins.fl", script.training_preset(augmentation))
-        assert data.loader.stats()["engine"] == "threads", data.loader.explain()
+        assert data.loader.stats()["engine"] == "threads", data.loader.explain(all=True)
         data.loader.close()
     ssd = script.load(coco, coco / "coins.fl", script.training_preset("ssd"), workers=0)
-    assert "RandomPhotometricDistort" in ssd.loader.explain()
+    assert "RandomPhotometricDistort" in ssd.loader.explain(all=True)
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -67,7 +67,7 @@ def test_evaluation_is_torchs(voc: Path) -> None:
 def test_masks_go_with_their_images(voc: Path) -> None:
     """Under random sizes, crops and mirrors: where the mask is padding the image is black, and coins are brighter than the rest."""
     data = script.load(voc, voc / "coins.fl", script.training_preset())
-    assert data.loader.stats()["engine"] == "threads", data.loader.explain()
+    assert data.loader.stats()["engine"] == "threads", data.loader.explain(all=True)
     black = -torch.tensor(script.MEAN) / torch.tensor(script.STD)
     brighter = []
     for images, masks in data.loader:

@@ -105,7 +105,7 @@ def test_batches_are_torchs(root: Path, method: str) -> None:
     expected = batches(DataLoader(data, **options))
     with FastLoader(data, **options) as loader:
         assert batches(loader) == expected
-        told = loader.explain()
+        told = loader.explain(all=True)
     assert "Pillow images are lazy (exact); 12 JPEGs opened" in told
     assert "for PIL.ImageEnhance." in told
     assert f"first at {__file__}:" in told
@@ -116,7 +116,7 @@ def test_straight_to_the_tensor(root: Path) -> None:
     data = OwnPhotos(root, Steps(64, False))
     with FastLoader(data, batch_size=4, num_workers=1) as loader:
         list(loader)
-        told = loader.explain()
+        told = loader.explain(all=True)
     assert "12 JPEGs opened, 12 times decoded straight into an array\n" in told
 
 
@@ -159,7 +159,7 @@ def test_where_images_are_lazy(options: dict[str, Any], lazy: bool) -> None:
             assert batch.tolist() == [lazy] * 4
             assert Image.OPEN["JPEG"][0] is JpegImagePlugin.jpeg_factory
             assert not is_lazy(Image.open(io.BytesIO(files()["420"])))
-        assert ("Pillow images are lazy" in loader.explain()) == lazy
+        assert ("Pillow images are lazy" in loader.explain(all=True)) == lazy
 
 
 def test_the_environment_leaves_pillow_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +189,7 @@ def test_what_a_program_replaced_runs_in_workers(root: Path, monkeypatch: pytest
     monkeypatch.setattr(ImageFile.ImageFile, "load", load)
     with FastLoader(OwnPhotos(root, Steps(64, True)), batch_size=4, num_workers=1, multiprocessing_context="fork") as loader:
         list(loader)
-        assert "left to Pillow: 1 (PIL.ImageFile.ImageFile.load was replaced)" in loader.explain()
+        assert "left to Pillow: 1 (PIL.ImageFile.ImageFile.load was replaced)" in loader.explain(all=True)
 
 
 def test_no_line_of_the_loader_is_named(root: Path) -> None:
@@ -197,7 +197,7 @@ def test_no_line_of_the_loader_is_named(root: Path) -> None:
     data = _library(sorted(root.rglob("*.jpg")))
     with FastLoader(data, batch_size=4, num_workers=1, multiprocessing_context="fork") as loader:
         assert len(list(loader)) == 3
-        said = " ".join(loader.explain().split())
+        said = " ".join(loader.explain(all=True).split())
     assert "12 made a Pillow image" in said
     assert "first at" not in said
 

@@ -91,7 +91,7 @@ def test_threads_make_them(path: Path, workers: int) -> None:
     """Native threads read whatever a field of the scenes is."""
     for transform in (None, FIXED, DRAWN, BOXED):
         with loader(path, transform, num_workers=workers, collate_fn=list) as batches:
-            assert batches.stats()["engine"] == "threads", batches.explain()
+            assert batches.stats()["engine"] == "threads", batches.explain(all=True)
 
 
 @pytest.mark.parametrize(("transform", "pad_to"), [(FIXED, None), (BOXED, 16)], ids=["fixed", "boxed"])

@@ -73,9 +73,9 @@ def test_the_table_of_default_collate(
         with monkeypatch.context() as patch:
             patch.setitem(collate.default_collate_fn_map, key, function)
             assert_as_torch(loader, batch_size=4)
-            assert "default_collate_fn_map has" in loader.explain()
+            assert "default_collate_fn_map has" in loader.explain(all=True)
         assert_as_torch(loader, batch_size=4)
-        assert "default_collate_fn_map" not in loader.explain()
+        assert "default_collate_fn_map" not in loader.explain(all=True)
 
 
 def test_a_function_for_a_type_that_no_batch_has_changes_nothing(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,4 +171,4 @@ def test_replaced_code_of_packed_datasets(packed: Path, monkeypatch: pytest.Monk
                 patch.setattr(owner, "__getitems__", lambda self, at: [self[each] for each in at])
             assert_as_torch(loader, batch_size=4)
             assert loader.stats()["engine"] == "caller"
-            assert f"{owner.__name__}.__getitem__ was replaced" in loader.explain()
+            assert f"{owner.__name__}.__getitem__ was replaced" in loader.explain(all=True)

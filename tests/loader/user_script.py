@@ -34,7 +34,7 @@ def train(path: Path) -> None:
             loader.set_epoch(epoch)
             for images, labels in loader:
                 step(images, labels)
-        show(loader.health.report(), loader.skipped + loader.replaced, loader.explain())
+        show(loader.health.report(), loader.skipped + loader.replaced, loader.explain(all=True))
     packed = PackedDataset(path, transform=T.CenterCrop(224))
     with FastLoader(packed, num_workers=4, device="cuda", on_error="skip") as over_packed:
         images, labels = next(iter(over_packed))

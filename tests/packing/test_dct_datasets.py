@@ -181,4 +181,4 @@ def test_explain_names_the_form(pair: tuple[Path, Path, Path]) -> None:
     _, keep, dct = pair
     for dataset, said in ((keep, True), (dct, False)):
         with FastLoader(PackedDataset(dataset, [T.CenterCrop(32)]), 4) as loader:
-            assert ("--encode dct" in str(loader.explain())) is said
+            assert ("--encode dct" in str(loader.explain(all=True))) is said

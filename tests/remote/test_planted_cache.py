@@ -335,7 +335,7 @@ def test_a_tight_budget_is_named(opened: Open, seaweedfs: SeaweedFS, tmp_path: P
     with pytest.warns(UserWarning, match=r"is full: cache_size=65,536 bytes.*needs 20,480 bytes.*cache_size= \(--cache-size\)") as caught:
         datasets = [opened(cache=cache, cache_size="64KiB", storage_options=other) for other in others]
     with FastLoader(datasets[-1], batch_size=8) as loader:
-        text = " ".join(str(loader.explain()).split())
+        text = " ".join(str(loader.explain(all=True)).split())
     assert "name a folder" not in str(caught[0].message)
     assert "cannot be written" not in str(caught[0].message) + text
     held.close()

@@ -237,7 +237,13 @@ def test_no_secret_is_shown_or_stored(photos: Path, seaweedfs: SeaweedFS, remote
     secret, signed = seaweedfs.secret, "X-Amz-Signature=c0ffee"
     far = remote(URL, CROP)
     batches(far, 1)
-    shown = [repr(far), repr(far.opened.reader), repr(far.opened.reader.files), str(far.path), FastLoader(far, batch_size=2).explain()]
+    shown = [
+        repr(far),
+        repr(far.opened.reader),
+        repr(far.opened.reader.files),
+        str(far.path),
+        FastLoader(far, batch_size=2).explain(all=True),
+    ]
     for url, options in [
         (f"{URL}-missing?{signed}", seaweedfs.options()),
         (URL, {**seaweedfs.options(), "secret_access_key": f"wrong-{secret}"}),

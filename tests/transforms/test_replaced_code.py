@@ -193,7 +193,7 @@ def test_the_replaced_code_runs(packed: Path, monkeypatch: pytest.MonkeyPatch) -
             for mine, images in zip(before, loader, strict=True):
                 assert torch.equal(images[0], mine * 2)
             assert loader.stats()["engine"] == "caller"
-            assert "torchvision.transforms.functional.to_tensor was replaced" in loader.explain()
+            assert "torchvision.transforms.functional.to_tensor was replaced" in loader.explain(all=True)
             assert torch.equal(dataset[0][0], before[0][0] * 2)
         assert torch.equal(next(iter(loader))[0], before[0])
         assert loader.stats()["engine"] == "threads"
@@ -261,7 +261,7 @@ def test_to_tensor_gives_the_default_dtype(packed: Path, dtype: torch.dtype, mak
         torch.set_default_dtype(dtype)
         try:
             assert next(iter(loader))[0].dtype == dataset[0][0].dtype == dtype
-            assert f"default dtype, which is {dtype}" in loader.explain()
+            assert f"default dtype, which is {dtype}" in loader.explain(all=True)
         finally:
             torch.set_default_dtype(torch.float32)
         assert next(iter(loader))[0].dtype == torch.float32

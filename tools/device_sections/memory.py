@@ -172,7 +172,7 @@ def explained(setting: Setting) -> Details:
             if images.pin_memory().data_ptr() != images.data_ptr():
                 raise Wrong("pin_memory() copies a registered batch")
             del images
-        lines = [line.strip() for line in loader.explain().splitlines() if line.startswith("pinned")]
+        lines = [line.strip() for line in loader.explain(all=True).splitlines() if line.startswith("pinned")]
     if not any("registered with the driver" in line for line in lines):
         raise Wrong("slots are not registered", explain=lines, host_memory=host_memory(True, None, "processes"))
     return {"explain": lines}

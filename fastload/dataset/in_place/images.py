@@ -11,11 +11,12 @@ from torch.utils.data import Dataset
 from fastload.common.files import expanded
 from fastload.common.folders import IMAGE_EXTENSIONS, walk
 from fastload.common.originals import OwnCode
+from fastload.common.text import ShownAsText
 from fastload.dataset.in_place.known import KnownDataset, NotInPlaceError, opening_replaced
 from fastload.errors import ArgumentError
 
 
-class Images(Dataset[Any]):
+class Images(ShownAsText, Dataset[Any]):
     """Image files without labels. A sample is ``(image, index)``: the RGB Pillow image, transformed, and its place in `paths`.
 
     Args:

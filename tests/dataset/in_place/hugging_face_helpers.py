@@ -104,7 +104,7 @@ def copied(batch: Any) -> Any:
 
 def why_not(dataset: Any) -> str:
     """The reason for the engine, as explain() has it."""
-    return next(line for line in FastLoader(dataset, batch_size=2, num_workers=0).explain().splitlines() if line.startswith("why"))
+    return next(line for line in FastLoader(dataset, batch_size=2, num_workers=0).explain(all=True).splitlines() if line.startswith("why"))
 
 
 Make = Callable[[Path], Any]

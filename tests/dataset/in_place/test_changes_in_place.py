@@ -59,9 +59,9 @@ def test_the_reason_is_that_of_the_dataset_as_it_is_now(tmp_path: Path) -> None:
     dataset = folder(tmp_path, transform=EXACT)
     dataset.target_transform = str
     loader = FastLoader(dataset, batch_size=4)
-    assert "target_transform" in loader.explain()
+    assert "target_transform" in loader.explain(all=True)
     dataset.target_transform, dataset.transform = None, None
-    assert "Pillow images" in loader.explain()
+    assert "Pillow images" in loader.explain(all=True)
 
 
 def test_the_same_engine_goes_on_while_nothing_changes(tmp_path: Path) -> None:

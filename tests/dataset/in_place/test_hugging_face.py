@@ -103,7 +103,7 @@ SOURCES: dict[str, Make] = {
 def test_the_same_batches_as_torch(name: str, tmp_path: Path) -> None:
     dataset = SOURCES[name](tmp_path)
     loader = assert_as_torch(dataset, epochs=2)
-    assert f"native, on {len(dataset)} images in place" in loader.explain()
+    assert f"native, on {len(dataset)} images in place" in loader.explain(all=True)
     assert loader.stats()["loaded"] == 0
 
 
@@ -273,7 +273,7 @@ def test_why_not(name: str, tmp_path: Path) -> None:
     assert why in told
     assert "not read in place" in told
     with pytest.raises(ArgumentError, match="native"):
-        FastLoader(dataset, batch_size=2, engine="native").explain()
+        FastLoader(dataset, batch_size=2, engine="native").explain(all=True)
 
 
 def test_paths_of_other_machines(tmp_path: Path) -> None:

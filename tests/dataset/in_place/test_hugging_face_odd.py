@@ -239,7 +239,7 @@ def test_a_table_file_that_changed_is_an_error_that_names_it(tmp_path: Path, how
     """Nobody is handed other pixels under the old labels, and nothing is read where the file was cut: that would end the process."""
     dataset = stored(tmp_path / "a").with_transform(OnImages(EXACT))
     loader = FastLoader(dataset, batch_size=4, num_workers=2, engine="native")
-    loader.explain()
+    loader.explain(all=True)
     if epoch:
         assert read_early(loader) > 4
     (path,) = (tmp_path / "a").glob("*.arrow")
@@ -446,6 +446,6 @@ def test_replaced_code_of_the_library_runs(tmp_path: Path, case: str, monkeypatc
             patch.setattr(owner, name, counted)
             list(loader)
             assert called
-            assert f"{path} was replaced" in loader.explain()
+            assert f"{path} was replaced" in loader.explain(all=True)
         list(loader)
         assert loader.stats()["engine"] == "threads"

@@ -71,7 +71,7 @@ def test_own_code_runs(folder: Path) -> None:
     loader = FastLoader(Mine(folder, steps()), batch_size=COUNT, num_workers=0)
     [images] = loader
     assert images.shape == (COUNT, 3, 16, 16)
-    assert "has a __getitem__ of its own" in loader.explain()
+    assert "has a __getitem__ of its own" in loader.explain(all=True)
 
 
 @pytest.mark.parametrize("given", ["empty", "none"])

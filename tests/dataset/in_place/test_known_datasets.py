@@ -23,7 +23,7 @@ from fastload.errors import ArgumentError
 def test_samples_are_those_of_the_dataset(tmp_path: Path, name: str) -> None:
     dataset = KNOWN[name](tmp_path, transform=EXACT)
     loader = assert_as_torch(dataset)
-    assert f"native, on {len(dataset)} files in place" in loader.explain()
+    assert f"native, on {len(dataset)} files in place" in loader.explain(all=True)
 
 
 @pytest.mark.parametrize("name", ["folder", "cars"])
@@ -151,7 +151,7 @@ def test_what_is_not_known_runs_as_under_torch(tmp_path: Path, name: str) -> Non
     if name == "Caltech101":
         pytest.importorskip("scipy")
     loader = FastLoader(dataset, batch_size=4, num_workers=1)
-    assert why in loader.explain()
+    assert why in loader.explain(all=True)
     assert [str(batch) for batch in loader] == [str(batch) for batch in DataLoader(dataset, batch_size=4)]
     with pytest.raises(ArgumentError, match="engine") as refused:
         FastLoader(dataset, batch_size=4, engine="native")
@@ -164,7 +164,7 @@ def test_what_is_not_known_runs_as_under_torch(tmp_path: Path, name: str) -> Non
 def test_what_makes_no_batches_fails_as_under_torch(tmp_path: Path, transform: Any, why: str) -> None:
     dataset = folder(tmp_path, transform=transform)
     loader = FastLoader(dataset, batch_size=4)
-    assert why in loader.explain()
+    assert why in loader.explain(all=True)
     with pytest.raises((TypeError, RuntimeError)) as theirs:
         next(iter(DataLoader(dataset, batch_size=4)))
     with pytest.raises(theirs.type) as ours:
@@ -177,7 +177,7 @@ def test_a_folder_of_other_formats_runs_in_processes(tmp_path: Path) -> None:
     dataset.samples = [
         (path if number % 3 else path.replace(".jpg", ".png"), label) for number, (path, label) in enumerate(dataset.samples)
     ]
-    assert "8 of its 12 files are JPEGs" in FastLoader(dataset).explain()
+    assert "8 of its 12 files are JPEGs" in FastLoader(dataset).explain(all=True)
 
 
 def test_packed_and_loose_together_run_in_python(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_engine_on_packed_data(tmp_path: Path) -> None:
     assert [str(batch) for batch in batches(native)] == [str(batch) for batch in batches(python)]
     assert native.stats()["engine"] == "threads"
     assert python.stats()["engine"] != "threads"
-    assert 'engine="python" was asked for' in python.explain()
+    assert 'engine="python" was asked for' in python.explain(all=True)
     with pytest.raises(ArgumentError, match='engine="native" was asked for'):
         FastLoader(list(range(4)), engine="native")
 

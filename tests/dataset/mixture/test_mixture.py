@@ -118,7 +118,7 @@ def test_pixels(paths: tuple[Path, Path], engine: str) -> None:
     mixture = mixture_on(engine, paths)
     sources = [PackedDataset(path, transform=[T.RandomCrop(16)], seed=3) for path in paths]
     with loader_of(engine, mixture) as loader:
-        assert loader.explain().count("native" if engine == "threads" else "Python")
+        assert loader.explain(all=True).count("native" if engine == "threads" else "Python")
         for epoch in range(2):
             turns = mixture.order.samples(epoch, np.arange(len(mixture))).turns.tolist()
             rows = [row for images, numbers in loader for row in zip(images, numbers.tolist(), strict=True)]
@@ -331,7 +331,7 @@ def test_images_in_place(tmp_path: Path, engine: Any) -> None:
     one, two = (folders.ImageFolder(tmp_path / name, transform) for name in ("a", "b"))
     mixture = Mixture({one: 1, two: 1}, samples_per_epoch=20)
     with FastLoader(mixture, 5, num_workers=0, engine=engine, seed=1) as loader:
-        assert ("images in place" in loader.explain() or "files in place" in loader.explain()) == (engine == "native")
+        assert ("images in place" in loader.explain(all=True) or "files in place" in loader.explain(all=True)) == (engine == "native")
         found = [labels(loader) for _ in range(2)]
     plain = Mixture([(range(9), 1), (range(4), 1)], samples_per_epoch=20)
     for epoch in range(2):
