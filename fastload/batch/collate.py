@@ -184,7 +184,7 @@ class AdvisedError(ExceptionWrapper):
     Args:
         error: the exception.
         where: the worker.
-        advice: advice on an error of default_collate, for the text's first line.
+        advice: advice on an error of default_collate, for the line below torch's own first one.
         note: a line for the traceback's end.
     """
 
@@ -192,9 +192,10 @@ class AdvisedError(ExceptionWrapper):
         shown = None if advice else below_fastload(error.__traceback__)
         if isinstance(error, FastloadError) and shown is error.__traceback__:
             shown = None  # it has fastload's frames alone, and says itself what to do
-        super().__init__((type(error), error, shown), f"{where}: {advice}" if advice else where)  # type: ignore[no-untyped-call]
+        super().__init__((type(error), error, shown), where)  # type: ignore[no-untyped-call]
         if shown is None:
-            self.exc_msg = "error:\n" + "".join(traceback.format_exception_only(error))
+            lines = [advice] if advice else []
+            self.exc_msg = "\n".join([*lines, "error:", "".join(traceback.format_exception_only(error))])
         self.note = note
 
     def reraise(self) -> None:

@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 
 from fastload.bench.boxes import random_box
 from fastload.common.files import open_regular
-from fastload.packing.images import open_image
+from fastload.common.images import open_image
 
 Sample = tuple[torch.Tensor, int]
 

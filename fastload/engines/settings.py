@@ -383,9 +383,10 @@ def _collate_replaced() -> str:
 
 
 def _table_changed() -> str:
-    table = {kind: original(function) for kind, function in collate.default_collate_fn_map.items()}
-    if any(table.get(kind) is not getattr(collate, name) for kind, name in _TABLE.items()):
-        changed = next(kind for kind, name in _TABLE.items() if table.get(kind) is not getattr(collate, name))
+    table: dict[Any, Any] = collate.default_collate_fn_map
+    others = [kind for kind, name in _TABLE.items() if table.get(kind) is not getattr(collate, name)]
+    changed = next((kind for kind in others if original(table.get(kind)) is not getattr(collate, _TABLE[kind])), None)
+    if changed is not None:
         return f"default_collate_fn_map has another function for {changed.__name__}"
     for key, function in table.items():
         if key not in _TABLE and function is not collate.collate_numpy_scalar_fn:

@@ -14,13 +14,14 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
 from fastload.common.distribution import pip_install
+from fastload.common.images import FORMATS, open_image
 from fastload.errors import FastloadError, PackError, SampleError
 from fastload.packing.options import JPEG_SIDE_MOST
 from fastload.packing.summary import ALPHA, COLOUR, FRAMES, ORIENTATION
@@ -66,24 +67,6 @@ Pixels = npt.NDArray[np.uint8]
 _RAW_MODE = re.compile(r"(?!BGR)[A-Za-z]+;(12|16|32|64)[A-Z]+|[IF];\d+")
 """Pillow's names for raw channels of more than 8 bits: "RGB;16B", "I;12"; but "RGB;16" and "BGR;16" have 16 bits a pixel."""
 _EXIF_ORIENTATION = 0x0112
-
-
-FORMATS = ("AVIF", "BMP", "GIF", "HEIF", "JPEG", "JPEG2000", "JXL", "PNG", "PPM", "TIFF", "WEBP")
-"""Formats that Pillow may recognise by a file's bytes. All are decoded within the process. Of Pillow's others, EPS passes the file to
-Ghostscript, which runs it as a program, and most have had no users, and no fuzzing, for decades."""
-
-
-def open_image(file: IO[bytes]) -> Image:
-    """Opens an image of one of `FORMATS`, without decoding its pixels. This is the only place where fastload lets Pillow open a file.
-
-    Raises:
-        PIL.UnidentifiedImageError: the file is no such image.
-        Exception: whatever Pillow's plugins raise on a damaged file.
-    """
-    from PIL import Image
-
-    Image.init()  # HEIF and JXL are available if the user registered them, AVIF if Pillow was built with it
-    return Image.open(file, formats=[name for name in FORMATS if name in Image.OPEN])
 
 
 class DeepImageError(SampleError):

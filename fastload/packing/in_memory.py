@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from fastload.common.files import expanded, scratch_folder
 from fastload.common.folders import IMAGE_EXTENSIONS, files_below
+from fastload.common.images import open_image
 from fastload.common.positions import evenly
 from fastload.common.urls import is_url
 from fastload.errors import PackError
@@ -88,9 +89,7 @@ def _count(source: FolderSource, most: int, scratch: Path) -> int:
 
 def _held_bytes(path: str) -> int:
     """Bytes of an image's pixels that are held; 0: it is a JPEG, or no image, and is left out with its reason when its turn comes."""
-    from PIL import Image
-
-    with suppress(Exception), Image.open(path) as image:
+    with suppress(Exception), open(path, "rb") as file, open_image(file) as image:
         return 0 if image.format == "JPEG" else 4 * image.width * image.height
     return 0
 

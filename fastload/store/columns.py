@@ -2,6 +2,7 @@
 
 NOTE [ columns: where they are ]
   one value     a column that has one value in all samples is that value alone, seen as an array.
+  as they are   a column that takes no more than an eighth of the room that is left.
   narrowed      integers are kept in the smallest type that holds them all, and come back as what they are.
   in tables     the rest is read where it lies, a checked block at a time: NOTE [ table: read in place ].
 A process has HELD_BYTES for columns that it keeps, all of them together, so that what it holds does not grow with a dataset.
@@ -19,6 +20,7 @@ HELD_BYTES = 8 << 20
 """Bytes of columns, all together, that are read and checked when a dataset is opened. Larger ones are read on use."""
 
 _SCANNED = 1 << 16
+_SMALL = 8
 
 
 class Values(Protocol):
@@ -89,7 +91,8 @@ def held(chunks: Iterable[npt.NDArray[Any]], count: int, room: int) -> tuple[Val
         first = chunk[:1].copy() if first is None else first
         if out is not None or chunk.tobytes() != first.tobytes() * len(chunk):
             extent = _joined_range(extent, chunk if out is not None else np.concatenate((first, chunk)))
-            dtype = _narrow(chunk.dtype, extent)
+            small = chunk.itemsize * first.size * count <= room // _SMALL
+            dtype = chunk.dtype if small else _narrow(chunk.dtype, extent)
             if dtype.itemsize * first.size * count > room:
                 return None
             if out is None:

@@ -108,7 +108,7 @@ def test_a_folder_of_photos_is_no_dataset(run: Run, tmp_path: Path) -> None:
         "info photos",
         "verify photos", "index photos", "unpack photos out", "export photos out.tar", "prune photos", "rebase photos photos",
         "drop photos --where label=1", "append photos photos", "concat ds photos out", "columns photos drop label", "push photos file:///x/y",
-        "bench photos", "convert photos out",
+        "convert photos out",
     ):  # fmt: skip
         text = run(line)
         assert "photos holds no packed dataset" in text, line

@@ -165,13 +165,14 @@ def test_a_shard_that_was_cut(packed: Path, tmp_path: Path) -> None:
 
 
 def test_no_dataset(tmp_path: Path) -> None:
-    """A folder of photos, and a path where nothing is, are bad, with the sentence that other commands have; the machine is checked all the
+    """A folder of notes, and a path where nothing is, are bad, with the sentence that other commands have; the machine is checked all the
     same."""
-    write_folder(tmp_path / "photos", 3)
-    status, found = doctor(tmp_path / "photos")
+    (tmp_path / "notes" / "old").mkdir(parents=True)
+    (tmp_path / "notes" / "old" / "1.txt").write_text("a note")
+    status, found = doctor(tmp_path / "notes")
     assert status == 1
     assert bad(found) == {"dataset"}
-    assert str(tmp_path / "photos") in found["dataset"]["text"]
+    assert str(tmp_path / "notes") in found["dataset"]["text"]
     assert "cpus" in found
     missing = on(tmp_path / "nothing", SMALL)["dataset"]
     assert missing.verdict == "bad"

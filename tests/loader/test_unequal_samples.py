@@ -107,11 +107,11 @@ class Stream(IterableDataset[Any]):
 
 
 def advice_in(error: BaseException) -> str:
-    """The advice that goes with an error: of a worker process, in its first line, and no line of code with it."""
+    """The advice that goes with an error: of a worker process, in the line below torch's first one, and no line of code with it."""
     first, *others = str(error).splitlines()
     if first.startswith("Caught"):
         assert not [line for line in others if line.startswith("  File")]
-        return first.partition("DataLoader worker process ")[2]
+        return others[0]
     if sys.version_info < (3, 11):
         assert isinstance(error.__cause__, BatchShapeError)
         return str(error.__cause__)

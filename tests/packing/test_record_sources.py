@@ -82,10 +82,10 @@ class TestMDS:
 
     def test_an_index_json_of_other_things(self, tmp_path: Path) -> None:
         """Beside class folders it is one of the other files, whatever it holds."""
-        tree(tmp_path, {"cat/1.jpg": JPEGS[0]})
+        tree(tmp_path, {"cat/1.jpg": JPEGS[0], "dog/1.jpg": JPEGS[0]})
         for content in ("no JSON", "[]", "{}"):
             (tmp_path / "index.json").write_text(content)
-            assert open_source(tmp_path).classes == ("cat",)
+            assert open_source(tmp_path).classes == ("cat", "dog")
 
     def test_pixels(self) -> None:
         """Pixels of other modes, or of another size than they say, are refused."""

@@ -59,7 +59,7 @@ def test_there_and_back(tmp_path: Path, s3_url: str, run: Commands) -> None:
     assert "0 of them sent now" in run("push", dataset, s3_url, "-q")
     shown = run("info", s3_url)
     assert s3_url in shown
-    assert "class0, class1, class2" in shown
+    assert "class0 (20), class1 (20), class2 (20)" in shown
     assert json.loads(run("info", s3_url, "--json"))["samples"] == 60
     assert "hold (checksums of all objects)" in run("verify", s3_url, "-q")
     assert "hold (every image decoded)" in run("verify", s3_url, "-q", "--decode")

@@ -10,6 +10,7 @@ from torch.utils.data import Dataset
 
 from fastload.common.files import expanded
 from fastload.common.folders import IMAGE_EXTENSIONS, walk
+from fastload.common.images import open_image
 from fastload.common.originals import OwnCode
 from fastload.common.text import ShownAsText
 from fastload.dataset.in_place.known import KnownDataset, NotInPlaceError, opening_replaced
@@ -57,10 +58,8 @@ class Images(ShownAsText, Dataset[Any]):
 
 def opened(path: str) -> Any:
     """The RGB Pillow image of a file."""
-    from PIL import Image
-
     with open(path, "rb") as file:
-        return Image.open(file).convert("RGB")
+        return open_image(file).convert("RGB")
 
 
 _ITEM = OwnCode((Images, ("__getitem__",)), (__name__, ("opened",)))
