@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -114,10 +115,20 @@ def class_counts(manifest: Manifest, reader: DatasetReader | None = None) -> dic
     found = {name: each for name, each in counts.items() if name in fields and samples == manifest.count}
     for name, field in fields.items():
         if name not in found and field.is_column and reader is not None and manifest.count <= _COLUMN_MOST:
-            labels, numbers = np.unique(reader.column(name), return_counts=True)
-            if len(labels) <= labels_most(manifest.classes):
-                found[name] = dict(zip(labels.tolist(), numbers.tolist(), strict=True))
+            counted = _counted(reader, name, labels_most(manifest.classes))
+            found |= {} if counted is None else {name: counted}
     return found
+
+
+def _counted(reader: DatasetReader, name: str, most: int) -> dict[int, int] | None:
+    """Number of samples of each label, ascending, read a shard at a time, of which nothing is kept; None: there are more than `most`."""
+    counts: Counter[int] = Counter()
+    for shard in (shard for shard in reader.manifest.shards if shard.count):
+        labels, numbers = np.unique(reader.column_range(name, shard.first, shard.first + shard.count), return_counts=True)
+        counts.update(dict(zip(labels.tolist(), numbers.tolist(), strict=True)))
+        if len(counts) > most:
+            return None
+    return dict(sorted(counts.items()))
 
 
 def classes_text(classes: Sequence[str] | None, counts: Mapping[int, int] | None) -> str:

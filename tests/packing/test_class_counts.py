@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,15 @@ def test_counts_that_do_not_hold(tmp_path: Path, stored: Any) -> None:
     assert counted(tmp_path / "x.fl") == {}
     assert "layout" not in repr(PackedDataset(tmp_path / "x.fl"))
     assert "classes in label: 2: a (2), b (1)" in repr(PackedDataset(tmp_path / "x.fl"))
+
+
+def test_counting_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labels of a dataset without counts are counted shard by shard, and no column stays in memory for it."""
+    monkeypatch.setattr("fastload.store.reader.HELD_BYTES", 0)
+    fastload.pack(folder(tmp_path / "src", a=3, b=2), tmp_path / "x.fl", shard_samples=2)
+    with DatasetReader(tmp_path / "x.fl") as reader:
+        assert class_counts(replace(reader.manifest, summary={}), reader) == {"label": {0: 3, 1: 2}}
+        assert not reader._columns
 
 
 def test_classes_in_words() -> None:
