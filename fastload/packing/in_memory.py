@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 from fastload.common.files import expanded, scratch_folder
 from fastload.common.folders import IMAGE_EXTENSIONS, files_below
@@ -15,9 +17,10 @@ from fastload.common.positions import evenly
 from fastload.common.urls import is_url
 from fastload.errors import PackError
 from fastload.packing.attach import attach
+from fastload.packing.cluster.parts import Slice
 from fastload.packing.sources import is_packed
 from fastload.packing.sources.folder import FolderSource
-from fastload.packing.sources.protocol import Item, Place
+from fastload.packing.sources.protocol import Place
 
 IMAGES = 4096
 """Most images of a folder that are attached, evenly spaced."""
@@ -55,7 +58,7 @@ def in_memory(path: str, most: int = IMAGES) -> Iterator[InMemory]:
         yield InMemory(path)
         return
     with scratch_folder("attached", _memory()) as scratch:
-        some = _Some(whole, evenly(len(whole), _count(whole, most or len(whole), scratch)))
+        some = _Some(whole, np.array(evenly(len(whole), _count(whole, most or len(whole), scratch)), np.int64))
         attach(some, scratch / "index", on_error="skip", progress=False)
         left = "" if len(some) == len(whole) else f" of {len(whole):,}, evenly spaced"
         yield InMemory(str(scratch / "index"), f"{path}: class folders, {len(some):,} images{left}; attached in memory, nothing is written")
@@ -94,24 +97,10 @@ def _held_bytes(path: str) -> int:
     return 0
 
 
-class _Some:
+class _Some(Slice):
     """Some of the images of a folder of class folders."""
 
-    concurrent = True
-    layout = FolderSource.layout
-
-    def __init__(self, source: FolderSource, positions: Sequence[int]) -> None:
-        self._source, self._positions = source, positions
-        self.title, self.fields, self.classes = source.title, source.fields, source.classes
-
-    def __len__(self) -> int:
-        return len(self._positions)
-
-    def name(self, position: int) -> str:
-        return self._source.name(self._positions[position])
-
-    def read(self, position: int) -> Item:
-        return self._source.read(self._positions[position])
+    _source: FolderSource
 
     def place(self, position: int) -> Place:
-        return self._source.place(self._positions[position])
+        return self._source.place(self._at(position))

@@ -88,6 +88,16 @@ def write_photos(out: Path, count: int = COUNT, shard_size: int = 600_000) -> Pa
     return out
 
 
+def write_raw(out: Path, count: int, height: int, width: int, shard_size: int) -> Path:
+    """A dataset of raw images of noise with their number as label."""
+    with DatasetWriter(out, Schema((Field("image", "image"), Field("label", "int"))), shard_size=shard_size, options={}) as writer:
+        for index in range(count):
+            image = np.random.default_rng(index).integers(0, 256, (height, width, 3), np.uint8)
+            writer.append({"image": image, "label": index}, image_kind="raw", height=height, width=width)
+        writer.finish(None, {"samples": count})
+    return out
+
+
 def write_tiny(out: Path, count: int = 2000) -> Path:
     """A dataset of raw images of 32 x 32, as CIFAR's: ten records in a group."""
     schema = Schema((Field("image", "image"), Field("label", "int")))

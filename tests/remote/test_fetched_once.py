@@ -6,13 +6,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+import reading
 from reading import same, size_of, until
 from servers.seaweedfs import SeaweedFS
 
 from fastload import FastLoader, PackedDataset, push
-from fastload.store import DatasetWriter, Field, Schema
 
 URL = "s3://fastload/fetched-once/raw.fl"
 COUNT, HEIGHT, WIDTH = 400, 104, 131  # 16 MB of raw images that fill their pages; each is a unit
@@ -22,12 +21,7 @@ EPOCHS, BATCH = 4, 16
 @pytest.fixture(scope="module")
 def raw(seaweedfs: SeaweedFS, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A local dataset of raw images, which is also at URL."""
-    out = tmp_path_factory.mktemp("raw") / "raw.fl"
-    with DatasetWriter(out, Schema((Field("image", "image"), Field("label", "int"))), shard_size=6_000_000, options={}) as writer:
-        for index in range(COUNT):
-            image = np.random.default_rng(index).integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8)
-            writer.append({"image": image, "label": index}, image_kind="raw", height=HEIGHT, width=WIDTH)
-        writer.finish(None, {"samples": COUNT})
+    out = reading.write_raw(tmp_path_factory.mktemp("raw") / "raw.fl", COUNT, HEIGHT, WIDTH, 6_000_000)
     push(out, URL, storage_options=seaweedfs.options())
     return out
 

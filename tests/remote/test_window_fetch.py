@@ -21,7 +21,6 @@ import fastload.engines.threads.engine
 from fastload import FastLoader, PackedDataset, WindowSampler, push
 from fastload.remote import requests
 from fastload.remote.requests import HeldRoom
-from fastload.store import DatasetWriter, Field, Schema
 
 URL = "s3://fastload/window-fetch/raw.fl"
 TINY = "s3://fastload/window-fetch/tiny.fl"
@@ -33,12 +32,7 @@ SAMPLE = HEIGHT * WIDTH * 3
 @pytest.fixture(scope="module")
 def raw(seaweedfs: SeaweedFS, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A local dataset of raw images, which is also at URL."""
-    out = tmp_path_factory.mktemp("raw") / "raw.fl"
-    with DatasetWriter(out, Schema((Field("image", "image"), Field("label", "int"))), shard_size=12_000_000, options={}) as writer:
-        for index in range(COUNT):
-            image = np.random.default_rng(index).integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8)
-            writer.append({"image": image, "label": index}, image_kind="raw", height=HEIGHT, width=WIDTH)
-        writer.finish(None, {"samples": COUNT})
+    out = reading.write_raw(tmp_path_factory.mktemp("raw") / "raw.fl", COUNT, HEIGHT, WIDTH, 12_000_000)
     push(out, URL, storage_options=seaweedfs.options())
     return out
 

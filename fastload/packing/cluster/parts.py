@@ -55,10 +55,10 @@ def source_of(part: Part, whole: Source) -> Source:
     if part.rows is not None:
         assert isinstance(whole, Listed)
         whole = whole.with_rows(positions.tolist(), part.rows)
-    return (_TracedSlice if isinstance(whole, Traced) else _Slice)(whole, positions)
+    return (_TracedSlice if isinstance(whole, Traced) else Slice)(whole, positions)
 
 
-class _Slice:
+class Slice:
     """Some samples of a source, in another order."""
 
     def __init__(self, source: Source, positions: npt.NDArray[np.int64]) -> None:
@@ -82,7 +82,7 @@ class _Slice:
         return self._source.read(self._at(position))
 
 
-class _TracedSlice(_Slice):
+class _TracedSlice(Slice):
     """Some samples of a source that knows what its samples are made from."""
 
     def _method(self, name: str) -> Callable[[int], Any]:
