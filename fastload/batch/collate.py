@@ -21,8 +21,8 @@ The schema of packed data says what each part is. In other datasets it follows f
 
 NOTE [ unequal samples: which error ]
 Samples of packed data and of files in place make a BatchShapeError. A Dataset of the user's own gets torch's error, as under DataLoader,
-with the same words: from a worker process in its first line, without a traceback, which would show torch's code alone; in the calling
-process as a note on it (where Python has notes, from 3.11; before, as its cause).
+with the same words: from a worker process below torch's first line, without a traceback, which would show torch's code alone; in the
+calling process as a note on it (where Python has notes, from 3.11; before, as its cause).
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any
 
 from fastload.dataset.in_place.base import InPlaceDataset
@@ -294,22 +293,24 @@ def _cut(line: str, width: int) -> str:
 
 def _short(entries: Iterable[tuple[str, str]]) -> list[str]:
     """HEAD_LINES lines at most: the reason in two, any other entry in one; where some are cut or left out, the last line names them."""
-    kept: list[list[str]] = []
-    names, left = [], []
+    kept: list[tuple[str, list[str]]] = []
+    left = []
     for name, text in entries:
         most = 2 if name == "why" else 1
         lines = textwrap.wrap(text, WIDTH - _INDENT, break_on_hyphens=False)
         if len(lines) > most:
             left.append(name)
             lines[most - 1 :] = [_cut(" ".join(lines[most - 1 :]), WIDTH - _INDENT)]
-        kept.append([_entry("" if at else name, line) for at, line in enumerate(lines)])
-        names.append(name)
-    if left or sum(map(len, kept)) > HEAD_LINES:
-        while sum(map(len, kept)) >= HEAD_LINES:
-            kept.pop()
-            left.insert(0, names.pop())
-        kept.append([_entry("more", _cut(f"{', '.join(dict.fromkeys(left))}: explain(all=True)", WIDTH - _INDENT))])
-    return list(chain.from_iterable(kept))
+        kept.append((name, [_entry("" if at else name, line) for at, line in enumerate(lines)]))
+    if left or _count(kept) > HEAD_LINES:
+        while _count(kept) >= HEAD_LINES:
+            left.insert(0, kept.pop()[0])
+        kept.append(("more", [_entry("more", _cut(f"{', '.join(dict.fromkeys(left))}: explain(all=True)", WIDTH - _INDENT))]))
+    return [line for _, lines in kept for line in lines]
+
+
+def _count(kept: Iterable[tuple[str, list[str]]]) -> int:
+    return sum(len(lines) for _, lines in kept)
 
 
 def _entries(state: LoaderState) -> Iterator[tuple[str, str]]:
