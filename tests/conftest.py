@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,10 +62,31 @@ def pytest_runtest_call() -> Iterator[None]:
     return (yield from _unless_extra_is_missing())
 
 
+class SetAside:
+    """Objects that stay to the end, frozen: neither the collections that tests ask for nor those in forked workers go through them.
+
+    With the modules of every framework, one collection takes most of a second.
+    """
+
+    modules = 0  # imported at the last freeze
+
+    @classmethod
+    def freeze(cls) -> None:
+        gc.collect()
+        gc.freeze()
+        cls.modules = len(sys.modules)
+
+
 def pytest_collection_finish() -> None:
-    """What is alive now stays to the end: neither the collections that tests ask for nor those in forked workers go through it."""
-    gc.collect()
-    gc.freeze()
+    """Test files and what they import are set aside."""
+    SetAside.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logfinish() -> None:
+    """So are modules that a test was the first to import."""
+    if len(sys.modules) > SetAside.modules:
+        SetAside.freeze()
 
 
 def pytest_unconfigure() -> None:
