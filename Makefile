@@ -2,17 +2,18 @@
 #
 #   make demo     real photographs, packed, trained on, measured against torch's DataLoader
 #   make demo-remote   the same photographs, packed into a bucket of a server on this machine, and trained on from there
-#   make test     ruff, mypy, import-linter, clang-format, C tests (plain and under sanitizers), pytest
+#   make test     ruff, mypy, import-linter, clang-format, C tests, pytest: minutes
+#   make test-long     soaks, kills, frameworks, other processors, the rest of the sanitizers' product, the fuzz targets
 #   make build    the environment and the native module, in place
 #   make wheel    dist/*.whl with its native libraries inside
 #   make docs     build/site: the documentation, strictly
-#   make quick    the loop at the desk: what of the above is fast, and the tests that cover most in a second
+#   make quick    the loop at the desk: what of the above is fast, and the tests that cover most in a second; needs the extra `quick` alone
 #   make test-installed   pytest on the wheel, installed, from outside the checkout
 #   make peers    other loaders, each in an environment of its own, against fastload on the same photographs (a whole run: most of an hour)
 #   make fuzz     the fuzz targets under libFuzzer, SECONDS=60 each (tests/fuzz/README.md)
 #   make lint ctest pytest bench format clean
 #
-# Settings: PYTHON=python3  VENV=.venv  TORCH=torch==2.13.0  JOBS=2  PYTEST="-m 'not slow'"  PEERS="--only dali"
+# Settings: PYTHON=python3  VENV=.venv  TORCH=torch==2.13.0  JOBS=2  PYTEST="tests/loader -x"  PEERS="--only dali"
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -30,7 +31,7 @@ PY_FILES := fastload tests benchmarks examples tools setup.py
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all demo demo-remote test quick test-installed build wheel docs lint ctest pytest bench peers format clean
+.PHONY: all demo demo-remote test test-long quick test-installed build wheel docs lint ctest ctest-long pytest pytest-long bench peers format clean
 all: build
 
 # ---- set-up -------------------------------------------------------------------------------------------------------
@@ -73,6 +74,12 @@ BUILD_NATIVE = $(PY) setup.py -q build_ext --inplace
 build: $(STAMPS)/dev
 	@$(BUILD_NATIVE)
 
+# A part of what the developers' tools are.
+$(STAMPS)/quick: $(STAMPS)/torch pyproject.toml
+	@test $(STAMPS)/dev -nt pyproject.toml || { echo "installing fastload and what make quick needs"; \
+	    $(PIP) install --no-compile --no-build-isolation -e ".[quick]"; }
+	@touch $@
+
 # ---- the commands of the README -----------------------------------------------------------------------------------
 
 demo: $(STAMPS)/demo
@@ -87,6 +94,10 @@ demo-remote: $(STAMPS)/demo-remote
 test: $(STAMPS)/system
 	@$(MAKE) -j$(JOBS) --output-sync=target build lint ctest docs
 	@$(MAKE) pytest
+
+test-long: $(STAMPS)/system
+	@$(MAKE) -j$(JOBS) --output-sync=target build ctest-long
+	@$(MAKE) pytest-long
 
 # ---- checks -------------------------------------------------------------------------------------------------------
 
@@ -113,24 +124,30 @@ format: $(STAMPS)/dev
 	$(BIN)/ruff format $(PY_FILES)
 	$(BIN)/clang-format -i $(C_FILES)
 
-# In as many processes as JOBS and two more, which compute while others wait for what their tests wait for.
 # They keep compiled modules, whatever the shell around says: the programs that tests start import what these have compiled.
 # OpenMP's threads sleep while they wait: with more processes than processors, those that spin keep the others from working.
-pytest: export PYTHONDONTWRITEBYTECODE :=
-pytest: export OMP_WAIT_POLICY := PASSIVE
+pytest pytest-long quick: export PYTHONDONTWRITEBYTECODE :=
+pytest pytest-long quick: export OMP_WAIT_POLICY := PASSIVE
+SPREAD := -n auto --dist worksteal
+# CPU seconds that the tests may take. Whoever adds some says so here, and why.
+CPU_SECONDS := 1200
+CPU_SECONDS_LONG := 1200
 pytest: build
-	$(PY) -m pytest $(if $(strip $(PYTEST)),$(PYTEST),$(SPREAD))
-SPREAD = -n $(shell expr $(JOBS) + 2) --dist worksteal
+	$(PY) -m pytest $(if $(strip $(PYTEST)),$(PYTEST),-m "not long" $(SPREAD) --cpu-budget=$(CPU_SECONDS))
+pytest-long: build
+	$(PY) -m pytest -m long $(SPREAD) --cpu-budget=$(CPU_SECONDS_LONG)
 
 # Whole rooms that take seconds, and of the others the files that touch most of the package.
 QUICK := $(filter-out tests/dataset/test_where%,$(wildcard tests/dataset/test_*.py)) $(addprefix tests/,explain health native transforms store common conformance/test_argument_table.py device/test_image_form.py \
     loader/test_iterators.py loader/test_packed.py loader/test_seed_and_epoch.py packing/test_pack.py engines/resume/test_resume_states.py)
 # Left out of those rooms: the files that start programs, or wait.
 QUICK_WITHOUT := $(addprefix --ignore=tests/,store/test_writer.py transforms/test_replaced_code.py native/test_missing_module.py)
-quick: export PYTHONDONTWRITEBYTECODE :=
-quick: export OMP_WAIT_POLICY := PASSIVE
-quick: build lint-ruff lint-format lint-imports
-	$(PY) -m pytest -q -m "not slow" $(SPREAD) $(QUICK) $(QUICK_WITHOUT)
+quick: $(STAMPS)/quick
+	@$(BUILD_NATIVE)
+	@$(BIN)/ruff check $(PY_FILES)
+	@$(BIN)/ruff format --check $(PY_FILES)
+	@$(BIN)/lint-imports --no-logo
+	$(PY) -m pytest -q -m "not long" $(SPREAD) $(QUICK) $(QUICK_WITHOUT)
 
 test-installed: $(STAMPS)/dev
 	$(PY) tools/installed.py $(PYTEST)

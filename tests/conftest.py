@@ -20,6 +20,10 @@ from servers.seaweedfs import SeaweedFS
 
 import fastload
 from fastload._native import core
+from fastload.common.system import available_cpus, available_memory
+
+pytest_plugins = ["cpu_ledger"]
+PROCESS_MEMORY = 2 << 30  # bytes that a test process takes at most, with what it starts
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As a background job of a shell: programs started from here would never hear of the Ctrl-C that tests send them.
@@ -32,6 +36,12 @@ def pytest_configure() -> None:
     """tools/installed.py asks for an installed package: the checkout's in its place is an error."""
     if os.environ.get("FASTLOAD_TEST_INSTALLED") and (Path(fastload.__file__).parents[1] / "csrc").is_dir():
         raise pytest.UsageError(f"the fastload of the checkout would be tested: {fastload.__file__}")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """`-n auto`: two more processes than CPUs, which compute while others wait, where there is memory for them."""
+    room = (available_memory() or PROCESS_MEMORY) // PROCESS_MEMORY
+    return max(1, min(available_cpus() + 2, room))
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:

@@ -14,7 +14,7 @@ from extras import EXTRAS, missing_extra
 HERE = Path(__file__).parent
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_suite_without_extras(tmp_path: Path) -> None:
     """Collecting all tests where none of the extras can be imported fails nowhere."""
     hidden = f"import sys; sys.modules.update(dict.fromkeys({sorted(EXTRAS)}))"

@@ -20,6 +20,7 @@ def blocks() -> list[tuple[str, str]]:
     return [(language, text) for language, text in found if not text.startswith("make")]
 
 
+@pytest.mark.long
 def test_commands_of_the_readme_run(tmp_path: Path) -> None:
     """Each block succeeds where photos/train holds an ImageFolder."""
     write_folder(tmp_path / "photos" / "train", 40)

@@ -72,6 +72,7 @@ def run(program: str, interpret: bool) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 @fuses
 def test_the_same_pixels() -> None:
     """Op by op on the CPU or at once: bytes and float16 equal, float32 but for the order in which the mean is added up."""

@@ -106,6 +106,7 @@ def test_command_does_not_import_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.long
 def test_bench_prints_the_table_and_writes_json_and_png(photo_folder: Path, packed: Path, tmp_path: Path) -> None:
     """One real run: four loaders, each with every column, a ratio, a JSON of the schema, a PNG that opens."""
     app = typer.Typer()
@@ -137,6 +138,7 @@ def test_bench_prints_the_table_and_writes_json_and_png(photo_folder: Path, pack
         assert picture.width > 600
 
 
+@pytest.mark.long
 def test_bench_writes_a_trace(packed: Path, tmp_path: Path) -> None:
     """One more epoch of fastload, after what is measured, with all its steps."""
     app = typer.Typer()

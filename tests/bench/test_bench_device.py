@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not (ROOT / "benchmarks").is_dir(), reason="no checkout")
 def test_every_part_is_measured(tmp_path: Path) -> None:
     """One command prints one table and every target; a part that was measured has a figure."""

@@ -101,6 +101,7 @@ def test_sources_take_a_limit_and_clean_up(photo_folder: Path) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["pillow", "handwritten"])
 def test_rival_takes_a_turn(kind: Kind, photo_folder: Path) -> None:
     """A rival's turn in a process of its own gives every column, over whole epochs of whole batches."""

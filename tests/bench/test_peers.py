@@ -52,6 +52,7 @@ def answer(peer: str, task: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("peer", ["pillow", "handwritten"])
 def test_peer_speaks_the_protocol(peer: str, task: dict[str, Any], tmp_path: Path, bench: Any) -> None:
     """A peer makes its data, measures whole epochs, and gives crops that are Pillow's, or near them."""

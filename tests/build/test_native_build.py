@@ -140,14 +140,14 @@ def aarch64(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "libcsrc.a"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_csrc_compiles_for_aarch64(aarch64: Path) -> None:
     """Every file, with warnings as errors."""
     members = subprocess.run(["aarch64-linux-gnu-ar", "t", aarch64], capture_output=True, text=True, check=True).stdout
     assert sorted(members.split()) == sorted(f"{each.stem}.o" for each in ROOT.glob("csrc/*/*.c"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["test_rng", "test_resize", "test_ring_pool", "test_kernels", "test_dct_stored"])
 def test_c_tests_pass_on_aarch64(name: str, aarch64: Path) -> None:
     """The C tests that need neither library, emulated."""
@@ -178,6 +178,7 @@ sys.stdout.write(core.cpu_features() + " " + digest.hexdigest())
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("processor", ["SandyBridge", "Nehalem"])
 def test_a_processor_without_avx2_runs_it_with_the_same_pixels(processor: str) -> None:
     """The module as built, on an emulated x86-64 of 2011 (AVX) and of 2008 (none), gives the bytes that this machine gives."""

@@ -14,7 +14,7 @@ import pytest
 from installed import install, run_tests
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # the wheel is compiled first
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]  # the wheel is compiled first
 
 # Packs argv[1] into argv[2] and prints where fastload and its libraries come from, and a digest of one epoch.
 MAIN_JOB = """

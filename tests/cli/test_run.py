@@ -194,6 +194,7 @@ assert len(list(Odd(data, batch_size=5))) == 4
     assert len(told) == 4
 
 
+@pytest.mark.long
 def test_children_belong_to_the_run(programs: Programs) -> None:
     """Children of multiprocessing's spawn and forkserver, worker processes and other Python programs have the name too, with classes of the
     program's own; a sitecustomize of the user's is still imported, and a child whose environment is empty is left alone."""
@@ -281,6 +282,7 @@ print(drawn, torch.rand(1), random.random(), np.random.rand(), torch.rand(1, gen
         assert re.fullmatch(f"fastload run: the loader of {text}", line), line
 
 
+@pytest.mark.long
 def test_image_folders_run_on_native_threads(programs: Programs) -> None:
     """A program over an ImageFolder runs on native threads, and can be compared."""
     pytest.importorskip("torchvision")
@@ -304,6 +306,7 @@ def test_image_folders_run_on_native_threads(programs: Programs) -> None:
     assert first == "fastload run: 1 loader: 1 on native threads"
 
 
+@pytest.mark.long
 def test_torchrun(programs: Programs) -> None:
     """Both ways of torchrun, and torchrun started by the run, give each rank FastLoader; the first rank reports."""
     path = programs.write(
@@ -334,6 +337,7 @@ dist.destroy_process_group()
         assert done.stderr.count("fastload run: 1 loader: 1 in the calling process") == 1, done.stderr
 
 
+@pytest.mark.long
 def test_libraries(programs: Programs) -> None:
     """timm's create_loader and its loader over epochs, torchdata's StatefulDataLoader, accelerate and Lightning work in a run."""
     for name in ("timm", "torchdata", "accelerate", "lightning"):

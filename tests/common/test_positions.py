@@ -30,6 +30,7 @@ def test_every_index_counts() -> None:
     assert summary_of(["a"]) is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor, list])
 def test_a_digest_makes_no_second_list(kind: object) -> None:
     """At most 4 MB beside eight million indices of 64 MB."""

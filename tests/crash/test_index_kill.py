@@ -71,7 +71,7 @@ def await_new_shard(out: Path, process: subprocess.Popen[str], number: int) -> N
         time.sleep(0.0005)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_kill_at_every_point(packed_both: Callable[[int], tuple[Path, Path]], tmp_path: Path) -> None:
     """SIGKILL before each call that changes the disk: the dataset verifies, and another run makes it the one packed with index."""
     bare, expected = packed_both(75)
@@ -82,7 +82,7 @@ def test_kill_at_every_point(packed_both: Callable[[int], tuple[Path, Path]], tm
     assert int(done.stdout) > 8 * len(Manifest.load(bare).shards)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_from_outside(packed_both: Callable[[int], tuple[Path, Path]], tmp_path: Path) -> None:
     """At random moments while some shard is written, several kills in a row to one dataset: whole each time, equal in the end."""
     bare, with_index = packed_both(300)

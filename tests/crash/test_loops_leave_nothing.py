@@ -78,6 +78,7 @@ def test_ways_out_of_a_loop(persistent: bool) -> None:
         del kept
 
 
+@pytest.mark.long
 def test_epochs_leave_nothing() -> None:
     """The thirtieth epoch holds what the third did, with new workers each time and with persistent ones."""
     for persistent in (False, True):

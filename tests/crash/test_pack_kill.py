@@ -66,7 +66,7 @@ def bytes_in(folder: Path) -> int:
     return total
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_and_resumed_equals_uninterrupted(source: Path, tmp_path: Path) -> None:
     """When random parts are written, several kills in a row to one dataset, several datasets: never readable half-way, equal at the end."""
     subprocess.run(command(source, tmp_path / "whole"), check=True)
@@ -119,6 +119,7 @@ def test_two_packs_into_one_folder(source: Path, tmp_path: Path) -> None:
     assert verify(out).ok
 
 
+@pytest.mark.long
 def test_killed_while_its_source_is_mended(source: Path, tmp_path: Path) -> None:
     """Kills at random, and stops at bad files, removed or mended before the next --resume: the end equals one pack of what is there."""
     src = tmp_path / "src"

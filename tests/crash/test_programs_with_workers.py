@@ -105,6 +105,7 @@ def test_daemonic_process(tmp_path: Path) -> None:
     assert "Traceback" not in err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_script_without_a_main_guard(method: str, tmp_path: Path) -> None:
     """Without `if __name__ == "__main__"` a spawning script ends with an error that says so; its processes do not multiply."""

@@ -189,6 +189,7 @@ def test_killed_between_epochs() -> None:
         del loader
 
 
+@pytest.mark.long
 def test_killed_again_and_again(tmp_path: Path) -> None:
     """Ten deaths in a row leave no more than one did, loader and all."""
     armed = tmp_path / "armed"

@@ -65,7 +65,7 @@ def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, dict[str, 
     return code, json.loads((out / "device_check.json").read_text())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a real device")
 @pytest.mark.parametrize("section", [each.name for each in device_check.SECTIONS])
 def test_every_section_is_rehearsed(rehearsal: tuple[int, dict[str, Any]], section: str) -> None:

@@ -64,6 +64,7 @@ def bucket(dataset: Path) -> Iterator[dict[str, str]]:
 HEAVY = ("torchvision", "lightning", "accelerate", "timm")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("heavy", [False, True], ids=["plain", "with-frameworks"])
 def test_blocks_run(heavy: bool, tmp_path: Path) -> None:
     """Commands and programs of each page succeed, without a warning, one after another. Pages that import frameworks share a process."""

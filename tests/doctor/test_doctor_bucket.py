@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from examined import bad, doctor
 from servers.seaweedfs import SeaweedFS
 
@@ -18,6 +19,7 @@ def options(server: SeaweedFS) -> list[str]:
     return [part for name, value in given.items() for part in ("--storage-option", f"{name}={value}")]
 
 
+@pytest.mark.long
 def test_a_dataset_in_a_bucket(packed: Path, seaweedfs: SeaweedFS, tmp_path: Path) -> None:
     """Samples are fetched in order and at random, checked and decoded; the user's cache folder is not made."""
     push(packed, URL, storage_options=seaweedfs.options())

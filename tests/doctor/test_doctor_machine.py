@@ -108,6 +108,7 @@ def test_a_broken_torch(tmp_path: Path, source: str, said: str) -> None:
     assert found["cpus"]["value"]["usable"] > 0
 
 
+@pytest.mark.long
 def test_ranks_share_the_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of as many ranks as CPUs each takes one CPU; a number of workers for all CPUs is too many then."""
     cpus = len(os.sched_getaffinity(0))

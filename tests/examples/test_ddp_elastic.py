@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from pictures import write_folder
 
 from fastload import pack
@@ -28,6 +29,7 @@ def run(folder: Path, ranks: int, *more: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_other_ranks_go_on(tmp_path: Path) -> None:
     """The rest of the epoch, padded to three ranks, and then whole epochs."""
     pack(write_folder(tmp_path / "src", COUNT, classes=3, size=lambda i: (20 + i % 5, 24)), tmp_path / "train.fl")

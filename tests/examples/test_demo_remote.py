@@ -18,6 +18,7 @@ pytest.importorskip("obstore")
 SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "demo_remote.py"
 
 
+@pytest.mark.long
 def test_the_demo_trains_from_a_bucket(tmp_path: Path) -> None:
     """Epoch 1 fetches what is in the bucket, epoch 2 nothing; the server has ended with the script."""
     try:

@@ -29,6 +29,7 @@ def losses(folder: Path, *more: str) -> list[float]:
     return [float(value) for value in re.findall(r"^epoch \d+ step \d+ loss (\S+)$", done.stdout, re.MULTILINE)]
 
 
+@pytest.mark.long
 def test_it_trains_reproducibly(tmp_path: Path) -> None:
     """Every step has a finite loss; with another number of threads they are the same to the last digit, with another seed they are not."""
     pack(write_folder(tmp_path / "images", 24), tmp_path / "train.fl")

@@ -108,6 +108,7 @@ def check_imagenet(text: str, steps: int) -> None:
     assert right[-1] > VAL / CLASSES + 2
 
 
+@pytest.mark.long
 def test_imagenet(here: Path) -> None:
     """In one process, by the other policy and in float32."""
     text = run(here, "python imagenet", *TINY, "--augment", "rand", "--amp", "none")
@@ -115,7 +116,7 @@ def test_imagenet(here: Path) -> None:
     assert set(torch.load(here / "checkpoint.pt", weights_only=True)) == {"model", "optimizer", "schedule", "scaler", "loader"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_imagenet_on_two_ranks_resumes(here: Path) -> None:
     """Under torchrun, in bfloat16; a run resumed in mid-epoch takes the very same steps, with the same losses to the last digit: batches,
     weights and learning rates are the same on both ranks."""
@@ -127,6 +128,7 @@ def test_imagenet_on_two_ranks_resumes(here: Path) -> None:
     assert resumed == {step: line for step, line in by_step(text).items() if step > saved}
 
 
+@pytest.mark.long
 def test_cifar(tinted: Path, tmp_path: Path) -> None:
     """From shards of raw pixels it learns to tell the tints apart."""
     for name in ("train", "val"):
@@ -138,6 +140,7 @@ def test_cifar(tinted: Path, tmp_path: Path) -> None:
     assert numbers("accuracy", text)[-1] > 60
 
 
+@pytest.mark.long
 def test_finetune_timm(here: Path) -> None:
     """From random weights, with what timm says of the model; the saved weights load into timm's model."""
     import timm
@@ -161,7 +164,7 @@ def lightning_losses(folder: Path, version: int) -> dict[int, float]:
         return {int(row["step"]): float(row["loss"]) for row in csv.DictReader(file) if row["loss"]}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_lightning(here: Path) -> None:
     """Trainer.fit takes every step, and resumed from a checkpoint of mid-epoch it takes the same ones again."""
     options = [

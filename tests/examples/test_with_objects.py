@@ -34,6 +34,7 @@ def losses(folder: Path, script: str, *more: str) -> list[float]:
     return found
 
 
+@pytest.mark.long
 def test_detection(tmp_path: Path) -> None:
     """The loss falls; with another number of threads it is the same to the last digit."""
     root = write_coco(tmp_path / "coco", 24)
@@ -44,6 +45,7 @@ def test_detection(tmp_path: Path) -> None:
     assert losses(tmp_path, "detection.py", "--epochs", "1", "--workers", "1") == first[:4]
 
 
+@pytest.mark.long
 def test_segmentation(tmp_path: Path) -> None:
     """The loss falls."""
     root = write_voc(tmp_path / "voc", 24)

@@ -26,6 +26,7 @@ def two_ranks(numbered: Path, tmp_path_factory: pytest.TempPathFactory) -> list[
     return two_ranks_of("ddp_program.py", numbered, tmp_path_factory.mktemp("ddp"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("way", WAYS)
 def test_every_sample_once_over_the_ranks(two_ranks: list[dict[str, Any]], form: str, way: str) -> None:

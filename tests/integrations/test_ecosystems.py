@@ -100,6 +100,7 @@ def test_skorch(workers: int, no_children: None) -> None:
 LIGHTLY = ["DINOTransform", "SimCLRTransform", "MAETransform", "SwaVTransform", "BYOLTransform", "MSNTransform"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", LIGHTLY)
 def test_lightly(numbered: Path, name: str, no_children: None) -> None:
     """A LightlyDataset with a transform of several views gives torch's batches, order and draws bit for bit in worker processes."""

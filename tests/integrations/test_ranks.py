@@ -46,6 +46,7 @@ def together(ranks: list[dict[str, Any]], name: str) -> list[int]:
     return sorted(label for report in ranks for label in report[name])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("before", "after"), [(2, 4), (4, 2)])
 def test_ranks_share_epochs_and_others_go_on(bucket: Bucket, tmp_path: Path, before: int, after: int) -> None:
     """Each epoch has every sample once over the ranks, in an order of its own that set_epoch repeats; the state of one rank is all
@@ -69,6 +70,7 @@ def test_ranks_share_epochs_and_others_go_on(bucket: Bucket, tmp_path: Path, bef
     assert together(second, "next") == EVERY
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_a_rank_is_killed(bucket: Bucket, tmp_path: Path, ranks: int) -> None:
     """The others end with an error, within the process group's timeout, and leave no process."""
@@ -188,6 +190,7 @@ def test_a_state_leaves_other_ranks_generators_alone(resumed_runs: list[dict[str
     assert (runs[0]["masks"] == runs[1]["masks"]) == (name in ("own class that draws", "shard of a sampler"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("moment", ["mid-epoch", "epoch's end"])
 def test_a_rank_goes_on_with_its_own_generator(resumed_runs: list[dict[str, Any]], moment: str, workers: int) -> None:

@@ -26,6 +26,7 @@ def seen(folder: Path, loader: str, *run: str) -> tuple[str, str]:
     return lines["LOADER"], lines["SEEN"]
 
 
+@pytest.mark.long
 def test_the_trainers_batches_are_torchs(tmp_path: Path) -> None:
     """Order, pixels and all generators are the same, by an override and by no change at all."""
     pytest.importorskip("transformers")

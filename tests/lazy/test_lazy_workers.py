@@ -225,6 +225,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_pillow_is_not_imported_for_it(tmp_path: Path, method: str) -> None:
     """A program without images imports no Pillow; one that imports it later has lazy images from then on."""

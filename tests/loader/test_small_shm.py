@@ -75,6 +75,7 @@ def limited() -> list[str]:
     return LIMITED
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_large_batches_with_a_small_dev_shm(method: str, limited: list[str], tmp_path: Path) -> None:
     """154 MB of batches in flight, some held, arrive whole and in order where /dev/shm has room for six of them."""

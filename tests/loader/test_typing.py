@@ -65,14 +65,14 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["default", "strict"])
 def test_mypy(mode: str, told: str) -> None:
     """mypy accepts it, in the default mode and in the strict one."""
     assert f"{mode}.py:" not in told, told
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_inferred_types(told: str) -> None:
     """mypy infers what inferred_batches.py states."""
     assert "inferred_batches.py:" not in told, told
@@ -83,7 +83,7 @@ def test_batches_have_the_inferred_types() -> None:
     inferred_batches.check()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(find_spec("basedpyright") is None, reason="basedpyright is not installed")
 def test_pyright(tmp_path: Path) -> None:
     """pyright accepts it in strict mode."""

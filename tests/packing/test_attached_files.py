@@ -206,6 +206,7 @@ def test_a_base_that_is_another(tmp_path: Path) -> None:
     assert verify(tmp_path / "index").ok
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["attached", "in place"])
 def test_no_descriptor_left(tmp_path: Path, how: str) -> None:
     """Where the process may open no more files, no sample is bad: ResourceError says what to do, whatever on_error is."""

@@ -69,6 +69,7 @@ def test_what_it_leaves_alone(folder: Path, tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.long
 def test_commands(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """view and doctor take it, under its own name, and write nothing; bench and tune name it in what they print."""
     monkeypatch.chdir(tmp_path)

@@ -180,6 +180,7 @@ def test_listing_order_does_not_matter(tmp_path: Path, monkeypatch: pytest.Monke
     assert again.notices == there.notices
 
 
+@pytest.mark.long
 def test_memory_of_a_listing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Listing 100,000 files, and the digests of their names, take less than 10 bytes a sample at their peak, runs and lists in memory
     included; and hardly more than a listing of a quarter of them."""
@@ -257,6 +258,7 @@ def test_temporary_files_end_with_their_lists(monkeypatch: pytest.MonkeyPatch, t
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+@pytest.mark.long
 def test_memory_of_an_unpacked_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The source of an unpacked folder of 50,000 samples, the digests of their names, and the search for pictures that no line names take
     less than 20 bytes a sample at their peak, and hardly more than those of a quarter of them."""

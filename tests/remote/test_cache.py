@@ -50,6 +50,7 @@ def crcs(photos: Path) -> list[int]:
 # ---- budget
 
 
+@pytest.mark.long
 def test_eight_processes_never_exceed_the_budget(seaweedfs: SeaweedFS, photos: Path, crcs: list[int], cache: Path) -> None:
     """While eight processes fill it at once, the folder never takes more than cache_size; all of them read right; what is cached stays."""
     size = size_of(photos) // 3
@@ -178,6 +179,7 @@ def test_a_full_disk(photos: Path, copies: list[str], opened: Any, tmp_path: Pat
 # ---- ends of life
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("call", ["create", "claim", "write", "mark"])
 def test_killed_right_after_a_call(seaweedfs: SeaweedFS, photos: Path, crcs: list[int], cache: Path, call: str) -> None:
     """The next reader gets the right records and is not kept waiting; one that runs meanwhile neither."""
@@ -189,6 +191,7 @@ def test_killed_right_after_a_call(seaweedfs: SeaweedFS, photos: Path, crcs: lis
     assert (result["crc"], result["cached"]) == (crcs, len(crcs))
 
 
+@pytest.mark.long
 def test_killed_at_any_moment(seaweedfs: SeaweedFS, photos: Path, crcs: list[int], cache: Path) -> None:
     """kill -9 at random moments, of processes that run two at a time, in a cache that has room for most; then everything is right."""
     seed = random.randrange(1 << 30)

@@ -65,6 +65,7 @@ def by_token(azurite: Azurite, provider: Callable[[], Any]) -> dict[str, Any]:
     return {"account_name": ACCOUNT, "endpoint": azurite.endpoint, "credential_provider": provider}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ENGINES)
 def test_tokens_that_expire_in_mid_epoch_are_renewed(
     azurite: Azurite, azure_url: str, photos: Path, tmp_path: Path, engine: str, no_leaks: None

@@ -122,6 +122,7 @@ def arguments(command: str, files: Path, tmp: Path, url: str = URL) -> list[str]
     return ["-m", "fastload.cli.main", *(url if each == URL else each for each in given)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_at_a_server_that_never_answers(
     command: str, silent: socket.socket, start: Callable[[str, list[str]], subprocess.Popen[str]], files: Path, tmp_path: Path
@@ -133,6 +134,7 @@ def test_a_command_at_a_server_that_never_answers(
         check_told(process, interrupted(process), COMMANDS[command][0])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["push", "pull", "verify", "verify --decode", "pack", "cache"])
 def test_a_command_in_the_middle_of_a_body(
     command: str,
@@ -171,6 +173,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_program(
     program: str,

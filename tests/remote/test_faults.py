@@ -150,6 +150,7 @@ def test_refused_connections_are_tried_again(proxy: Proxy, objects: Objects, rea
     assert read(objects, 0, 1000) == BODY[:1000]
 
 
+@pytest.mark.long
 def test_a_server_killed_and_restarted_is_waited_for(seaweedfs: SeaweedFS, open_s3: Open) -> None:
     """Many reads under way end with the right bytes."""
     objects = open_s3(timeout=60.0)

@@ -16,7 +16,7 @@ import fastload
 from fastload.store import Manifest
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("scenario", "points", "part"),
     [

@@ -163,6 +163,7 @@ def test_stopped_by_a_bad_file_and_resumed(tmp_path: Path, s3_url: str, open_s3:
     assert contents(objects) == files_of(tmp_path / "local")
 
 
+@pytest.mark.long
 def test_the_server_dies_in_the_middle(
     tmp_path: Path, seaweedfs: SeaweedFS, s3_url: str, open_s3: Open, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -221,6 +221,7 @@ def test_damage_is_not_pushed(tmp_path: Path, s3_url: str, open_s3: Open, option
     assert "manifest.json" not in names_at(open_s3())
 
 
+@pytest.mark.long
 def test_the_server_dies_in_the_middle(
     tmp_path: Path, seaweedfs: SeaweedFS, s3_url: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

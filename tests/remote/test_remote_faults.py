@@ -92,6 +92,7 @@ def test_silence_is_given_up(proxy: Proxy, opened: Open, expected: list[Any]) ->
     assert same(batches(dataset), expected)
 
 
+@pytest.mark.long
 def test_a_server_killed_and_restarted_in_mid_epoch(seaweedfs: SeaweedFS, opened: Open, expected: list[Any]) -> None:
     """Batches under way wait for it."""
     dataset = opened(timeout=60.0)
@@ -115,6 +116,7 @@ def _answers(objects: Any) -> bool:
     return True
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_server_that_is_gone_is_an_error_at_the_batch_s_turn(proxy: Proxy, opened: Open, engine: str, expected: list[Any]) -> None:
     """RemoteError, of that type on every engine, names URL, range and tries; batches after it come once the server is back."""

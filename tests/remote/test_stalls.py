@@ -162,6 +162,7 @@ def test_the_longest_timeout_is_one(open_s3: Open) -> None:
     assert objects.get("a", 1) == b"x"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", [["info"], ["verify"], ["cache"], ["pull", "OUT"]])
 def test_commands_take_hours(command: list[str], proxy: Proxy, tmp_path: Path) -> None:
     """--timeout 6h: Ctrl-C ends the command within 3 s, between two tries; a wrong one is one sentence."""

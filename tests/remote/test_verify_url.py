@@ -131,6 +131,7 @@ def test_a_bad_record_is_found_by_decoding(tmp_path: Path, s3_url: str, open_s3:
     assert [(bad.index, bad.shard, bad.reason) for bad in report.bad] == [(bad.index, bad.shard, bad.reason) for bad in local.bad] != []
 
 
+@pytest.mark.long
 def test_what_stops_a_verification(
     changed: Path, s3_url: str, seaweedfs: SeaweedFS, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -291,6 +291,7 @@ def finished(image: torch.Tensor) -> torch.Tensor:
     return image.flip(-1).contiguous()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_worker_processes_hold_nothing(raw: Path, opened: Open, proxy: Proxy, context: str) -> None:
     """They fetch what they use, once, and give the local batches."""

@@ -303,7 +303,7 @@ def test_resume_notices_a_lost_shard(tmp_path: Path) -> None:
         write(tmp_path, 40, resume=True)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_kill_at_every_point(tmp_path: Path) -> None:
     """SIGKILL before each call that changes the disk: no dataset or a whole one, and resumed it equals the uninterrupted."""
     script = [sys.executable, str(HERE / "kill_points.py"), str(tmp_path)]

@@ -110,6 +110,7 @@ def test_a_script(script: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert document["advice"]["line"].startswith("loader = DataLoader(...")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("data", "reason"),
     [

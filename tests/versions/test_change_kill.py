@@ -14,7 +14,7 @@ import fastload
 HERE = Path(__file__).resolve().parent
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "least"), [("append", 40), ("columns", 10), ("drop_columns", 6), ("drop", 8), ("concat", 4), ("prune", 4)]
 )

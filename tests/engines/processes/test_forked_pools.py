@@ -14,6 +14,7 @@ PROGRAM = Path(__file__).with_name("forked_pools.py")
 NAMES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "variables",
     [{}, {"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "2"}, dict.fromkeys(NAMES, "2")],
