@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import operator
 import random
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -35,9 +36,25 @@ def seed_worker(base_seed: int, worker: int) -> int:
     """Seeds torch, random and NumPy as torch's worker processes do; returns the worker's seed."""
     seed = base_seed + worker
     random.seed(seed)
-    torch.manual_seed(seed)
+    with _no_traceback_texts():
+        torch.manual_seed(seed)
     np.random.seed(_generate_state(base_seed, worker))  # type: ignore[no-untyped-call]
     return seed
+
+
+@contextmanager
+def _no_traceback_texts() -> Iterator[None]:
+    """No text of the stack is made: torch.manual_seed() keeps one for each kind of device that is not in use yet, for which it reads the
+    source files of all callers, a fourth of what a worker takes to start."""
+    limit = getattr(sys, "tracebacklimit", None)
+    sys.tracebacklimit = 0
+    try:
+        yield
+    finally:
+        if limit is None:
+            del sys.tracebacklimit
+        else:
+            sys.tracebacklimit = limit
 
 
 def seed_sample(seed: int, epoch: int, index: Any, occurrence: int = 0) -> None:

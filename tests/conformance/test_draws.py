@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pairs import pairwise
 from PIL import Image
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Sampler, SubsetRandomSampler, WeightedRandomSampler
 
@@ -81,10 +82,6 @@ SAMPLERS: dict[str, Callable[[torch.Generator | None], dict[str, Any]]] = {
 ORDERS = [(order, False) for order in SAMPLERS] + [
     (order, True) for order in ("none", "shuffle", "replacement", "several rounds", "subset", "window")
 ]
-CASES = [(engine, *order) for engine in ("packed", "python") for order in ORDERS] + [
-    ("in place", "shuffle", True),  # the same engine as packed data's
-    ("in place", "one by one", False),
-]
 WAYS = [(0, False), (1, False), (1, True)]
 
 
@@ -133,9 +130,13 @@ def torchs(order: str, workers: int, persistent: bool, with_generator: bool) -> 
     return trace(DataLoader, Numbers(), order, workers, persistent, with_generator)
 
 
-@pytest.mark.parametrize(("workers", "persistent"), WAYS)
-@pytest.mark.parametrize(("engine", "order", "with_generator"), CASES)
-def test_draws_are_torchs(datasets: dict[str, Any], engine: str, order: str, workers: int, persistent: bool, with_generator: bool) -> None:
+@pytest.mark.parametrize(
+    ("engine", "order", "with_generator", "workers", "persistent"),
+    [(engine, *order, *way) for engine, order, way in pairwise(["packed", "python"], ORDERS, WAYS)]
+    + [("in place", "shuffle", True, *way) for way in WAYS]  # the same engine as packed data's
+    + [("in place", "one by one", False, *way) for way in WAYS],
+)
+def test_draws_are_torchs(datasets: dict[str, Any], engine: str, order: str, with_generator: bool, workers: int, persistent: bool) -> None:
     """After every batch the batches, the global generator and generator= are those of DataLoader with the same arguments."""
     got = trace(FastLoader, datasets[engine], order, workers, persistent, with_generator)
     for step, (ours, theirs) in enumerate(zip(got, torchs(order, workers, persistent, with_generator), strict=True)):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from conformance_helpers import Failure, agree, caught, drain, epochs
+from pairs import pairwise
 from torch.utils.data import ChainDataset, IterableDataset, get_worker_info
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
@@ -58,9 +59,9 @@ class NoIterator(IterableDataset[int]):
         return iter([4, 5, 6])
 
 
-@pytest.mark.parametrize("batch_size", [None, 1, 3])
-@pytest.mark.parametrize("sizes", [(8, 8), (9, 1), (0, 7), (1, 9), (0, 0)])
-@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize(
+    ("sizes", "batch_size", "persistent"), pairwise([(8, 8), (9, 1), (0, 7), (1, 9), (0, 0)], [None, 1, 3], [False, True])
+)
 def test_uneven_shares(sizes: tuple[int, ...], batch_size: int | None, persistent: bool) -> None:
     """Two workers that end at different times: torch's batches in torch's order, over three epochs."""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from pairs import pairwise
 from process_helpers import MODES, Made, engine_marks, modes, ones
 from torch.utils.data import IterableDataset, get_worker_info
 
@@ -153,9 +154,10 @@ class Uneven(IterableDataset[Any]):
             yield info.id * 1000 + number
 
 
-@pytest.mark.parametrize("lengths", [[0, 0, 0], [5, 0, 1], [1, 17, 3], [40, 0, 2], [7, 7, 7]])
-@pytest.mark.parametrize("in_order", [True, False])
-@pytest.mark.parametrize("size", [None, 1, 4])
+@pytest.mark.parametrize(
+    ("lengths", "in_order", "size"),
+    pairwise([[0, 0, 0], [5, 0, 1], [1, 17, 3], [40, 0, 2], [7, 7, 7]], [True, False], [None, 1, 4]),
+)
 def test_exhausted_replicas(lengths: list[int], in_order: bool, size: int | None) -> None:
     """Every replica is read to its end, in its own order, in each epoch of persistent workers, and after a loop that was broken off."""
     loader = FastLoader(Uneven(lengths), batch_size=size, num_workers=3, persistent_workers=True, prefetch_factor=2, in_order=in_order)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pairs import pairwise
 from resume_helpers import Numbers, check_rest, interrupted, plain, through_json, trained
 from torch.utils.data import IterableDataset, get_worker_info
 
@@ -63,13 +64,17 @@ class Walk:
 
 
 @pytest.mark.filterwarnings("ignore:the dataset has no state_dict")
-@pytest.mark.parametrize("keeps", [None, "dataset", "iterator"])
 @pytest.mark.parametrize(
-    ("workers", "persistent", "batch_size", "drop_last"),
-    [(0, False, 4, False), (2, False, 4, False), (3, True, 4, True), (2, False, None, False)],
+    ("keeps", "options", "place"),
+    pairwise(
+        [None, "dataset", "iterator"],
+        [(0, False, 4, False), (2, False, 4, False), (3, True, 4, True), (2, False, None, False)],
+        ["first", "middle", "last"],
+    ),
 )
-def test_iterable(keeps: str | None, workers: int, persistent: bool, batch_size: int | None, drop_last: bool) -> None:
+def test_iterable(keeps: str | None, options: tuple[int, bool, int | None, bool], place: str) -> None:
     """An iterable dataset goes on after every batch, by its own state or without, in every worker, with workers that end early."""
+    workers, persistent, batch_size, drop_last = options
 
     def make(prefetch: int = 2) -> Any:
         more = {"prefetch_factor": prefetch, "persistent_workers": persistent} if workers else {}
@@ -77,8 +82,8 @@ def test_iterable(keeps: str | None, workers: int, persistent: bool, batch_size:
 
     whole = trained(make())
     assert len(whole) >= 4
-    for steps in (1, len(whole) // 2, len(whole) - 1):
-        check_rest(make, lambda: make(3), int(persistent), steps, following=steps == 1)
+    steps = {"first": 1, "middle": len(whole) // 2, "last": len(whole) - 1}[place]
+    check_rest(make, lambda: make(3), int(persistent), steps, following=place == "first")
     assert interrupted(make, 0, len(whole) + 1)["batches"] == 0
 
 
@@ -112,10 +117,9 @@ def test_iterable_needs_as_many_workers() -> None:
         assert trained(one)[0] == [8, 9, 10, 11]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("data", ["map", None, "dataset", "iterator"])
+@pytest.mark.parametrize(("workers", "data", "place"), pairwise([0, 2], ["map", None, "dataset", "iterator"], ["first", "middle", "last"]))
 @pytest.mark.filterwarnings("ignore")
-def test_as_torchdata(workers: int, data: str | None) -> None:
+def test_as_torchdata(workers: int, data: str | None, place: str) -> None:
     """After the same number of batches torchdata's StatefulDataLoader goes on with the same ones."""
     stateful = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
 
@@ -123,17 +127,17 @@ def test_as_torchdata(workers: int, data: str | None) -> None:
         return kind(Numbers() if data == "map" else Stream(data), batch_size=4, num_workers=workers)
 
     length = len(trained(make(FastLoader)))
-    for steps in (1, length // 2, length - 1):
-        runs = []
-        for kind in (FastLoader, stateful):
-            loader = make(kind)
-            batches = iter(loader)
-            for _ in range(steps):
-                next(batches)
-            state = loader.state_dict()
-            del batches
-            resumed = make(kind)
-            resumed.load_state_dict(through_json(state) if kind is FastLoader else state)
-            runs.append([plain(batch) for batch in resumed])
-        assert runs[0] == runs[1]
-        assert len(runs[0]) == length - steps
+    steps = {"first": 1, "middle": length // 2, "last": length - 1}[place]
+    runs = []
+    for kind in (FastLoader, stateful):
+        loader = make(kind)
+        batches = iter(loader)
+        for _ in range(steps):
+            next(batches)
+        state = loader.state_dict()
+        del batches
+        resumed = make(kind)
+        resumed.load_state_dict(through_json(state) if kind is FastLoader else state)
+        runs.append([plain(batch) for batch in resumed])
+    assert runs[0] == runs[1]
+    assert len(runs[0]) == length - steps
