@@ -128,13 +128,15 @@ format: $(STAMPS)/dev
 # OpenMP's threads sleep while they wait: with more processes than processors, those that spin keep the others from working.
 pytest pytest-long quick: export PYTHONDONTWRITEBYTECODE :=
 pytest pytest-long quick: export OMP_WAIT_POLICY := PASSIVE
+# So do OpenBLAS' threads, which spin for a tenth of a second in each program that imports NumPy.
+pytest pytest-long quick: export OPENBLAS_THREAD_TIMEOUT := 4
 SPREAD := -n auto --dist worksteal
 # Tests that fork workers by the thousand come first, in processes of their own: a fork copies page tables, and costs three times as much in
 # a process that has imported every framework.
 FORKING := $(filter-out %/test_normalizing.py,$(wildcard $(foreach room,conformance crash engines loader sampling,tests/$(room)/test_*.py tests/$(room)/*/test_*.py)))
 OTHERS := $(FORKING:%=--ignore=%)
 # CPU seconds that each of the runs may take on the machine of CI. A change that needs more says here why.
-CPU_FORKING := 500
+CPU_FORKING := 450
 CPU_OTHERS := 900
 CPU_LONG := 1200
 pytest: build

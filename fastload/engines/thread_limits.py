@@ -26,8 +26,20 @@ def hold_threads() -> None:
     libraries.limit(limits=1, user_api="openmp")
     if "OPENBLAS_NUM_THREADS" in ours:
         libraries.limit(limits=1, user_api="blas")
+        _end_openblas_threads(libraries)
     if "OPENCV_FOR_THREADS_NUM" in ours and "cv2" in sys.modules:
         sys.modules["cv2"].setNumThreads(0)  # sequential. At 1 it would end its pool, and wait for the parent's threads, or crash
+
+
+def _end_openblas_threads(libraries: ThreadpoolController) -> None:
+    """Ends the threads that OpenBLAS has just started: in a forked process it starts all of them before it takes a limit, and each spins
+    for a tenth of a second. With a limit of 1 it needs none, and whoever sets another one has them started again.
+
+    The function is the one that OpenBLAS itself calls before a fork. Source: driver/others/blas_server.c of OpenBLAS 0.3.31.
+    """
+    for library in libraries.lib_controllers:
+        if library.internal_api == "openblas" and (end := getattr(library.dynlib, "blas_thread_shutdown_", None)) is not None:
+            end()
 
 
 def thread_libraries() -> ThreadpoolController:

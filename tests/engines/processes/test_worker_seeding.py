@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import linecache
 import os
 import random
 import subprocess
@@ -17,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
+from fastload import FastLoader
 from fastload.batch.bad_samples import kept_state, seed_sample, seed_worker
 
 
@@ -55,6 +57,16 @@ def test_as_torchs_workers(seed_of_all: int) -> None:
         with kept_state():
             assert seed_worker(seed - worker, worker) == seed
             assert list(drawn()) == theirs  # batch_size=None makes lists of tuples
+
+
+def test_seeding_a_worker_reads_no_source() -> None:
+    """torch keeps the text of the stack for each kind of device that is not in use, for which it would read the callers' source files."""
+    with kept_state():
+        linecache.clearcache()
+        seed_worker(3, 1)
+        assert torch.initial_seed() == 4
+    assert not linecache.cache
+    assert not hasattr(sys, "tracebacklimit")
 
 
 indices = st.integers(-(2**70), 2**70) | st.text(max_size=5) | st.tuples(st.integers(0, 9), st.text(max_size=3))
@@ -169,3 +181,31 @@ def test_the_users_threads_stay() -> None:
     assert told["env"] == {**dict.fromkeys(NAMES, "1"), "OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2"}
     assert told["torch"] == 1
     assert set(told["openblas"]) == {2}
+
+
+class Threads(Dataset[int]):
+    """The number of threads of the process that makes the sample."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> int:
+        return len(os.listdir("/proc/self/task"))
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="OpenBLAS has no threads of its own on one CPU")
+def test_openblas_has_no_threads_in_a_worker() -> None:
+    """A forked worker that holds OpenBLAS to one thread has none of its others, which would spin for a tenth of a second, also once it has
+    multiplied matrices; more threads are there for whoever sets another limit."""
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+
+    def multiplies(worker: int) -> None:
+        assert (np.ones((300, 300)) @ np.ones((300, 300)))[0, 0] == 300
+
+    def multiplies_in_two(worker: int) -> None:
+        threadpoolctl.threadpool_limits(2, "blas")
+        multiplies(worker)
+
+    multiplies(0)  # the parent's threads run
+    for init, threads in ((None, 2), (multiplies, 2), (multiplies_in_two, 3)):  # one is Python's, one waits for the parent's end
+        assert list(FastLoader(Threads(), batch_size=None, num_workers=1, worker_init_fn=init)) == [threads, threads]
