@@ -2,7 +2,7 @@
 #
 #   make demo     real photographs, packed, trained on, measured against torch's DataLoader
 #   make demo-remote   the same photographs, packed into a bucket of a server on this machine, and trained on from there
-#   make test     ruff, mypy, import-linter, clang-format, C tests, pytest: minutes
+#   make test     ruff, mypy, import-linter, clang-format, C tests, the documentation, pytest
 #   make test-long     soaks, kills, frameworks, other processors, the rest of the sanitizers' product, the fuzz targets
 #   make build    the environment and the native module, in place
 #   make wheel    dist/*.whl with its native libraries inside
@@ -98,6 +98,7 @@ test: $(STAMPS)/system
 test-long: $(STAMPS)/system
 	@$(MAKE) -j$(JOBS) --output-sync=target build ctest-long
 	@$(MAKE) pytest-long
+	@$(MAKE) fuzz-a-little
 
 # ---- checks -------------------------------------------------------------------------------------------------------
 
@@ -164,7 +165,7 @@ quick: $(STAMPS)/quick
 test-installed: $(STAMPS)/dev
 	$(PY) tools/installed.py $(PYTEST)
 
-# ---- C tests: each program against all of csrc, plain, under address+undefined, and ring and pool under thread --------
+# ---- C tests: each program against all of csrc, under address+undefined, plain, and ring and pool under thread --------
 
 CTEST := build/ctest
 CTESTS := $(patsubst tests/c/%.c,%,$(wildcard tests/c/test_*.c))
@@ -205,11 +206,12 @@ $(foreach kind,plain asan tsan,$(eval $(call ctest_kind,$(kind))))
 include tests/fuzz/fuzz.mk
 
 .PHONY: run-headers
-run-headers: $(CTEST)/plain/libcsrc.a
+run-headers: $(CTEST)/asan/libcsrc.a
 	@CC="$(CC)" sh tests/c/headers.sh $<
 
-CTEST_RUNS := run-headers $(CTESTS:%=run-plain-%) $(CTESTS:%=run-asan-%) $(TSAN_TESTS:%=run-tsan-%) run-qemu $(FUZZ_REPLAYS)
-ctest: $(CTEST_RUNS)
+# Address and undefined sanitizers find most; the rest of their product, and the corpora, are long.
+ctest: run-headers $(CTESTS:%=run-asan-%)
+ctest-long: $(CTESTS:%=run-plain-%) $(TSAN_TESTS:%=run-tsan-%) run-qemu $(FUZZ_REPLAYS)
 
 # The DCT form on processors that are not there: aarch64 (NEON), x86-64 with AVX2, and without anything. qemu has no AVX-512.
 .PHONY: run-qemu
