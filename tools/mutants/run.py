@@ -68,16 +68,17 @@ def reach(faults: Sequence[Fault], checkout: Checkout, arguments: Sequence[str],
     by_number = {fault.number: fault.id for fault in faults}
     found: dict[str, Any] = {"reached": {fault.id: [] for fault in faults}, "seconds": {}}
     with tempfile.TemporaryDirectory() as scratch, checkout.with_probes(faults):
-        for program, (target, *_) in checkout.ctests().items():
-            checkout.make(target, limit)  # built, so that the time is its own
-            seconds, numbers = _hits_of(checkout, target, limit, Path(scratch, "hits"))
-            _note(found, CTEST + program, seconds, numbers, by_number)
         report = Path(scratch, "report")
         run = checkout.pytest(arguments, limit=limit, reach=report)
         say(f"{len(run.ended)} tests in {run.seconds:.0f} s" + (", up to the limit" if run.stopped else ""))
         told = json.loads(report.read_text())
-    for test, seconds in told["seconds"].items():
-        _note(found, test, seconds, told["reached"].get(test, ()), by_number)
+        for test, seconds in told["seconds"].items():
+            _note(found, test, seconds, told["reached"].get(test, ()), by_number)
+        native = any(fault.is_native for fault in faults)
+        for program, (target, *_) in checkout.ctests().items() if native else ():
+            checkout.make(target, limit)  # built, so that the time is its own
+            seconds, numbers = _hits_of(checkout, target, limit, Path(scratch, "hits"))
+            _note(found, CTEST + program, seconds, numbers, by_number)
     _write(out, found)
     for test in told["failed"]:
         say(f"failed without a fault: {test}")
