@@ -103,8 +103,9 @@ def test_caught_and_survived(tmp_path: Path) -> None:
         "smallest": {"test_toy.py::test_prints", "test_toy.py::test_one"},
     }
     mutants(*listed, "try", *common, "--reach", reach, "--out", results)
-    found = json.loads(results.read_text())
-    assert (found["difference"]["caught"], found["difference"]["left_out"]) == ("test_toy.py::test_total", ["test_toy.py::test_always_fails"])
-    assert (found["smallest"]["caught"], found["smallest"]["ran"]) == (None, 2)
+    difference, smallest = (json.loads(results.read_text())[name] for name in ("difference", "smallest"))
+    assert difference["caught"] == "test_toy.py::test_total"
+    assert difference["left_out"] == ["test_toy.py::test_always_fails"]
+    assert (smallest["caught"], smallest["ran"]) == (None, 2)
     assert {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".pyc"} == before
     assert "smallest (operator; 2 of 2 tests ran)" in mutants(*listed, "report", results)

@@ -45,6 +45,10 @@ class Run:
     stopped: bool = False
 
 
+class Stopped(Exception):
+    """A run was ended since the runner stops."""
+
+
 class Checkout:
     """A prepared git worktree: built, with an environment, and nobody else's while this works in it.
 
@@ -59,6 +63,7 @@ class Checkout:
     def __init__(self, root: Path, python: str | None = None) -> None:
         self.root = root.resolve()
         self.python = python or str(self.root / ".venv/bin/python")
+        self.stopped = False  # any thread may set it: what runs then ends, with Stopped
         self._scratch = Path(tempfile.mkdtemp(prefix="mutants-"))
         self._dropped: set[Path] = set()
 
@@ -194,6 +199,8 @@ class Checkout:
         end = time.monotonic() + limit
         try:
             while not _has_ended(process):
+                if self.stopped:
+                    raise Stopped
                 if time.monotonic() > end or (log is not None and time.time() - log.stat().st_mtime > hang + _GRACE_S):
                     return None
             return process.returncode

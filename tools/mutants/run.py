@@ -38,6 +38,8 @@ import faults as lists
 from checkout import CTEST, HANG_S, Changed, Checkout
 from faults import Fault
 
+PROGRAM_S = 300
+"""Seconds after which a C program hangs; sanitizers make it slow."""
 Outcome = dict[str, Any]
 """Of a fault: "caught" by a test, or None; tests "ran"; tests "left_out"; "seconds"; "stopped": the time was up."""
 
@@ -74,8 +76,8 @@ def reach(faults: Sequence[Fault], checkout: Checkout, arguments: Sequence[str],
         told = json.loads(report.read_text())
         for test, seconds in told["seconds"].items():
             _note(found, test, seconds, told["reached"].get(test, ()), by_number)
-        native = any(fault.is_native for fault in faults)
-        for program, (target, *_) in checkout.ctests().items() if native else ():
+        in_c = any(fault.file.endswith(".c") for fault in faults)
+        for program, (target, *_) in checkout.ctests().items() if in_c else ():
             checkout.make(target, limit)  # built, so that the time is its own
             seconds, numbers = _hits_of(checkout, target, limit, Path(scratch, "hits"))
             _note(found, CTEST + program, seconds, numbers, by_number)
@@ -135,7 +137,7 @@ class Trial:
 
     def _by_program(self, change: Changed, begun: float) -> str | None:
         """The target of a C program that catches it."""
-        targets = self._checkout.ctests() if self._fault.is_native else {}
+        targets = self._checkout.ctests() if self._fault.file.endswith(".c") else {}
         for test in self._tests:
             for target in targets.get(test.removeprefix(CTEST), ()) if test.startswith(CTEST) else ():
                 if self._left(begun) <= 0:
@@ -162,7 +164,7 @@ class Trial:
         return None
 
     def _program_fails(self, target: str) -> bool:
-        return not self._checkout.make(target, HANG_S)
+        return not self._checkout.make(target, PROGRAM_S)
 
     def _test_fails(self, test: str) -> bool:
         """Returns True if a test fails, alone, in the tree as it is."""
@@ -192,22 +194,33 @@ def try_all(faults: Sequence[Fault], checkouts: Sequence[Checkout], reached: dic
             queue.put(fault)
     lock = threading.Lock()  # of the results
 
+    def work_on(fault: Fault, checkout: Checkout) -> None:
+        try:
+            outcome = Trial(fault, checkout, reached, limit).run()
+        except Exception as error:  # the others go on
+            say(f"{fault.id}: no result: {error!r}")
+            return
+        with lock:
+            results[fault.id] = outcome
+            _write(out, results)
+            caught = outcome["caught"]
+            say(f"{fault.id}: {'caught by ' + caught if caught else 'survives'} ({outcome['ran']} tests, {outcome['seconds']:.0f} s)")
+
     def work(checkout: Checkout) -> None:
-        while True:
+        while not checkout.stopped:
             try:
                 fault = queue.get_nowait()
             except Empty:
                 return
-            outcome = Trial(fault, checkout, reached, limit).run()
-            with lock:
-                results[fault.id] = outcome
-                _write(out, results)
-                caught = outcome["caught"]
-                say(f"{fault.id}: {'caught by ' + caught if caught else 'survives'} ({outcome['ran']} tests, {outcome['seconds']:.0f} s)")
+            work_on(fault, checkout)
 
     with ThreadPoolExecutor(len(checkouts)) as pool:
-        for done in [pool.submit(work, checkout) for checkout in checkouts]:
-            done.result()
+        try:
+            for done in [pool.submit(work, checkout) for checkout in checkouts]:
+                done.result()
+        finally:  # after Ctrl-C the trees are restored at once
+            for checkout in checkouts:
+                checkout.stopped = True
 
 
 # ---- survivors
@@ -219,10 +232,10 @@ def survivors(faults: Sequence[Fault], checkout: Checkout, arguments: Sequence[s
     left = [fault for fault in faults if fault.id in results and results[fault.id]["caught"] is None]
     targets = [target for theirs in checkout.ctests().values() for target in theirs]
     with checkout.with_faults(left):
-        programs = [target for target in targets if not checkout.make(target, HANG_S)]
+        programs = [target for target in targets if not checkout.make(target, PROGRAM_S)]
         run = checkout.pytest(arguments, limit=limit)
     say(f"{len(left)} faults at once: {len(run.failed)} tests and {len(programs)} C programs fail in {run.seconds:.0f} s")
-    steady = {target for target in programs if checkout.make(target, HANG_S)}
+    steady = {target for target in programs if checkout.make(target, PROGRAM_S)}
     if run.failed:
         steady |= {*run.failed} - {*checkout.pytest([], run.failed, limit=limit).failed}
     for test in (*programs, *run.failed):
@@ -231,7 +244,11 @@ def survivors(faults: Sequence[Fault], checkout: Checkout, arguments: Sequence[s
         return
     for fault in left:
         with checkout.with_faults([fault]):
-            caught = [target for target in programs if target in steady and not checkout.make(target, HANG_S)] if fault.is_native else []
+            caught = (
+                [target for target in programs if target in steady and not checkout.make(target, PROGRAM_S)]
+                if fault.file.endswith(".c")
+                else []
+            )
             tests = [test for test in run.failed if test in steady]
             caught += checkout.pytest([], tests, limit=limit).failed if tests and not caught else []
         if caught:
