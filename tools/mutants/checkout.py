@@ -20,6 +20,8 @@ from faults import HEADER, HITS, Fault, probed
 
 HERE = Path(__file__).resolve().parent
 PLUGIN = "mutants_plugin"
+OWN_TEST = "tests/build/test_mutants.py"
+"""The test that the list fits the sources: with a fault it fails, whatever that is."""
 CTEST = "ctest:"
 HANG_S = 120
 """Seconds after which a test hangs."""
@@ -176,7 +178,7 @@ class Checkout:
             variables["MUTANTS_ONLY"] = str(self._scratch / "only")
             (self._scratch / "files").write_text("\n".join(dict.fromkeys(test.split("::")[0] for test in only)))
             files = [f"--timeout={HANG_S}", f"@{self._scratch / 'files'}"]
-        command = [self.python, "-m", "pytest", "-q", "-p", PLUGIN, "-p", "no:cacheprovider", *arguments, *files]
+        command = [self.python, "-m", "pytest", "-q", "-p", PLUGIN, "-p", "no:cacheprovider", f"--ignore={OWN_TEST}", *arguments, *files]
         start = time.monotonic()
         code = self._run(command, limit, variables, log if only else None, hang)
         run = _read(log)
