@@ -72,6 +72,18 @@ def pytest_runtest_call() -> Iterator[None]:
     return (yield from _unless_extra_is_missing())
 
 
+LONG_FIXTURES = {"ray_environment", "chromium"}
+"""Ray's daemons take minutes of CPU time, a browser half a minute."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with such a fixture are long."""
+    for item in items:
+        if not LONG_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.long)
+
+
 class SetAside:
     """Objects that stay to the end, frozen: neither the collections that tests ask for nor those in forked workers go through them.
 

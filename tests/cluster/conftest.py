@@ -29,14 +29,6 @@ RAY_SETTINGS = {
 niceness of 15 leaves them a thirtieth of a core beside a test that computes, where importing torch takes minutes."""
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that start Ray are long: its daemons take minutes of CPU time."""
-    for item in items:
-        if "ray_environment" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.long)
-
-
 @pytest.fixture(scope="session")
 def ray_environment() -> Iterator[Path]:
     """The environment of raylets and drivers, and the folder that Ray has in place of /tmp/ray."""

@@ -436,6 +436,7 @@ def test_the_list_of_functions_has_nothing_volatile(ds: PackedDataset) -> None:
     assert not [row for row in rows if row[0] in FUNCTIONS and row[1] in ("table_macro", "pragma")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York"])
 def test_times_with_a_zone_are_of_no_machine(tmp_path: Path, zone: str) -> None:
     """The same samples in every zone: a time with a zone is shown, truncated and compared in UTC."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
+import warm
 from trace_helpers import events, named
 
 
@@ -17,9 +17,7 @@ def run(code: str, path: str, **more: str) -> subprocess.CompletedProcess[str]:
         "def loop(loader):\n    for _ in loader: pass\n"
         "loader = FastLoader(list(range(24)), batch_size=4, num_workers=2)\n"
     )
-    return subprocess.run(
-        [sys.executable, "-c", loop + code], env={**os.environ, "FASTLOAD_TRACE": path, **more}, capture_output=True, text=True, timeout=120
-    )
+    return warm.run(loop + code, environment={**os.environ, "FASTLOAD_TRACE": path, **more})
 
 
 def test_a_whole_process_is_traced(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ def looked_up(found: list[Event]) -> tuple[int, int]:
     return sum(each["samples"] for each in looks), sum(each["hits"] for each in looks)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", reading.ENGINES)
 def test_fetches_and_hits(opened: Callable[..., PackedDataset], tmp_path: Path, engine: str) -> None:
     """The first pass fetches what is not there, by whoever reads it; once all is there, every look is a hit and nothing is fetched."""
