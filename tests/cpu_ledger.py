@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(Ledger(config.option.cpu_budget, config.option.cpu_ledger, "PYTEST_XDIST_WORKER" in os.environ))
+    config.pluginmanager.register(Ledger(config.option.cpu_budget, config.option.cpu_ledger, hasattr(config, "workerinput")))
 
 
 class Ledger:

@@ -41,8 +41,8 @@ def test_seconds_of_each_test(tmp_path: Path) -> None:
     done = run(tmp_path, "--cpu-ledger=ledger.json", "--cpu-budget=1000", "-n1")
     assert done.returncode == 0, done.stdout + done.stderr
     seconds = json.loads((tmp_path / "ledger.json").read_text())
-    assert seconds["test_busy.py::test_here"] >= 0.1
-    assert seconds["test_busy.py::test_in_a_child"] >= 0.2
+    assert seconds["test_busy.py::test_here"] > 0.08
+    assert seconds["test_busy.py::test_in_a_child"] > 0.15
 
 
 def test_a_run_over_its_budget_fails(tmp_path: Path) -> None:
