@@ -139,7 +139,7 @@ OTHERS := $(FORKING:%=--ignore=%)
 # CPU seconds that each of the runs may take on the machine of CI. A change that needs more says here why.
 CPU_FORKING := 550
 CPU_OTHERS := 1100
-CPU_LONG := 1200
+CPU_LONG := 1400
 pytest: build
 ifneq ($(strip $(PYTEST)),)
 	$(PY) -m pytest $(PYTEST)

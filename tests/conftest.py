@@ -38,6 +38,7 @@ def pytest_configure() -> None:
         raise pytest.UsageError(f"the fastload of the checkout would be tested: {fastload.__file__}")
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """`-n auto`: two more processes than CPUs, which compute while others wait, where there is memory for them."""
     room = (available_memory() or PROCESS_MEMORY) // PROCESS_MEMORY

@@ -65,6 +65,7 @@ fuzz-a-little:
 ifeq ($(CLANG),)
 	@echo "the fuzz targets are skipped: no clang (Debian: clang libclang-rt-dev llvm)"
 else
+	@mkdir -p $(FUZZ)
 	@$(MAKE) fuzz SECONDS=20 -j$(JOBS) --output-sync=target > $(FUZZ)/log 2>&1 || { tail -n 100 $(FUZZ)/log; exit 1; }
 	@echo "fuzz targets: $$(grep -c '^stat::number_of_executed_units' $(FUZZ)/log) ran for 20 s each"
 endif
