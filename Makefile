@@ -125,13 +125,14 @@ format: $(STAMPS)/dev
 	$(BIN)/ruff format $(PY_FILES)
 	$(BIN)/clang-format -i $(C_FILES)
 
-# They keep compiled modules, whatever the shell around says: the programs that tests start import what these have compiled.
+# Test processes keep compiled modules, whatever the shell around says: the programs that tests start import what these have compiled.
 # OpenMP's threads sleep while they wait: with more processes than processors, those that spin keep the others from working.
 pytest pytest-long quick: export PYTHONDONTWRITEBYTECODE :=
 pytest pytest-long quick: export OMP_WAIT_POLICY := PASSIVE
 # So do OpenBLAS' threads, which spin for a tenth of a second in each program that imports NumPy.
 pytest pytest-long quick: export OPENBLAS_THREAD_TIMEOUT := 4
-SPREAD := -n auto --dist worksteal
+# As many processes as tests/conftest.py finds room for, or JOBS and two more where somebody set JOBS.
+SPREAD := -n $(if $(filter file,$(origin JOBS)),auto,$(shell expr $(JOBS) + 2)) --dist worksteal
 # Tests that fork workers by the thousand come first, in processes of their own: a fork copies page tables, and costs three times as much in
 # a process that has imported every framework.
 FORKING := $(filter-out %/test_normalizing.py,$(wildcard $(foreach room,conformance crash engines loader sampling,tests/$(room)/test_*.py tests/$(room)/*/test_*.py)))
@@ -210,8 +211,11 @@ run-headers: $(CTEST)/asan/libcsrc.a
 	@CC="$(CC)" sh tests/c/headers.sh $<
 
 # Address and undefined sanitizers find most; the rest of their product, and the corpora, are long.
-ctest: run-headers $(CTESTS:%=run-asan-%)
-ctest-long: $(CTESTS:%=run-plain-%) $(TSAN_TESTS:%=run-tsan-%) run-qemu $(FUZZ_REPLAYS)
+CTEST_SHORT := run-headers $(CTESTS:%=run-asan-%)
+CTEST_LONG := $(CTESTS:%=run-plain-%) $(TSAN_TESTS:%=run-tsan-%) run-qemu $(FUZZ_REPLAYS)
+CTEST_RUNS := $(CTEST_LONG) $(CTEST_SHORT)
+ctest: $(CTEST_SHORT)
+ctest-long: $(CTEST_LONG)
 
 # The DCT form on processors that are not there: aarch64 (NEON), x86-64 with AVX2, and without anything. qemu has no AVX-512.
 .PHONY: run-qemu

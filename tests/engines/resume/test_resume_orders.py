@@ -96,7 +96,7 @@ SETTLED = {
 """Those whose order owes nothing to torch's generator, or a loader's, from which base seeds are drawn."""
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     kind=st.sampled_from(sorted(SAMPLERS)),
     steps=st.integers(0, 12),
