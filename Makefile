@@ -71,7 +71,9 @@ MOSAIC := mosaicml-streaming==0.13.0 brotli catalogue cramjam python-snappy xxha
 # setup.py itself knows which objects are stale, also when only FASTLOAD_SANITIZE or FASTLOAD_WERROR changed.
 BUILD_NATIVE = $(PY) setup.py -q build_ext --inplace
 
-build: $(STAMPS)/dev
+# The tools that a build and the quick linters need: `make quick` has fewer of them.
+TOOLS := dev
+build: $(STAMPS)/$(TOOLS)
 	@$(BUILD_NATIVE)
 
 # A part of what the developers' tools are.
@@ -105,9 +107,9 @@ test-long: $(STAMPS)/system
 LINTS := lint-ruff lint-format lint-mypy lint-imports lint-c lint-stubs
 .PHONY: $(LINTS)
 lint: $(LINTS)
-lint-ruff: $(STAMPS)/dev
+lint-ruff: $(STAMPS)/$(TOOLS)
 	$(BIN)/ruff check $(PY_FILES)
-lint-format: $(STAMPS)/dev
+lint-format: $(STAMPS)/$(TOOLS)
 	$(BIN)/ruff format --check $(PY_FILES)
 lint-mypy: $(STAMPS)/dev
 	$(BIN)/mypy
@@ -115,7 +117,7 @@ lint-mypy: $(STAMPS)/dev
 lint-stubs: build
 	$(PY) -m mypy.stubtest fastload._native.core --concise --ignore-disjoint-bases --ignore-unused-allowlist \
 	    --allowlist tools/stubtest_allowlist.txt --mypy-config-file tools/stubtest.ini
-lint-imports: $(STAMPS)/dev
+lint-imports: $(STAMPS)/$(TOOLS)
 	$(BIN)/lint-imports --no-logo
 lint-c: $(STAMPS)/dev
 	$(BIN)/clang-format --dry-run -Werror $(C_FILES)
@@ -157,10 +159,7 @@ QUICK := $(filter-out tests/dataset/test_where%,$(wildcard tests/dataset/test_*.
 # Left out of those rooms: the files that start programs, or wait.
 QUICK_WITHOUT := $(addprefix --ignore=tests/,store/test_writer.py transforms/test_replaced_code.py native/test_missing_module.py)
 quick: $(STAMPS)/quick
-	@$(BUILD_NATIVE)
-	@$(BIN)/ruff check $(PY_FILES)
-	@$(BIN)/ruff format --check $(PY_FILES)
-	@$(BIN)/lint-imports --no-logo
+	@$(MAKE) TOOLS=quick build lint-ruff lint-format lint-imports
 	$(PY) -m pytest -q -m "not long" $(SPREAD) $(QUICK) $(QUICK_WITHOUT)
 
 test-installed: $(STAMPS)/dev
