@@ -133,8 +133,7 @@ def torchs(order: str, workers: int, persistent: bool, with_generator: bool) -> 
 @pytest.mark.parametrize(
     ("engine", "order", "with_generator", "workers", "persistent"),
     [(engine, *order, *way) for engine, order, way in pairwise(["packed", "python"], ORDERS, WAYS)]
-    + [("in place", "shuffle", True, *way) for way in WAYS]  # the same engine as packed data's
-    + [("in place", "one by one", False, *way) for way in WAYS],
+    + [("in place", *order, *way) for order in (("shuffle", True), ("one by one", False)) for way in WAYS],  # packed data's engine
 )
 def test_draws_are_torchs(datasets: dict[str, Any], engine: str, order: str, with_generator: bool, workers: int, persistent: bool) -> None:
     """After every batch the batches, the global generator and generator= are those of DataLoader with the same arguments."""
