@@ -19,8 +19,8 @@ from servers.process import Unavailable
 from servers.seaweedfs import SeaweedFS
 
 import fastload
-from fastload._native import core
 from fastload.common.system import available_cpus, available_memory
+from tests.handles import none_left
 
 pytest_plugins = ["cpu_ledger"]
 PROCESS_MEMORY = 2 << 30  # bytes that a test process takes at most, with what it starts
@@ -183,11 +183,6 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def live() -> dict[str, int]:
-    """Native objects alive in this process, by kind."""
-    return core.live_handles()
-
-
 @pytest.fixture(scope="session")
 def project() -> dict[str, Any]:
     """The table `project` of pyproject.toml."""
@@ -201,9 +196,6 @@ def project() -> dict[str, Any]:
 
 @pytest.fixture
 def no_leaks() -> Iterator[None]:
-    """The test leaves as many native objects as it found."""
-    gc.collect()
-    before = live()
-    yield
-    gc.collect()
-    assert live() == before
+    """The test leaves no more native objects than it found."""
+    with none_left():
+        yield

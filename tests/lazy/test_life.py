@@ -15,9 +15,9 @@ from lazy_helpers import both, counted, files, is_lazy, jpeg, lazily
 from pictures import photo
 from PIL import Image, ImageFile, JpegImagePlugin
 
-from fastload._native import core
 from fastload.lazy import compressed, counts
 from fastload.lazy.opening import opened_lazily
+from tests.handles import none_left
 
 
 @pytest.fixture
@@ -125,18 +125,17 @@ def test_the_end_of_a_file_near_the_end_of_a_block(over: int) -> None:
 
 def test_nothing_is_left() -> None:
     """Native objects, files and images go with the last reference."""
-    before = core.live_handles()
 
     def work() -> None:
         with lazily():
             images = [Image.open(io.BytesIO(files()["420"])).crop((i, i, 50, 50)) for i in range(20)]
             assert all(np.asarray(image).shape == (50 - i, 50 - i, 3) for i, image in enumerate(images))
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    gc.collect()
-    assert core.live_handles() == before
+    with none_left():
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        del thread
     assert not any(isinstance(each, compressed.CompressedImage) for each in gc.get_objects() if each is not compressed._thread.file)
 
 

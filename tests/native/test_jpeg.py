@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import io
 import threading
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from PIL import Image
 
 from fastload import errors
 from fastload._native import core
+from tests.handles import none_left
 
 pytestmark = pytest.mark.usefixtures("no_live_decoders")
 
@@ -39,11 +39,8 @@ TURBO = turbojpeg.TurboJPEG()
 @pytest.fixture(scope="module")
 def no_live_decoders() -> Any:
     """The module leaves as many native decoders as it found."""
-    gc.collect()  # loaders of other modules that are in cycles
-    before = core.live_handles()["jpegs"]
-    yield
-    gc.collect()
-    assert core.live_handles()["jpegs"] == before
+    with none_left("jpegs"):
+        yield
 
 
 @dataclass(frozen=True)

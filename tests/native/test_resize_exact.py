@@ -18,6 +18,7 @@ from PIL import Image
 from fastload import errors
 from fastload._native import core
 from fastload.lazy.resampling import FILTERS, pillow_order
+from tests.handles import none_left
 
 Pixels = npt.NDArray[np.uint8]
 Box = tuple[float, float, float, float]
@@ -293,13 +294,12 @@ def test_factors_beyond_the_image_are_its_mean() -> None:
 @pytest.fixture
 def decoder() -> Iterator[core.RegionDecoder]:
     """A decoder, of which no handle is left."""
-    before = core.live_handles()
-    made = core.RegionDecoder()
-    assert core.live_handles()["region_decoders"] == before["region_decoders"] + 1
-    yield made
-    made.close()
-    made.close()
-    assert core.live_handles() == before
+    with none_left() as before:
+        made = core.RegionDecoder()
+        assert core.live_handles()["region_decoders"] == before["region_decoders"] + 1
+        yield made
+        made.close()
+        made.close()
     with pytest.raises(errors.ClosedError):
         made.open(b"")
 

@@ -27,6 +27,7 @@ from fastload.remote import cache_folder
 from fastload.remote.cache_folder import ALIVE_S, OWNER, CacheFolder, is_local
 from fastload.remote.files import RemoteFiles
 from fastload.store import DatasetReader
+from tests.handles import none_left
 
 HERE = Path(__file__).resolve().parent
 
@@ -237,15 +238,12 @@ def test_the_thread_that_fetches_keeps_nothing_of_what_was_closed(photos: Path, 
     sys.setswitchinterval(0.05)
     try:
         for round_ in range(8):
-            gc.collect()
-            before = core.live_handles()
-            dataset = opened(cache=cache / str(round_))
-            with reading.FastLoader(dataset, batch_size=16, num_workers=2) as loader:
-                next(iter(loader))
-            dataset.close()
-            del loader, dataset
-            gc.collect()
-            assert core.live_handles() == before
+            with none_left():
+                dataset = opened(cache=cache / str(round_))
+                with reading.FastLoader(dataset, batch_size=16, num_workers=2) as loader:
+                    next(iter(loader))
+                dataset.close()
+                del loader, dataset
     finally:
         sys.setswitchinterval(switching)
 

@@ -19,6 +19,7 @@ from fastload._native import core
 from fastload.errors import ArgumentError, ClosedError, DatasetError, SampleError
 from fastload.store import DatasetReader, DatasetWriter, Field, Manifest, Schema
 from fastload.store import reader as reader_module
+from tests.handles import none_left
 
 COUNT = 60
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -137,19 +138,17 @@ def test_column_is_read_once_into_memory(tmp_path: Path) -> None:
         for i in range(2000):
             writer.append({"v": [i, i + 1, i + 2]})
         writer.finish(None, {})
-    before = core.live_handles()["stores"]
-    reader = DatasetReader(tmp_path)
-    column = reader.column("v")
-    assert column is reader.column("v")
-    assert column.shape == (2000, 3)
-    assert column.dtype == np.float32
-    assert column.flags.aligned
-    assert not column.flags.writeable
-    assert "shard-00000.lmdb" not in Path("/proc/self/maps").read_text()
-    reader.close()
-    del reader
-    gc.collect()
-    assert core.live_handles()["stores"] == before
+    with none_left("stores"):
+        reader = DatasetReader(tmp_path)
+        column = reader.column("v")
+        assert column is reader.column("v")
+        assert column.shape == (2000, 3)
+        assert column.dtype == np.float32
+        assert column.flags.aligned
+        assert not column.flags.writeable
+        assert "shard-00000.lmdb" not in Path("/proc/self/maps").read_text()
+        reader.close()
+        del reader
     os.truncate(tmp_path / "shard-00000.lmdb", 0)
     assert np.array_equal(column[:, 0], np.arange(2000, dtype=np.float32))
 

@@ -16,6 +16,7 @@ from torchvision import transforms
 
 from fastload import FastLoader
 from fastload._native import core
+from tests.handles import none_left
 
 SMALL = transforms.Compose([transforms.CenterCrop(16), transforms.PILToTensor()])
 
@@ -112,13 +113,13 @@ def test_resume_in_mid_epoch(tmp_path: Path) -> None:
 
 
 def test_no_file_and_no_handle_stays(tmp_path: Path) -> None:
-    before, descriptors = core.live_handles()["files"], len(os.listdir("/proc/self/fd"))
-    loader = assert_as_torch(folder(tmp_path, transform=EXACT))
-    assert core.live_handles()["files"] == before + 1
-    loader.close()
-    assert len(os.listdir("/proc/self/fd")) == descriptors
-    del loader
-    assert core.live_handles()["files"] == before
+    with none_left("files") as before:
+        descriptors = len(os.listdir("/proc/self/fd"))
+        loader = assert_as_torch(folder(tmp_path, transform=EXACT))
+        assert core.live_handles()["files"] == before["files"] + 1
+        loader.close()
+        assert len(os.listdir("/proc/self/fd")) == descriptors
+        del loader
 
 
 def test_relative_paths_and_names_of_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ from fastload.batch.containers import Padded
 from fastload.common.rng import substitutes
 from fastload.dataset.in_place import mapped
 from fastload.errors import DatasetError, SampleError
+from tests.handles import none_left
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 SMALL = transforms.Compose([transforms.CenterCrop(16), transforms.PILToTensor()])
@@ -379,13 +380,13 @@ def test_resume_in_mid_epoch(tmp_path: Path) -> None:
 
 def test_no_file_and_no_handle_stays(tmp_path: Path) -> None:
     dataset = stored(tmp_path)
-    before, descriptors = core.live_handles()["files"], len(os.listdir("/proc/self/fd"))
-    loader = assert_as_torch(dataset)
-    assert core.live_handles()["files"] == before + 1
-    loader.close()
-    assert len(os.listdir("/proc/self/fd")) == descriptors
-    del loader
-    assert core.live_handles()["files"] == before
+    with none_left("files") as before:
+        descriptors = len(os.listdir("/proc/self/fd"))
+        loader = assert_as_torch(dataset)
+        assert core.live_handles()["files"] == before["files"] + 1
+        loader.close()
+        assert len(os.listdir("/proc/self/fd")) == descriptors
+        del loader
 
 
 def places(**changes: Any) -> tuple[Any, ...]:

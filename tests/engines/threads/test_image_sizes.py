@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from fastload.engines.threads.assemble import memory_of
 from fastload.engines.threads.image_sizes import ImageLayout, batch_sizes
 from fastload.engines.threads.native_batch import SlotImages
 from fastload.errors import ArgumentError, BatchShapeError, ResourceError, SampleError
+from tests.handles import none_left
 
 COUNT = 30
 JITTER = [T.ScaleJitter((48, 64)), T.RandomHorizontalFlip(0.5)]
@@ -71,11 +71,8 @@ def same(a: Any, b: Any) -> bool:
 @pytest.fixture(autouse=True)
 def nothing_leaks() -> Iterator[None]:
     """Every native object of a test is gone after it."""
-    before = core.live_handles()
-    yield
-    gc.collect()
-    after = core.live_handles()
-    assert (after["batches"], after["leases"], after["engines"]) == (before["batches"], before["leases"], before["engines"])
+    with none_left("batches", "leases", "engines"):
+        yield
 
 
 @pytest.mark.parametrize("name", list(LISTS))
