@@ -30,6 +30,8 @@ C_FILES := $(wildcard $(foreach folder,csrc/* tests/c tests/fuzz benchmarks,$(fo
 PY_FILES := fastload tests benchmarks examples tools setup.py
 
 MAKEFLAGS += --no-print-directory
+# Compiled modules are kept, whatever the shell around says: programs import what those before them have compiled.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: all demo demo-remote test test-long quick test-installed build wheel docs lint ctest ctest-long pytest pytest-long bench peers format clean
 all: build
@@ -82,6 +84,12 @@ $(STAMPS)/quick: $(STAMPS)/torch pyproject.toml
 	    $(PIP) install --no-compile --no-build-isolation -e ".[quick]"; }
 	@touch $@
 
+# All that test files import, compiled once: else each of the processes that run tests compiles it, at the same time.
+$(STAMPS)/compiled: $(STAMPS)/dev | build
+	@mkdir -p build
+	@$(PY) -m pytest --collect-only -qq > build/collected.log 2>&1 || { tail -n 60 build/collected.log; exit 1; }
+	@touch $@
+
 # ---- the commands of the README -----------------------------------------------------------------------------------
 
 demo: $(STAMPS)/demo
@@ -94,11 +102,11 @@ demo-remote: $(STAMPS)/demo-remote
 
 # The C tests need a compiler alone: they are built while the environment is made.
 test: $(STAMPS)/system
-	@$(MAKE) -j$(JOBS) --output-sync=target build lint ctest docs
+	@$(MAKE) -j$(JOBS) --output-sync=target build lint ctest docs $(STAMPS)/compiled
 	@$(MAKE) pytest
 
 test-long: $(STAMPS)/system
-	@$(MAKE) -j$(JOBS) --output-sync=target build ctest-long
+	@$(MAKE) -j$(JOBS) --output-sync=target build ctest-long $(STAMPS)/compiled
 	@$(MAKE) pytest-long
 	@$(MAKE) fuzz-a-little
 
@@ -127,9 +135,7 @@ format: $(STAMPS)/dev
 	$(BIN)/ruff format $(PY_FILES)
 	$(BIN)/clang-format -i $(C_FILES)
 
-# Test processes keep compiled modules, whatever the shell around says: the programs that tests start import what these have compiled.
 # OpenMP's threads sleep while they wait: with more processes than processors, those that spin keep the others from working.
-pytest pytest-long quick: export PYTHONDONTWRITEBYTECODE :=
 pytest pytest-long quick: export OMP_WAIT_POLICY := PASSIVE
 # So do OpenBLAS' threads, which spin for a tenth of a second in each program that imports NumPy.
 pytest pytest-long quick: export OPENBLAS_THREAD_TIMEOUT := 4

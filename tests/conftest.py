@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 import torchvision_ops  # noqa: F401  (before anything imports torchvision)
 from extras import TestFile, missing_extra, skip_without
+from handles import none_left
 from pictures import write_folder
 from servers.process import Unavailable
 from servers.seaweedfs import SeaweedFS
 
 import fastload
 from fastload.common.system import available_cpus, available_memory
-from tests.handles import none_left
 
 pytest_plugins = ["cpu_ledger"]
 PROCESS_MEMORY = 2 << 30  # bytes that a test process takes at most, with what it starts

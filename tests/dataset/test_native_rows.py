@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from geometry_oracle import as_boxes, as_points, through
+from handles import none_left
 from scenes import FIELDS, Scenes
 from torchvision import tv_tensors
 
@@ -21,7 +22,6 @@ from fastload._native import core
 from fastload.errors import BatchShapeError
 from fastload.packing import Item
 from fastload.store import Field
-from tests.handles import none_left
 
 COUNT, SEED = 24, 16
 NAMES = ["image", *(field.name for field in FIELDS)]

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from handles import none_left
 from lazy_helpers import both, counted, files, is_lazy, jpeg, lazily
 from pictures import photo
 from PIL import Image, ImageFile, JpegImagePlugin
 
 from fastload.lazy import compressed, counts
 from fastload.lazy.opening import opened_lazily
-from tests.handles import none_left
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import turbojpeg  # type: ignore[import-untyped]
+from handles import none_left
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from native_helpers import strip
@@ -18,7 +19,6 @@ from PIL import Image
 
 from fastload import errors
 from fastload._native import core
-from tests.handles import none_left
 
 pytestmark = pytest.mark.usefixtures("no_live_decoders")
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from handles import none_left
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -18,7 +19,6 @@ from PIL import Image
 from fastload import errors
 from fastload._native import core
 from fastload.lazy.resampling import FILTERS, pillow_order
-from tests.handles import none_left
 
 Pixels = npt.NDArray[np.uint8]
 Box = tuple[float, float, float, float]

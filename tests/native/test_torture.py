@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+from handles import none_left
 from native_helpers import strip
 from PIL import Image
 
 from fastload import errors
 from fastload._native import core
-from tests.handles import none_left
 
 SEED = 20240607
 LIMIT = 1 << 24

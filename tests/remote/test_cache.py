@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import reading
 from dev_shm import entries, ours_since
+from handles import none_left
 from reading import CROP, URL, Reader, batches, data_files, fetched, on_disk, same, size_of, until
 from servers.seaweedfs import SeaweedFS
 
@@ -27,7 +28,6 @@ from fastload.remote import cache_folder
 from fastload.remote.cache_folder import ALIVE_S, OWNER, CacheFolder, is_local
 from fastload.remote.files import RemoteFiles
 from fastload.store import DatasetReader
-from tests.handles import none_left
 
 HERE = Path(__file__).resolve().parent
 

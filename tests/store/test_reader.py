@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from handles import none_left
 from store_helpers import contents, values_of
 
 from fastload._native import core
 from fastload.errors import ArgumentError, ClosedError, DatasetError, SampleError
 from fastload.store import DatasetReader, DatasetWriter, Field, Manifest, Schema
 from fastload.store import reader as reader_module
-from tests.handles import none_left
 
 COUNT = 60
 pytestmark = pytest.mark.usefixtures("no_leaks")

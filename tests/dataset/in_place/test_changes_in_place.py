@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from handles import none_left
 from in_place_helpers import EXACT, assert_as_torch, folder
 from pictures import photo
 from torch.utils.data import DataLoader, Subset
@@ -16,7 +17,6 @@ from torchvision import transforms
 
 from fastload import FastLoader
 from fastload._native import core
-from tests.handles import none_left
 
 SMALL = transforms.Compose([transforms.CenterCrop(16), transforms.PILToTensor()])
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 import torch
 from early import read_early
+from handles import none_left
 from hugging_face_helpers import assert_as_torch, copied, datasets, encoded, jpeg, of_images, rows, stored, why_not
 from in_place_helpers import EXACT, save
 from pictures import photo
@@ -29,7 +30,6 @@ from fastload.batch.containers import Padded
 from fastload.common.rng import substitutes
 from fastload.dataset.in_place import mapped
 from fastload.errors import DatasetError, SampleError
-from tests.handles import none_left
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 SMALL = transforms.Compose([transforms.CenterCrop(16), transforms.PILToTensor()])

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from handles import none_left
 from hypothesis import HealthCheck, settings
 from hypothesis import given as by_hypothesis
 from hypothesis import strategies as st
@@ -26,7 +27,6 @@ from fastload.engines.threads.assemble import memory_of
 from fastload.engines.threads.image_sizes import ImageLayout, batch_sizes
 from fastload.engines.threads.native_batch import SlotImages
 from fastload.errors import ArgumentError, BatchShapeError, ResourceError, SampleError
-from tests.handles import none_left
 
 COUNT = 30
 JITTER = [T.ScaleJitter((48, 64)), T.RandomHorizontalFlip(0.5)]
