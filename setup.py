@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build import build
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
@@ -112,8 +113,16 @@ def sanitizer_flags() -> list[str]:
 class BuildNative(build_ext):
     """Compiles the stale objects only, side by side, and writes generated C under build/.
 
-    An object is stale when its source, any header of csrc, or the flags are newer than it.
+    An object is stale when its source, any header of csrc, or the flags are newer than it. Those of `pip install -e` are those of
+    `setup.py build_ext --inplace`: neither compiles what the other has.
     """
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        if self.editable_mode:  # pip gives it a folder that is gone afterwards
+            usual = build(self.distribution)
+            usual.ensure_finalized()
+            self.build_temp = usual.build_temp
 
     def build_extension(self, ext: Extension) -> None:
         check_compiler(self.compiler.compiler[0])

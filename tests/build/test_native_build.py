@@ -106,6 +106,30 @@ def test_an_unknown_sanitizer_is_refused(tmp_path: Path) -> None:
     assert "'adress' is none of address, undefined, thread" in line
 
 
+EDITABLE = """
+import setuptools
+from distutils.core import run_setup
+builds = []
+for editable in (False, True):
+    distribution = run_setup("setup.py", stop_after="init")
+    if editable:  # as setuptools prepares `pip install -e`
+        distribution.get_command_obj("build").build_temp = "gone-afterwards"
+        distribution.get_command_obj("build_ext").editable_mode = True
+    command = distribution.get_command_obj("build_ext")
+    command.inplace = True
+    command.ensure_finalized()
+    builds.append(command.build_temp)
+print(*builds)
+"""
+
+
+def test_an_editable_install_and_the_build_in_place_share_their_objects() -> None:
+    """What `pip install -e` has compiled, `make build` does not compile again."""
+    done = subprocess.run([sys.executable, "-c", EDITABLE], cwd=ROOT, capture_output=True, text=True, check=True)
+    in_place, editable = done.stdout.split()
+    assert editable == in_place != "gone-afterwards"
+
+
 def test_nothing_generated_lies_in_the_source_tree() -> None:
     """Generated C goes under build/."""
     assert not list(ROOT.glob("fastload/**/*.c"))
