@@ -15,6 +15,7 @@ import pytest
 import torchvision_ops  # noqa: F401  (before anything imports torchvision)
 from extras import TestFile, missing_extra, skip_without
 from handles import none_left
+from hypothesis import HealthCheck, settings
 from pictures import write_folder
 from servers.process import Unavailable
 from servers.seaweedfs import SeaweedFS
@@ -23,6 +24,9 @@ import fastload
 from fastload.common.system import available_cpus, available_memory
 
 pytest_plugins = ["cpu_ledger"]
+# No test is about how fast this machine is.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 PROCESS_MEMORY = 2 << 30  # bytes that a test process takes at most, with what it starts
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -100,9 +104,15 @@ class SetAside:
         cls.modules = len(sys.modules)
 
 
+def pytest_collection() -> None:
+    """Next to nothing of what is imported is garbage."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Test files and what they import are set aside."""
     SetAside.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)
@@ -197,5 +207,5 @@ def project() -> dict[str, Any]:
 @pytest.fixture
 def no_leaks() -> Iterator[None]:
     """The test leaves no more native objects than it found."""
-    with none_left():
+    with none_left(within=20):
         yield

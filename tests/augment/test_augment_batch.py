@@ -67,7 +67,7 @@ POOL = {dtype: batch(16, dtype) for dtype in DTYPES}
     st.booleans(),
     st.data(),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_rows_do_not_depend_on_the_batch(ops: list[Any], picked: list[int], dtype: torch.dtype, seed: int, last: bool, data: Any) -> None:
     """aug(batch)[i] == aug(that sample alone), bit for bit, for any list of ops, any batch, dtype and memory format."""
     augment = A.AugmentBatch(ops)

@@ -269,7 +269,7 @@ def test_every_form_of_masks_is_the_same(fill: int) -> None:
     st.lists(st.sampled_from([0, 1, 2, 1000]), max_size=5),
     st.integers(0, 1 << 30),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_numbers_of_objects(ops: list[Any], lengths: list[int], seed: int) -> None:
     """No objects, a thousand, no samples: the images are those without objects, cropped boxes lie inside them, no object is lost."""
     rng = np.random.default_rng(seed)

@@ -157,7 +157,7 @@ SHEARS = st.floats(-60, 60)
 
 
 @given(ANGLES, st.integers(-20, 20), st.integers(-20, 20), st.floats(0.3, 3.0), SHEARS, SHEARS, st.sampled_from(["nearest", "bilinear"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_affine(angle: float, shift_x: int, shift_y: int, scale: float, shear_x: float, shear_y: float, mode: str) -> None:
     """The affine kernel under our matrix is torchvision's affine() with those parameters, filled with the same colour.
 

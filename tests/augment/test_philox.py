@@ -19,7 +19,7 @@ U64 = st.integers(0, 2**64 - 1)
 
 
 @given(U64, st.integers(0, 2**32 - 1), st.lists(U64, min_size=1, max_size=5), st.integers(0, 0xFFFF), st.integers(1, 30))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_words_are_the_native_ones(seed: int, epoch: int, indices: list[int], stream: int, count: int) -> None:
     """Every row is core.random_words() of its index."""
     got = philox.words(seed, epoch, np.array(indices, np.uint64), stream, count)
@@ -30,7 +30,7 @@ WANT = st.tuples(st.integers(0, 0xFFFF), st.integers(0, 30))
 
 
 @given(st.integers(-(2**63), 2**65), st.integers(0, 2**40), st.lists(U64, max_size=5), st.lists(WANT, max_size=4))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_native_rows_are_native_words(seed: int, epoch: int, indices: list[int], wants: list[tuple[int, int]]) -> None:
     """random_rows() is random_words() of every index and stream, side by side; also of no index, no stream, no word, and wrapped keys."""
     got = core.random_rows(seed, epoch, np.array(indices, np.uint64), wants)

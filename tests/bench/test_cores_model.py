@@ -41,7 +41,7 @@ MACHINES = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(given_=MACHINES)
 def test_never_above_a_limit(model: Any, given_: dict[str, Any]) -> None:
     """No more images a second than any part alone allows."""
@@ -52,7 +52,7 @@ def test_never_above_a_limit(model: Any, given_: dict[str, Any]) -> None:
         assert found <= bound * slack, part
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(row_s=st.floats(1e-6, 1e-3), loop_s=st.floats(1e-6, 1e-3), batch=st.sampled_from([16, 64, 256]))
 def test_one_core_does_all(model: Any, row_s: float, loop_s: float, batch: int) -> None:
     """On one core the times of a row and of the loop's thread add up."""
@@ -85,7 +85,7 @@ def test_more_cores_are_never_slower(model: Any) -> None:
     assert rates[-1] == pytest.approx(256 / 2e-4, rel=0.02)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(given_=MACHINES, part=st.sampled_from(["loop_s", "row_s", "lock_s", "line_s", "row_bytes"]))
 def test_a_slower_part_is_never_faster(model: Any, given_: dict[str, Any], part: str) -> None:
     """The closed form falls, or stays, as any part takes longer; but for the lock, whose turns are shorter where rows are slow."""

@@ -26,7 +26,7 @@ def deviation(counts: npt.NDArray[np.int64], expected: float) -> float:
     return float((ratio ** (1 / 3) - (1 - 2 / (9 * free))) / np.sqrt(2 / (9 * free)))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(count=st.integers(0, 5000), key=st.integers(0, 2**64 - 1))
 @example(count=0, key=0)
 @example(count=1, key=2**64 - 1)
@@ -43,7 +43,7 @@ def test_each_element_once(count: int, key: int) -> None:
     assert np.array_equal(order, whole(count, key))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     count=st.integers(1, 3 * CHUNK),
     key=st.integers(0, 2**64 - 1),

@@ -88,7 +88,7 @@ def exchanged(points: torch.Tensor, pairs: Sequence[tuple[int, int]]) -> torch.T
     return points[..., order, :]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**64 - 1), epoch=st.integers(0, 2**32 - 1), index=st.integers(0, COUNT - 1))
 def test_pairs_exchange_in_every_mirror(folder: Path, seed: int, epoch: int, index: int) -> None:
     """Points end where they do without pairs, and each pair is exchanged if an odd number of the flips that exchange were done; a point

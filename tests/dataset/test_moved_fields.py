@@ -128,7 +128,7 @@ def test_odd_samples(scenes: tuple[Path, list[dict[str, Any]]], name: str, index
         compare(scenes, name, seed, 1, index)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.sampled_from(list(LISTS)), st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1), st.integers(3, COUNT - 1))
 def test_any_draw(scenes: tuple[Path, list[dict[str, Any]]], name: str, seed: int, epoch: int, index: int) -> None:
     """Seeds and epochs over their whole range."""

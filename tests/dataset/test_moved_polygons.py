@@ -89,7 +89,7 @@ def test_every_sample(folder: Path, name: str) -> None:
         compare(folder, name, SEED, 0, index)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.sampled_from(list(LISTS)), st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1), st.integers(3, COUNT - 1))
 def test_any_draw(folder: Path, name: str, seed: int, epoch: int, index: int) -> None:
     """Seeds and epochs over their whole range."""

@@ -51,7 +51,7 @@ def tree(rng: random.Random, leaves: list[PackedDataset], depth: int) -> tuple[A
     return Subset(inner, picked), [rows[index] for index in picked]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32), depth=st.integers(0, 4))
 def test_rows_of_nested_datasets(packed: Path, seed: int, depth: int) -> None:
     """Each position, asked for alone, among others or from the end, is the sample that the lists say; all of them exist."""

@@ -463,7 +463,7 @@ def outside_texts(condition: str) -> str:
 PARTS = ["(", ")", "label", "1", "=", "or", "and", "'", '"', "--", "/*", "*/", "\n", ";", ",", "true", "not"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.sampled_from(PARTS), max_size=14))
 def test_what_is_taken_is_balanced(ds: PackedDataset, parts: list[str]) -> None:
     """A condition that is taken never closes a parenthesis that it did not open, and ends no statement."""

@@ -270,7 +270,7 @@ FUNCTIONALS = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONALS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(points=rows)
 def test_keypoints_with_visibility_move_as_keypoints(name: str, points: list[tuple[float, float, float]]) -> None:
     """Under each functional that knows KeyPoints labelled points end where torchvision's KeyPoints do, with its canvas; those of visibility

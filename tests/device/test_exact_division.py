@@ -58,7 +58,7 @@ def test_known_constants_need_no_division(name: str, reciprocal: bool) -> None:
     assert_quotients(*KNOWN[name], reciprocal)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.tuples(*[st.floats(-300, 300, width=32)] * 3),
     st.tuples(*[st.floats(2.0**-10, 300, width=32)] * 3),

@@ -33,7 +33,7 @@ from fastload.store.manifest import MANIFEST_NAME
 
 HERE = Path(__file__).parent
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "60"))
-SETTINGS = settings(max_examples=EXAMPLES, deadline=None)
+SETTINGS = settings(max_examples=EXAMPLES)
 
 VALUES = st.one_of(
     st.none(),

@@ -230,7 +230,7 @@ FACTS = st.fixed_dictionaries(
 STAGES = st.dictionaries(st.sampled_from(["read", "decode", "resize", "python", "collate", "copy", "augment", "warp"]), st.floats(0.1, 9.0))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.sampled_from(["threads", "processes", "caller", None]), maybe(st.integers(0, 8)), STAGES, FACTS, maybe(st.integers(8, 600)),
     st.sampled_from([WAITS_41, SPIKES, 5 * steady(0.0001, 0.01, 10, first_s=0.1)]), st.integers(1, 6),

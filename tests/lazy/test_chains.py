@@ -176,7 +176,7 @@ def run(data: bytes, moves: list[Move]) -> Any:
 
 
 @given(st.sampled_from(sorted(set(files()) - {"empty", "no jpeg"})), st.lists(composing | composing | looking, min_size=1, max_size=6))
-@settings(max_examples=400, deadline=None, print_blob=True)
+@settings(max_examples=400, print_blob=True)
 def test_a_random_program_sees_no_difference(name: str, moves: list[Move]) -> None:
     """Values, exceptions, and all images that were made on the way are equal to Pillow's."""
     plain, lazy = both(lambda: run(files()[name], moves))
@@ -184,7 +184,7 @@ def test_a_random_program_sees_no_difference(name: str, moves: list[Move]) -> No
 
 
 @given(st.sampled_from(LAZY), st.lists(composing, min_size=1, max_size=8))
-@settings(max_examples=200, deadline=None, print_blob=True)
+@settings(max_examples=200, print_blob=True)
 def test_arrays_of_random_recipes_are_pillows(name: str, moves: list[Move]) -> None:
     """Pixels of long recipes, taken as arrays, are equal to Pillow's."""
 

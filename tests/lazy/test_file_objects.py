@@ -137,7 +137,7 @@ some_looks = st.lists(st.sampled_from(sorted(LOOKS)), min_size=1, max_size=3)
 
 @pytest.mark.parametrize("kind", [Told, WithTell, Ignoring])
 @given(undamaged, some_looks, st.sampled_from([65536, 65536, 4096, 1000, 300, 64, 7]))
-@settings(max_examples=120, deadline=None, print_blob=True)
+@settings(max_examples=120, print_blob=True)
 def test_the_calls_are_pillows(kind: type, name: str, looks: list[str], block: int) -> None:
     """Whatever the file, and however many blocks it has, results, positions and read bytes are equal.
 
@@ -149,7 +149,7 @@ def test_the_calls_are_pillows(kind: type, name: str, looks: list[str], block: i
 
 
 @given(undamaged, some_looks, st.integers(1, 4000), st.sampled_from([bytes, bytearray, memoryview]))
-@settings(max_examples=150, deadline=None, print_blob=True)
+@settings(max_examples=150, print_blob=True)
 def test_short_reads_and_other_bytes(name: str, looks: list[str], most: int, kind: Any) -> None:
     """A file object may give less than it is asked for, and other types of bytes."""
     plain, lazy = both(lambda: run(lambda: Told(files()[name], most, kind=kind), looks)[:2])
@@ -157,7 +157,7 @@ def test_short_reads_and_other_bytes(name: str, looks: list[str], most: int, kin
 
 
 @given(undamaged, some_looks, st.integers(0, 400), st.sampled_from(ERRORS), st.sampled_from([65536, 1000]))
-@settings(max_examples=250, deadline=None, print_blob=True)
+@settings(max_examples=250, print_blob=True)
 def test_a_call_that_fails(name: str, looks: list[str], number: int, error: Any, block: int) -> None:
     """Any exception that the file object raises, once, in any call: the program gets it where Pillow lets it pass; the rest goes on."""
     plain, lazy = both(lambda: run(lambda: Told(files()[name], fails=(number, error)), looks, block)[:2])

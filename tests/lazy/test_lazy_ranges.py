@@ -109,7 +109,7 @@ def much(call: Callable[[Image.Image], Any], image: Image.Image) -> Any:
 
 @pytest.mark.parametrize("limit", [None, Image.MAX_IMAGE_PIXELS])
 @given(st.sampled_from(["420", "grey"]), st.lists(calls, min_size=1, max_size=3))
-@settings(max_examples=300, deadline=None, print_blob=True)
+@settings(max_examples=300, print_blob=True)
 def test_arguments(limit: int | None, name: str, several: list[Callable[[Image.Image], Any]]) -> None:
     """Each call's result or exception, type and text, and the image after it."""
 

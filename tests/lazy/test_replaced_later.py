@@ -111,7 +111,7 @@ some_files = st.sampled_from(["420", "grey", "444", "damaged", "progressive", "t
 
 
 @given(some_files, st.sampled_from(PARTS), moves, moves)
-@settings(max_examples=300, deadline=None, print_blob=True)
+@settings(max_examples=300, print_blob=True)
 def test_a_class_s_function(name: str, part: tuple[int, str], before: list[str], after: list[str]) -> None:
     """Whatever of Pillow's classes a program replaces, at any time: its function is called as often, in the same order."""
     kind, attribute = CLASSES[part[0]], part[1]
@@ -124,7 +124,7 @@ def test_a_class_s_function(name: str, part: tuple[int, str], before: list[str],
 
 
 @given(some_files, st.sampled_from(PARTS), moves, moves)
-@settings(max_examples=200, deadline=None, print_blob=True)
+@settings(max_examples=200, print_blob=True)
 def test_an_image_s_own_method(name: str, part: tuple[int, str], before: list[str], after: list[str]) -> None:
     """So may one image have a method of its own, which Pillow's other methods call."""
     attribute = part[1]
@@ -139,7 +139,7 @@ def test_an_image_s_own_method(name: str, part: tuple[int, str], before: list[st
 
 
 @given(some_files, st.sampled_from(FUNCTIONS), moves, moves)
-@settings(max_examples=100, deadline=None, print_blob=True)
+@settings(max_examples=100, print_blob=True)
 def test_a_module_s_function(name: str, attribute: str, before: list[str], after: list[str]) -> None:
     """So may PIL.Image have other functions by which images are made and looked at."""
 

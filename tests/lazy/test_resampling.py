@@ -145,7 +145,7 @@ def test_probe_files_are_what_they_are_said_to_be() -> None:
     assert all(np.asarray(image).min() < 20 and np.asarray(image).max() > 235 for image in read)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.integers(1, 200),
     st.integers(1, 200),

@@ -94,7 +94,7 @@ def files_and_boxes(draw: st.DrawFn) -> tuple[Made, tuple[int, int, int, int]]:
     return made, (x, y, draw(st.integers(1, made.width - x)), draw(st.integers(1, made.height - y)))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(files_and_boxes())
 def test_a_box_is_the_full_decode_cropped(case: tuple[Made, tuple[int, int, int, int]]) -> None:
     """Unscaled, every byte of a box equals the full decode's."""
@@ -102,7 +102,7 @@ def test_a_box_is_the_full_decode_cropped(case: tuple[Made, tuple[int, int, int,
     np.testing.assert_array_equal(core.jpeg_decode(made.data, box), part(full(made), box, 8))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(files_and_boxes(), st.sampled_from(EIGHTHS))
 def test_a_scaled_box_is_the_scaled_decode_cropped(case: tuple[Made, tuple[int, int, int, int]], eighths: int) -> None:
     """At every DCT scale a box is the part floor(x s) .. ceil((x + width) s) of the scaled image.
@@ -143,7 +143,7 @@ def test_cmyk_and_grey_are_pillows_rgb() -> None:
         np.testing.assert_array_equal(core.jpeg_decode(buffer.getvalue(), (17, 30, 40, 31)), expected[30:61, 17:57])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(made_files, st.sampled_from(transcoders()))
 def test_transcoding_keeps_the_pixels(made: Made, transcode: Any) -> None:
     """strip and to_baseline change no pixel, and what to_baseline returns is one baseline scan."""
@@ -208,7 +208,7 @@ def test_scan_reads_what_pillow_reads() -> None:
     assert core.jpeg_scan(stripped)["orientation"] == 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(made_files)
 def test_header_is_pillows(made: Made) -> None:
     image = Image.open(io.BytesIO(made.data))

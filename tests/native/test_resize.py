@@ -75,7 +75,7 @@ def assert_within_one(got: npt.NDArray[Any], wanted: npt.NDArray[Any], case: obj
     assert difference.max() <= 1, f"{case}: {got[worst]} for {wanted[worst]} at {worst}"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(SEEDS, SIDES, SIDES, SIDES, SIDES, FILTERS)
 @example(394426, 76, 52, 88, 78, "bilinear")  # where both of Pillow's sums tie
 def test_antialiased_is_within_one_of_pillow(seed: int, width: int, height: int, out_width: int, out_height: int, name: str) -> None:
@@ -162,7 +162,7 @@ def test_uint8_tensors_of_torch(shared: Path, size: tuple[int, int], name: str, 
         assert mean < 0.3
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(SEEDS, SIDES, SIDES, SIDES, SIDES, FILTERS)
 def test_plain_is_within_one_of_torch(seed: int, width: int, height: int, out_width: int, out_height: int, name: str) -> None:
     """antialias=False is torch.nn.functional.interpolate(align_corners=False) in float, rounded once."""
@@ -174,7 +174,7 @@ def test_plain_is_within_one_of_torch(seed: int, width: int, height: int, out_wi
     assert_within_one(got, wanted, (seed, width, height, out_width, out_height, name))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(SEEDS, SIDES, SIDES, SIDES, SIDES, FILTERS, st.booleans(), st.data())
 def test_the_value_does_not_depend_on_how_it_is_stored(
     seed: int, width: int, height: int, out_width: int, out_height: int, name: str, antialias: bool, data: st.DataObject

@@ -75,7 +75,7 @@ def resized(image: Pixels, box: Box | None, size: tuple[int, int], name: str) ->
 
 
 @pytest.mark.usefixtures("path")
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(SEEDS, SIDES, SIDES, SIDES, SIDES, NAMES, CHANNELS)
 @example(3, 1, 1, 40, 30, "lanczos", 3)
 @example(5, 7, 5, 90, 81, "box", 1)
@@ -115,7 +115,7 @@ def test_every_filter_at_scales_of_all_sorts(order: str, name: str, channels: in
             np.testing.assert_array_equal(got, resized(image, box, size, name), str((width, height, box, size)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(SEEDS, SIDES, SIDES, SIDES, SIDES, NAMES.filter(lambda name: name != "nearest"))
 def test_both_orders_are_two_resizes_of_pillow_s(seed: int, width: int, height: int, out_width: int, out_height: int, name: str) -> None:
     """Across first is Pillow's resize of the width and then of the height; down first the other way round."""
@@ -126,7 +126,7 @@ def test_both_orders_are_two_resizes_of_pillow_s(seed: int, width: int, height: 
     np.testing.assert_array_equal(core.resize_exact(image, None, size, name, order="vertical"), down)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(SEEDS, SIDES, SIDES, SIDES, SIDES, NAMES, CHANNELS, st.sampled_from(["horizontal", "vertical", "by-shrink"]), st.data())
 def test_the_value_does_not_depend_on_how_it_is_stored(
     seed: int, width: int, height: int, out_width: int, out_height: int, name: str, channels: int, order: str, data: st.DataObject
@@ -171,7 +171,7 @@ def test_floats_are_torch_s() -> None:
     assert torch.equal(torch.from_numpy(got), torch.from_numpy(image).permute(2, 0, 1).to(torch.float32).div(255))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(SEEDS, SIDES, SIDES, SIDES, SIDES, NAMES, st.data())
 def test_pixels_outside_what_is_read_do_not_matter(
     seed: int, width: int, height: int, out_width: int, out_height: int, name: str, data: st.DataObject
@@ -187,7 +187,7 @@ def test_pixels_outside_what_is_read_do_not_matter(
     np.testing.assert_array_equal(core.resize_exact(other, box, size, name, **asked), core.resize_exact(image, box, size, name, **asked))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(SEEDS, SIDES, SIDES, st.integers(1, 95), st.integers(1, 95), CHANNELS)
 def test_reduce_is_pillow_s(seed: int, width: int, height: int, across: int, down: int, channels: int) -> None:
     """Any box by any factors: the same bytes."""
@@ -385,7 +385,7 @@ def test_one_decode_gives_many_crops(decoder: core.RegionDecoder) -> None:
         np.testing.assert_array_equal(decoder.pixels((x, y, width, height)), np.asarray(whole)[y : y + height, x : x + width])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(SEEDS, SIDES, SIDES, NAMES)
 def test_a_part_of_the_file_is_enough(seed: int, out_width: int, out_height: int, name: str) -> None:
     """A box of an image needs no more of it decoded than resize_exact_reads() says."""

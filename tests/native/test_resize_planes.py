@@ -42,7 +42,7 @@ def resized(image: torch.Tensor, size: tuple[int, int], **how: Any) -> torch.Ten
     return F.resize_image(across.transpose(1, 2).contiguous(), [1, size[0]], **how).transpose(1, 2).float()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(SEEDS, SIDES, SIDES, CHANNELS, DTYPES, SIDES, SIDES, FILTERS, st.booleans())
 def test_within_one_of_torchvision(
     seed: int, height: int, width: int, channels: int, dtype: Any, out_height: int, out_width: int, name: str, antialias: bool
@@ -60,7 +60,7 @@ def test_within_one_of_torchvision(
     assert worst <= 1 + clips, (worst, name, antialias)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(SEEDS, SIDES, SIDES, CHANNELS, DTYPES, st.booleans(), st.booleans(), st.data())
 def test_crops_and_flips_are_exact(
     seed: int, height: int, width: int, channels: int, dtype: Any, hflip: bool, vflip: bool, data: st.DataObject
@@ -76,7 +76,7 @@ def test_crops_and_flips_are_exact(
     assert torch.equal(torch.from_numpy(got.astype(np.float32)), wanted)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(SEEDS, SIDES, SIDES, CHANNELS, DTYPES, st.sampled_from(["float32", "float16", "bfloat16"]), st.booleans())
 def test_floats_are_torchvisions(seed: int, height: int, width: int, channels: int, dtype: Any, out: str, hflip: bool) -> None:
     """A table makes floats of the same values: by default value / 255 or / 65535 in float32, rounded to the dtype."""

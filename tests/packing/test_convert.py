@@ -41,7 +41,7 @@ def test_there_and_back(tmp_path: Path) -> None:
 
 
 @given(seed=st.integers(0, 2**32), count=st.integers(1, 4))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_every_field_of_every_kind(seed: int, count: int) -> None:
     """All other fields stay, byte for byte; images of other forms too."""
     with tempfile.TemporaryDirectory() as folder:

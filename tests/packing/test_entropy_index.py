@@ -122,7 +122,7 @@ def crop(dataset: Path) -> np.ndarray[Any, Any]:
     return images[0].permute(1, 2, 0).numpy()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(index=st.binary(min_size=1, max_size=600) | st.binary(min_size=1, max_size=30).map(lambda end: TRUE_INDEX[: -len(end)] + end))
 def test_rubbish_for_an_index(tmp_path: Path, index: bytes) -> None:
     """Pixels as without it, unless it is well-formed and lies with care; verify names the sample."""

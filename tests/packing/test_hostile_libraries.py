@@ -63,7 +63,7 @@ def drain(kind: str, root: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data(), changes=CHANGES, cut=st.one_of(st.just(1.0), st.floats(0, 1)))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_changed_and_cut_files(kind: str, data: st.DataObject, changes: list[tuple[float, bytes]], cut: float) -> None:
     """Whatever bytes of any file of a dataset are changed or missing."""
     names = sorted(path.name for path in (DATA / kind).iterdir())
@@ -141,7 +141,7 @@ def test_a_sparse_file_of_any_length(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_only_malformed_leaves_the_parser_of_examples(data: bytes) -> None:
     """Any bytes are an Example, or a ValueError, or an IndexError where they end, says why not."""
     try:

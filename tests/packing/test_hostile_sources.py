@@ -329,7 +329,7 @@ def damaged(data: bytes, flips: list[tuple[float, bytes]]) -> bytes:
 
 
 @given(flips=FLIPS, cut=st.floats(0.1, 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_only_our_own_exceptions_leave_a_tar(
     tmp_path_factory: pytest.TempPathFactory, flips: list[tuple[float, bytes]], cut: float
 ) -> None:
@@ -350,7 +350,7 @@ def test_only_our_own_exceptions_leave_a_tar(
 
 
 @given(text=st.one_of(st.binary(max_size=80), st.text(alphabet='path,label:\n\r\t"\0[]{}1.-+xüe\ufeff', max_size=80).map(str.encode)))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_only_our_own_exceptions_leave_a_table(tmp_path_factory: pytest.TempPathFactory, text: bytes) -> None:
     """Whatever a .csv holds, it is read, or FastloadError or OSError says why not."""
     path = tmp_path_factory.mktemp("csv") / "x.csv"

@@ -58,7 +58,7 @@ def test_a_file_that_is_gone(tmp_path: Path) -> None:
     form=st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]),
     sizes=st.lists(st.integers(0, 1600), min_size=5, max_size=5),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_tar(tmp_path_factory: pytest.TempPathFactory, names: list[str], form: int, sizes: list[int]) -> None:
     """In tars of any format, with long names and members of any size, in several shards."""
     root = tmp_path_factory.mktemp("tar")

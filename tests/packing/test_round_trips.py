@@ -23,7 +23,7 @@ pytest.importorskip("pyarrow")
 
 
 @given(seed=st.integers(0, 2**32), count=st.integers(1, 4))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_field_of_every_kind(seed: int, count: int) -> None:
     """A dataset of any fields comes back from files, from a tar and from Parquet; a tar has no infinities."""
     source = Anything(seed, count)

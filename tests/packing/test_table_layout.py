@@ -157,7 +157,7 @@ FORMS = st.sampled_from([(".csv", ","), (".csv", ";"), (".tsv", "\t")])
 NAME = TEXT.map(lambda text: text.replace("/", "").replace("\0", ""))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(NAME, NAME, TEXT, TEXT, TEXT), min_size=1, max_size=4), FORMS)
 @example([(" ", " ", " ", " ", " leading")], (".csv", ","))
 @example([("\n", " \n", '"', '" ', ' "quoted"')], (".csv", ","))

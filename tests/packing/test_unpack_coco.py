@@ -301,7 +301,7 @@ def annotations_of(rng: np.random.Generator, ids: list[int], points: bool, capti
 
 
 @given(st.integers(0, 2**32), st.lists(st.integers(0, 90), min_size=1, max_size=6, unique=True), st.booleans(), st.booleans())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_any_coco_comes_back(seed: int, ids: list[int], points: bool, captions: bool) -> None:
     """Packed, unpacked and packed again, a COCO dataset has equal fields, labels and class names; its layout is COCO's."""
     names = {"keypoints": ["eye", "beak"]} if points else {}

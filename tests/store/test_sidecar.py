@@ -30,7 +30,7 @@ from fastload.store.sidecar import PLACES as PLACE_TABLE
 from fastload.store.sidecar import open_sidecars
 
 COUNT = 60
-EXAMPLES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+EXAMPLES = settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 pytestmark = pytest.mark.usefixtures("no_leaks", "always")
 
 

@@ -47,7 +47,7 @@ def lists(draw: Any) -> list[Any]:
     return [*draw(st.lists(MORE, max_size=2)), draw(CROPS), *draw(st.lists(MORE, max_size=2)), *resize, *draw(st.lists(MORE, max_size=2))]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(lists(), sides, sides, st.integers(0, 2**40))
 def test_no_boxes_make_more(transform: list[Any], height: int, width: int, seed: int) -> None:
     """Whatever the boxes are, the size is within the bound."""

@@ -36,7 +36,7 @@ def test_crops_are_torchvisions(packed: Path, crops: Any) -> None:
         assert all(map(torch.equal, mine, theirs))
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(st.integers(1, 300), st.integers(1, 300), st.data())
 def test_boxes_of_any_size(width: int, height: int, data: st.DataObject) -> None:
     """The boxes are those that torchvision cuts out of numbered pixels, up to the crop that is the whole image."""

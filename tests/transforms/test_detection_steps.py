@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -27,7 +27,6 @@ F = v2.functional
 
 sides = st.integers(1, 400)
 seeds = st.integers(0, 2**40)
-lenient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @contextmanager
@@ -64,7 +63,6 @@ def meta(height: int, width: int) -> torch.Tensor:
     return torch.empty((3, height, width), dtype=torch.uint8, device="meta")
 
 
-@lenient
 @given(sides, sides, seeds, st.tuples(st.floats(1, 2), st.floats(2, 4)))
 def test_zoom_out_pads_as_torchvision(height: int, width: int, seed: int, side_range: tuple[float, float]) -> None:
     """The same numbers give the same padding."""
@@ -75,7 +73,6 @@ def test_zoom_out_pads_as_torchvision(height: int, width: int, seed: int, side_r
     assert step == {"kind": "pad", "x": left, "y": top, "size": (width + left + right, height + top + bottom)}
 
 
-@lenient
 @given(sides, sides, seeds, st.integers(1, 300), st.integers(1, 300))
 def test_scale_jitter_sizes_are_torchvisions(height: int, width: int, seed: int, one: int, two: int) -> None:
     """The same number gives the same size, but at least 1 where torchvision's is 0."""
@@ -84,7 +81,6 @@ def test_scale_jitter_sizes_are_torchvisions(height: int, width: int, seed: int,
     assert geometry(T.ScaleJitter((one, two)), (width, height), seed).size == (max(expected[1], 1), max(expected[0], 1))
 
 
-@lenient
 @given(sides, sides, seeds, st.lists(st.integers(1, 300), min_size=1, max_size=32), st.none() | st.integers(1, 400))
 def test_shortest_sizes_are_torchvisions(height: int, width: int, seed: int, sizes: list[int], most: int | None) -> None:
     """The same number gives the same size, but at least 1 where torchvision's is 0."""
@@ -93,7 +89,6 @@ def test_shortest_sizes_are_torchvisions(height: int, width: int, seed: int, siz
     assert geometry(T.RandomShortestSize(sizes, most), (width, height), seed).size == (max(expected[1], 1), max(expected[0], 1))
 
 
-@lenient
 @given(sides, sides, seeds, st.integers(1, 300), st.integers(1, 300))
 def test_random_sizes_are_torchvisions(height: int, width: int, seed: int, least: int, more: int) -> None:
     """The same number gives the same size, below the largest."""
@@ -105,7 +100,6 @@ def test_random_sizes_are_torchvisions(height: int, width: int, seed: int, least
     assert got.size == (expected[1], expected[0])
 
 
-@lenient
 @given(st.integers(4, 400), st.integers(4, 400), seeds, st.integers(1, 40))
 def test_iou_crops_are_torchvisions(height: int, width: int, seed: int, count: int) -> None:
     """The same numbers and boxes give the same crop; boxes whose centres are cut away are zero, and sanitizing drops them."""
@@ -135,7 +129,6 @@ def test_iou_crop_without_a_crop_that_fits_ends() -> None:
         assert [step["kind"] for step in geometry(transform, (50, 40), 3, boxes).steps] == ["resize"]
 
 
-@lenient
 @given(sides, sides, st.integers(1, 300))
 def test_resize_by_the_longer_side(height: int, width: int, most: int) -> None:
     """Resize(None, max_size=n), and torchvision's own: that has no side of 0, fastload's makes it 1."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -137,7 +137,6 @@ def _resizable(height: int, width: int, size: int, max_size: int | None) -> bool
     return max_size is None or int(size * long / short) <= max_size or int(max_size * size / int(size * long / short)) > 0
 
 
-@settings(deadline=None)
 @given(st.integers(1, 60), st.integers(1, 60), st.integers(1, 70), st.integers(1, 70))
 def test_center_crop_window(height: int, width: int, crop_height: int, crop_width: int) -> None:
     """CenterCrop shows the same pixels of the image and the same padding around them."""

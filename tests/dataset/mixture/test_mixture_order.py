@@ -13,7 +13,7 @@ from fastload.dataset.mixture import BLOCK, SPAN, Changes, MixtureOrder, shares
 WEIGHTS = st.lists(st.floats(0, 1e6, allow_subnormal=False), min_size=1, max_size=5).filter(any)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(weights=WEIGHTS, samples=st.integers(1, 2000))
 def test_shares(weights: list[float], samples: int) -> None:
     """Whole numbers with the sum asked for, each within one of its exact share, and none for a weight of zero."""
@@ -33,7 +33,7 @@ def test_known_shares() -> None:
     assert shares([5e-324, 1e300], 7) == (0, 7)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 2**64 - 1),
     samples=st.integers(1, 300),
@@ -62,7 +62,7 @@ def test_as_a_plain_walk_has_it(seed: int, samples: int, lengths: list[int], dat
         assert np.bincount(sources, minlength=len(lengths)).tolist() == list(order.counts(epoch)) == list(shares(weights, samples))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(samples=st.integers(1, 3 * SPAN), positions=st.lists(st.integers(0, 3 * SPAN), max_size=50), epoch=st.integers(0, 2**40))
 def test_any_positions(samples: int, positions: list[int], epoch: int) -> None:
     """Positions alone, in any order and repeated, have what the whole epoch has there."""

@@ -58,7 +58,7 @@ def wait(parent: Channel) -> tuple[Any, tuple[int, ...]]:
     return message
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.one_of(st.none(), st.integers(), st.binary(max_size=300), st.lists(st.text(max_size=5), max_size=5)), max_size=30))
 def test_round_trip(messages: list[Any]) -> None:
     """Messages of any size, the empty ones too, come out of both ends as they went in."""
@@ -77,7 +77,7 @@ def test_round_trip(messages: list[Any]) -> None:
         worker.close()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=200), st.integers(0, 5000))
 def test_any_cut_of_the_stream(cuts: list[int], size: int) -> None:
     """A message that arrives in pieces, cut anywhere, is given out once, when it is whole."""

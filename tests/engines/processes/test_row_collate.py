@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import default_collate
 from worker_values import PLAIN, Pair, numbers, same
@@ -17,7 +17,7 @@ from fastload._native import core
 from fastload.engines.processes import row_collate as rows
 from fastload.engines.processes.serialization import opened
 
-quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=150)
 
 # What one leaf of a sample may be: a function of a number, so that samples of one layout differ in values.
 _ARRAYS = ["u1", "i1", "i2", "i4", "i8", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16", "?"]

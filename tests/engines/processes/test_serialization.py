@@ -18,7 +18,7 @@ from fastload._native import core
 from fastload.engines.processes.serialization import ALIGN, Arena, BatchPickler, unpack
 from fastload.errors import ClosedError
 
-quick = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+quick = settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 # torch says once per process that nested tensors are a prototype, and quantized ones deprecated
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
 anything = containers(st.one_of(plain_tensors(), odd_tensors(), arrays(), plain))

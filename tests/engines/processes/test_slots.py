@@ -96,4 +96,4 @@ class SlotsMachine(RuleBasedStateMachine):
 
 
 TestSlots = SlotsMachine.TestCase
-TestSlots.settings = settings(max_examples=15, stateful_step_count=25, deadline=None)
+TestSlots.settings = settings(max_examples=15, stateful_step_count=25)

@@ -72,7 +72,7 @@ def test_seeding_a_worker_reads_no_source() -> None:
 indices = st.integers(-(2**70), 2**70) | st.text(max_size=5) | st.tuples(st.integers(0, 9), st.text(max_size=3))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**63 - 1), st.integers(0, 1000), indices, st.integers(0, 2**32 - 1))
 def test_a_sample_is_a_pure_function(seed: int, epoch: int, index: Any, before: int) -> None:
     """Whatever was drawn before, the same (seed, epoch, index) gives the same numbers in all three generators."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from resume_helpers import COUNT, Numbers, Resetting, check_rest, flat, plain, resume, scattered, seeded, through_json, trained
 from torch.utils.data import (
@@ -96,7 +96,7 @@ SETTLED = {
 """Those whose order owes nothing to torch's generator, or a loader's, from which base seeds are drawn."""
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50)
 @given(
     kind=st.sampled_from(sorted(SAMPLERS)),
     steps=st.integers(0, 12),

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")  #
 TRAIN = [T.RandomResizedCrop(16), T.RandomHorizontalFlip()]
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(
     steps=st.integers(0, 13),
     epochs=st.integers(0, 1),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pictures import write_folder
 from torch.utils.data import BatchSampler, Dataset, RandomSampler, SequentialSampler
@@ -72,7 +72,7 @@ def steps_of(loaders: list[FastLoader[Any]], most: int) -> int:
     return min(most, *(len(loader) for loader in loaders))
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120)
 @given(
     count=st.integers(0, 60),
     shuffle=st.sampled_from(SHUFFLES),
@@ -166,7 +166,7 @@ def test_ranks_that_had_nothing_change_nothing() -> None:
     assert rest(ranks(3, 4), state) == [batches[1:] for batches in whole]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     count=st.integers(1, 40),
     world=st.integers(1, 4),

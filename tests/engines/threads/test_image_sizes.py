@@ -239,7 +239,7 @@ def test_memory_that_was_given_back_is_asked_for_again(packed: Path, monkeypatch
             list(batch_of)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @by_hypothesis(st.data())
 def test_any_sizes_lie_as_said(packed: Path, data: st.DataObject) -> None:
     """Of any rows, layout and thread count: each image is its sample's, and in a padded frame all else is zero."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, Sampler, SequentialSampler, SubsetRandomSampler
 
@@ -44,7 +44,6 @@ def both(sampler: Any, size: int, drop_last: bool, private: torch.Generator | No
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(deadline=None)
 @given(count=st.integers(1, 300), size=st.integers(1, 70), drop_last=st.booleans())
 def test_positions_and_draws_are_torchs(kind: str, count: int, size: int, drop_last: bool) -> None:
     """The same batches, and after each the same state of torch's generator."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pictures import write_folder
 from torch.utils.data import ConcatDataset, DataLoader, Subset
@@ -57,7 +57,6 @@ def grouped(order: Iterable[int], groups: list[int], size: int) -> list[list[int
     st.booleans(),
     st.booleans(),
 )
-@settings(deadline=None)
 def test_the_rule(values: list[float], size: int, edges: list[float] | None, seed: int, epoch: int, shuffle: bool, drop: bool) -> None:
     """Full batches are torchvision's in the same sequence; then the rest, a batch a bucket, largest first; len() says how many."""
     sampler = BucketBatchSampler(values, size, by=values, edges=edges, seed=seed, shuffle=shuffle, drop_last=drop)

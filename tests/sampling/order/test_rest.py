@@ -33,7 +33,7 @@ def order_of(count: int, block: int, buffer: int, world: int, rule: Rule, rank: 
     return WindowOrder(count, block, buffer, 5, *stretch(count, world, rank, rule))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     count=st.integers(1, 15) | st.integers(1, 3000),
     block=st.integers(1, 40),

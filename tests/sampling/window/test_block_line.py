@@ -20,7 +20,7 @@ def by_sorting(count: int, block: int, key: int) -> npt.NDArray[np.int64]:
     return np.concatenate([np.arange(number * block, min(count, number * block + block)) for number in order.tolist()])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     count=st.integers(1, 3000),
     block=st.integers(1, 40),

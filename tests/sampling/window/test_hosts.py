@@ -30,7 +30,7 @@ def parts(found: list[WindowSampler], ranks: int, epoch: int) -> list[set[int]]:
     return [{index for each in found[first : first + ranks] for index in each} for first in range(0, len(found), ranks)]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     count=st.integers(5, 300),
     block=st.integers(1, 40),

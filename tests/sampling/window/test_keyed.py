@@ -35,7 +35,7 @@ class Numbers(Dataset[int]):
         return index
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     count=st.integers(0, 300),
     replicas=st.integers(1, 9),

@@ -44,7 +44,7 @@ def distinct(order: npt.NDArray[np.int64], of: int, classes: int, batch: int) ->
     return float((np.diff(np.sort(labels, axis=1), axis=1) != 0).sum(axis=1).mean() + 1)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     count=st.integers(1, 700),
     block=st.integers(1, 60),
@@ -70,7 +70,7 @@ def test_each_sample_once_within_the_buffer(count: int, block: int, buffer: int,
     assert sorted(np.concatenate(found).tolist()) == list(range(count))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     count=st.integers(1, 90), block=st.integers(1, 20), buffer=st.integers(1, 99), first=st.integers(0, 300), samples=st.integers(0, 400)
 )
@@ -82,7 +82,7 @@ def test_a_part_that_is_longer_than_the_line(count: int, block: int, buffer: int
     assert times.max(initial=0) - times.min() <= 1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     count=st.integers(1, 2000),
     block=st.integers(1, 60),

@@ -38,7 +38,7 @@ def packed(path: Path, samples: int, size: int) -> PackedDataset:
     return PackedDataset(path)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     count=st.integers(1, 300),
     block=st.integers(1, 40),
