@@ -143,7 +143,7 @@ pytest pytest-long quick: export OPENBLAS_THREAD_TIMEOUT := 4
 SPREAD := -n $(if $(filter file,$(origin JOBS)),auto,$(shell expr $(JOBS) + 2)) --dist worksteal
 # Tests that fork workers by the thousand come first, in processes of their own: a fork copies page tables, and costs three times as much in
 # a process that has imported every framework.
-FORKING := $(filter-out %/test_normalizing.py,$(wildcard $(foreach room,conformance crash engines loader sampling,tests/$(room)/test_*.py tests/$(room)/*/test_*.py)))
+FORKING := $(addprefix tests/,conformance crash engines loader sampling)
 OTHERS := $(FORKING:%=--ignore=%)
 # CPU seconds that each of the runs may take on the machine of CI. A change that needs more says here why.
 CPU_FORKING := 550

@@ -161,6 +161,14 @@ def run(
     return subprocess.CompletedProcess(program.args, program.returncode, out, err)
 
 
+def fastload(
+    *arguments: str | Path, folder: Path | str = ".", environment: Mapping[str, str] | None = None, timeout: float = 120
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command as `python -m fastload.cli.main` does."""
+    source = "import runpy; runpy.run_module('fastload.cli.main', run_name='__main__', alter_sys=True)"
+    return run(source, *arguments, folder=folder, environment=environment, timeout=timeout)
+
+
 @dataclass(frozen=True)
 class Server:
     """The server's process, this end of the line to it, and the PID of the process that started it."""

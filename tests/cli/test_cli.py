@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import warm
 from PIL import Image
 
 from fastload.cli import main as main_module
@@ -19,14 +20,7 @@ from fastload.store import Manifest
 
 
 def run(*arguments: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fastload.cli.main", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        env={**os.environ, **(env or {})},
-    )
+    return warm.fastload(*arguments, folder=cwd or ".", environment={**os.environ, **(env or {})})
 
 
 @pytest.fixture
@@ -207,10 +201,11 @@ def test_pack_and_verify_do_not_import_torch(source: Path, tmp_path: Path) -> No
 
 
 def test_version() -> None:
-    """The version of the package."""
+    """The version of the package, by the module as Python starts it."""
     from fastload import __version__
 
-    assert run("--version").stdout.strip() == f"fastload {__version__}"
+    command = [sys.executable, "-m", "fastload.cli.main", "--version"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == f"fastload {__version__}"
 
 
 def test_output_to_a_closed_pipe(source: Path, tmp_path: Path) -> None:

@@ -6,15 +6,16 @@ import io
 import json
 import os
 import resource
-import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import warm
 from packing_helpers import encoded, picture, stored_samples
 from PIL import Image
 
@@ -91,7 +92,7 @@ class TestTar:
         """
         pytest.importorskip("webdataset")
         export(dataset, tmp_path / "out.tar")
-        done = subprocess.run([sys.executable, "-c", code, tmp_path / "out.tar"], capture_output=True, text=True, check=False, timeout=120)
+        done = warm.run(code, tmp_path / "out.tar")
         assert done.returncode == 0, done.stderr
         stored = stored_samples(dataset)
         expected = [
@@ -257,11 +258,7 @@ def test_a_foreign_dataset(tmp_path: Path) -> None:
 
 def test_the_command(dataset: Path, tmp_path: Path) -> None:
     """One line on stdout; an error is one line on stderr."""
-
-    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "fastload.cli.main", "export", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-
+    run = partial(warm.fastload, "export")
     done = run(dataset, tmp_path / "out.tar", "-q", "--workers", "2")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"{COUNT} samples, ")

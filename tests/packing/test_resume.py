@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+import warm
 from packing_helpers import encoded, picture, stored_samples, tree
 from PIL import Image
 
@@ -378,12 +378,10 @@ def test_shuffle_of_equal_names() -> None:
 
 def test_the_printed_commands_work(tmp_path: Path, images: list[bytes]) -> None:
     """A failed `fastload pack` prints two commands; each, typed as printed, ends in a dataset."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
     def run(command: list[str]) -> subprocess.CompletedProcess[str]:
         assert command[:2] == ["fastload", "pack"]
-        line = [sys.executable, "-m", "fastload.cli.main", *command[1:], "-q"]
-        return subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+        return warm.fastload(*command[1:], "-q", folder=tmp_path)
 
     folder(tmp_path / "my photos", images)
     printed = []

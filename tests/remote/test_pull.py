@@ -81,7 +81,7 @@ def test_a_damaged_object(
         fastload.pack(source_of(tmp_path, 10), out)
     objects.delete(shard.file)
     with pytest.raises(RemoteError, match=rf"{shard.file}.*no such object.*pull again, and it goes on"):
-        fastload.pull(s3_url, out, **options)
+        fastload.pull(s3_url, out, timeout=3, **options)
     objects.put(shard.file, good)
     with counted(monkeypatch) as counts:
         fastload.pull(s3_url, out, **options)
@@ -96,7 +96,7 @@ def test_another_dataset_meanwhile(pushed: Path, tmp_path: Path, s3_url: str, op
     last = Manifest.load(pushed).shards[-1]
     objects.delete(last.file)
     with pytest.raises(RemoteError):
-        fastload.pull(s3_url, out, **options)
+        fastload.pull(s3_url, out, timeout=3, **options)
     assert list(out.glob("*.lmdb"))
     other = dataset_of(tmp_path, 60, "other", shuffle=True)
     fastload.push(other, s3_url, overwrite=True, **options)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+import warm
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -168,7 +167,7 @@ def test_known_orders() -> None:
 def test_equal_in_another_process() -> None:
     """Nothing of the process decides."""
     program = "from fastload.sampling.window import WindowOrder; print(WindowOrder(3000, 7, 90, 41).indices().tolist())"
-    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
+    out = warm.run(program)
     assert out.stdout.strip() == str(WindowOrder(3000, 7, 90, 41).indices().tolist())
 
 

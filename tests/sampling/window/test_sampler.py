@@ -5,14 +5,13 @@ from __future__ import annotations
 import io
 import pickle
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import warm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import distributed
@@ -188,7 +187,7 @@ def test_with_torchs_dataloader() -> None:
 def test_equal_in_another_process() -> None:
     """(seed, epoch) alone decide, in any process."""
     program = "import fastload; s = fastload.WindowSampler(2000, block=9, buffer=200, seed=6); s.set_epoch(4); print(list(s))"
-    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
+    out = warm.run(program)
     sampler = fastload.WindowSampler(2000, block=9, buffer=200, seed=6)
     sampler.set_epoch(4)
     assert out.stdout.strip() == str(list(sampler))
