@@ -215,9 +215,10 @@ include tests/fuzz/fuzz.mk
 run-headers: $(CTEST)/asan/libcsrc.a
 	@CC="$(CC)" sh tests/c/headers.sh $<
 
-# Address and undefined sanitizers find most; the rest of their product, and the corpora, are long.
+# Address and undefined sanitizers find most; the rest of their product, and the corpora, are long. With clang the fuzz targets themselves
+# begin with their corpora, under these two.
 CTEST_SHORT := run-headers $(CTESTS:%=run-asan-%)
-CTEST_LONG := $(CTESTS:%=run-plain-%) $(TSAN_TESTS:%=run-tsan-%) run-qemu $(FUZZ_REPLAYS)
+CTEST_LONG := $(CTESTS:%=run-plain-%) $(TSAN_TESTS:%=run-tsan-%) run-qemu $(if $(CLANG),$(REPLAYS_msan),$(REPLAYS_asan))
 CTEST_RUNS := $(CTEST_LONG) $(CTEST_SHORT)
 ctest: $(CTEST_SHORT)
 ctest-long: $(CTEST_LONG)

@@ -2,7 +2,7 @@
 #
 #   make fuzz SECONDS=600               each target in turn for so long, under libFuzzer, ASan and UBSan; needs clang
 #   make fuzz TARGETS=fuzz_pack         one of them
-#   make fuzz-replay                    the corpus, under ASan and UBSan and (with clang) MSan; part of `make ctest-long`
+#   make fuzz-replay                    the corpus, under ASan and UBSan and (with clang) MSan
 
 SECONDS ?= 60
 FUZZ := build/fuzz
@@ -53,21 +53,22 @@ replay-asan-%: $(FUZZ)/asan/%
 replay-msan-%: $(FUZZ)/msan/%
 	@./$< $(call corpus_of,$*) > $<.log 2>&1 || { cat $<.log; echo "corpus of $* (msan) failed"; exit 1; }
 	@echo "corpus of $* (msan) passed"
-FUZZ_REPLAYS := $(FUZZ_TARGETS:%=replay-asan-%) $(if $(CLANG),$(FUZZ_OWN:%=replay-msan-%))
-fuzz-replay: $(FUZZ_REPLAYS)
+REPLAYS_asan := $(FUZZ_TARGETS:%=replay-asan-%)
+REPLAYS_msan := $(if $(CLANG),$(FUZZ_OWN:%=replay-msan-%))
+fuzz-replay: $(REPLAYS_asan) $(REPLAYS_msan)
 
 # ---- fuzzing: new inputs go to build/fuzz/corpus, crashes to build/fuzz/crashes
 
 fuzz: $(if $(CLANG),$(TARGETS:%=run-fuzz-%),fuzz-needs-clang)
-# 20 seconds of each target, as many at once as there are processors: part of `make test-long`.
+# The corpus and then new inputs, together 10 seconds of each target, as many at once as there are processors: part of `make test-long`.
 .PHONY: fuzz-a-little
 fuzz-a-little:
 ifeq ($(CLANG),)
 	@echo "the fuzz targets are skipped: no clang (Debian: clang libclang-rt-dev llvm)"
 else
 	@mkdir -p $(FUZZ)
-	@$(MAKE) fuzz SECONDS=20 -j$(JOBS) --output-sync=target > $(FUZZ)/log 2>&1 || { tail -n 100 $(FUZZ)/log; exit 1; }
-	@echo "fuzz targets: $$(grep -c '^stat::number_of_executed_units' $(FUZZ)/log) ran for 20 s each"
+	@$(MAKE) fuzz SECONDS=10 -j$(JOBS) --output-sync=target > $(FUZZ)/log 2>&1 || { tail -n 100 $(FUZZ)/log; exit 1; }
+	@echo "fuzz targets: $$(grep -c '^stat::number_of_executed_units' $(FUZZ)/log) ran for 10 s each"
 endif
 .PHONY: fuzz-needs-clang $(FUZZ_TARGETS:%=run-fuzz-%)
 fuzz-needs-clang:
