@@ -19,10 +19,8 @@ from servers.seaweedfs import SeaweedFS
 
 import fastload
 
-END_S = 3.0
-"""Seconds from the signal to the end of a command."""
-TORCH_END_S = 8.0
-"""The same of a program with torch, whose own end takes most of it on a busy machine."""
+END_S = 20.0
+"""Seconds from the signal to the end of a program: a third of what the server keeps silent, and enough on a machine that is busy."""
 RATE = 300_000
 """Bytes per second of a server that is about to fall silent: slow enough that a transfer of 2 MB is under way for seconds."""
 URL = "s3://bucket/photos.fl"
@@ -82,17 +80,15 @@ def start(tmp_path: Path) -> Iterator[Callable[[str, list[str]], subprocess.Pope
         process.communicate()
 
 
-def interrupted(process: subprocess.Popen[str], end: float = END_S) -> str:
+def interrupted(process: subprocess.Popen[str]) -> str:
     """Sends Ctrl-C to a process, which must end soon; returns what it wrote to the standard error."""
     time.sleep(0.3)
     assert process.poll() is None, process.communicate()
     process.send_signal(signal.SIGINT)
-    began = time.monotonic()
     try:
-        _, err = process.communicate(timeout=end)
+        _, err = process.communicate(timeout=END_S)
     except subprocess.TimeoutExpired:
-        pytest.fail(f"it did not end within {end:g} s")
-    assert time.monotonic() - began < end
+        pytest.fail(f"it did not end within {END_S:g} s")
     return err
 
 
@@ -205,7 +201,7 @@ def silent():
     proxy.silence(60.0)
     process.stdin.write("\n")
     process.stdin.flush()
-    err = interrupted(process, TORCH_END_S)
+    err = interrupted(process)
     assert process.returncode in (-signal.SIGINT, 130), err
     assert err.count("Traceback") == 1, err
     assert err.strip().endswith("KeyboardInterrupt"), err
