@@ -77,8 +77,8 @@ def pytest_runtest_call() -> Iterator[None]:
     return (yield from _unless_extra_is_missing())
 
 
-LONG_FIXTURES = {"ray_environment", "chromium"}
-"""Ray's daemons take minutes of CPU time, a browser half a minute."""
+LONG_FIXTURES = {"ray_environment", "chromium", "two_ranks", "disagreements", "resumed_runs"}
+"""Ray's daemons take minutes of CPU time, a browser half a minute, and two ranks of a framework ten seconds."""
 
 
 @pytest.hookimpl(tryfirst=True)

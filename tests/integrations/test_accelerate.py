@@ -170,7 +170,6 @@ def two_ranks(numbered: Path, tmp_path_factory: pytest.TempPathFactory) -> list[
     return two_ranks_of("accelerate_program.py", numbered, tmp_path_factory.mktemp("accelerate"))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
     ("way", "maker"),

@@ -21,26 +21,25 @@ def flat(batches: list[list[int]]) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def two_ranks(numbered: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def ranks(numbered: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What both ranks of ddp_program.py saw."""
     return two_ranks_of("ddp_program.py", numbered, tmp_path_factory.mktemp("ddp"))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("way", WAYS)
-def test_every_sample_once_over_the_ranks(two_ranks: list[dict[str, Any]], form: str, way: str) -> None:
+def test_every_sample_once_over_the_ranks(ranks: list[dict[str, Any]], form: str, way: str) -> None:
     """In each epoch the ranks together see every sample exactly once."""
-    first, second = (report[form][way] for report in two_ranks)
+    first, second = (report[form][way] for report in ranks)
     for mine, other in zip(first, second, strict=True):
         assert sorted(flat(mine) + flat(other)) == list(range(COUNT))
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("way", WAYS)
-def test_set_epoch_reshuffles(two_ranks: list[dict[str, Any]], form: str, way: str) -> None:
+def test_set_epoch_reshuffles(ranks: list[dict[str, Any]], form: str, way: str) -> None:
     """Each epoch has an order of its own, and another share of the samples."""
-    for report in two_ranks:
+    for report in ranks:
         orders = [tuple(flat(epoch)) for epoch in report[form][way]]
         assert len(set(orders)) == len(orders)
         assert len({frozenset(order) for order in orders}) == len(orders)
@@ -48,16 +47,16 @@ def test_set_epoch_reshuffles(two_ranks: list[dict[str, Any]], form: str, way: s
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("way", WAYS)
-def test_batches_are_those_of_dataloader(two_ranks: list[dict[str, Any]], form: str, way: str) -> None:
+def test_batches_are_those_of_dataloader(ranks: list[dict[str, Any]], form: str, way: str) -> None:
     """Batch by batch the labels are what torch's DataLoader gives the same rank and epoch."""
-    for report in two_ranks:
+    for report in ranks:
         assert report[form][way] == report[form]["torch"]
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_gradients_were_averaged(two_ranks: list[dict[str, Any]], form: str) -> None:
+def test_gradients_were_averaged(ranks: list[dict[str, Any]], form: str) -> None:
     """DistributedDataParallel over gloo worked alongside the loader's threads and processes."""
-    first, second = (report[form]["gradient"] for report in two_ranks)
+    first, second = (report[form]["gradient"] for report in ranks)
     assert first == second
     assert any(first)
 

@@ -150,7 +150,6 @@ def two_ranks(numbered: Path, tmp_path_factory: pytest.TempPathFactory) -> list[
     return two_ranks_of("lightning_program.py", numbered, tmp_path_factory.mktemp("lightning"), launched=False)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("form", WITH_FILES)
 @pytest.mark.parametrize("way", ["given", "hook"])
 def test_ddp_injects_a_sampler(two_ranks: list[dict[str, Any]], form: str, way: str) -> None:

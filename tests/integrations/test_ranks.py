@@ -190,7 +190,6 @@ def test_a_state_leaves_other_ranks_generators_alone(resumed_runs: list[dict[str
     assert (runs[0]["masks"] == runs[1]["masks"]) == (name in ("own class that draws", "shard of a sampler"))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("moment", ["mid-epoch", "epoch's end"])
 def test_a_rank_goes_on_with_its_own_generator(resumed_runs: list[dict[str, Any]], moment: str, workers: int) -> None:
