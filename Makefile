@@ -161,9 +161,12 @@ pytest-long: build
 
 # Whole rooms that take seconds, and of the others the files that touch most of the package.
 QUICK := $(filter-out tests/dataset/test_where%,$(wildcard tests/dataset/test_*.py)) $(addprefix tests/,explain health native transforms store common conformance/test_argument_table.py device/test_image_form.py \
-    loader/test_iterators.py loader/test_packed.py loader/test_seed_and_epoch.py packing/test_pack.py engines/resume/test_resume_states.py)
-# Left out of those rooms: the files that start programs, or wait.
-QUICK_WITHOUT := $(addprefix --ignore=tests/,store/test_writer.py transforms/test_replaced_code.py native/test_missing_module.py)
+    loader/test_iterators.py loader/test_packed.py loader/test_seed_and_epoch.py engines/resume/test_resume_states.py)
+# Left out of those rooms: the files that start programs, wait, or take more than a few seconds of CPU time.
+QUICK_WITHOUT := $(addprefix --ignore=tests/,common/test_permutation.py health/test_trace.py health/test_trace_process.py \
+    native/test_geometry_objects.py native/test_missing_module.py native/test_resize.py native/test_resize_exact.py native/test_torture.py \
+    store/test_billion.py store/test_many_shards.py store/test_changed_on_disk.py store/test_sidecar.py store/test_writer.py \
+    transforms/test_lightly.py transforms/test_replaced_code.py)
 quick: $(STAMPS)/quick
 	@$(MAKE) TOOLS=quick build lint-ruff lint-format lint-imports
 	$(PY) -m pytest -q -m "not long" $(SPREAD) $(QUICK) $(QUICK_WITHOUT)
