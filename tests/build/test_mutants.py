@@ -88,7 +88,8 @@ def test_list_of_faults() -> None:
 
 
 def test_caught_and_survived(tmp_path: Path) -> None:
-    """A fault is tried on the tests that reach it, through fixtures and programs too; a test that fails in any case catches nothing."""
+    """A fault is tried on the tests that reach it, through fixtures and programs too; a test that fails in any case catches nothing.
+    What caught a fault elsewhere is tried first."""
     (tmp_path / "toy").mkdir()
     for name, text in (("toy/__init__.py", ""), ("toy/sums.py", SUMS), ("test_toy.py", TESTS), ("faults.toml", FAULTS)):
         (tmp_path / name).write_text(text)
@@ -109,3 +110,7 @@ def test_caught_and_survived(tmp_path: Path) -> None:
     assert (smallest["caught"], smallest["ran"]) == (None, 2)
     assert {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".pyc"} == before
     assert "smallest (operator; 2 of 2 tests ran)" in mutants(*listed, "report", results)
+
+    again = tmp_path.parent / "again.json"
+    mutants(*listed, "try", *common, "--only", "difference", "--reach", reach, "--known", results, "--out", again)
+    assert json.loads(again.read_text())["difference"] | {"seconds": 0} == difference | {"ran": 1, "left_out": [], "seconds": 0}

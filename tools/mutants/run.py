@@ -2,7 +2,7 @@
 
     python tools/mutants/run.py check
     python tools/mutants/run.py reach --tree TREE --out reach.json -- -n 4 --dist worksteal
-    python tools/mutants/run.py try --tree TREE --tree OTHER --reach reach.json --out results.json
+    python tools/mutants/run.py try --tree TREE --tree OTHER --reach reach.json --out results.json [--known BEFORE.json]
     python tools/mutants/run.py survivors --tree TREE --out results.json -- -n 4 --dist worksteal
     python tools/mutants/run.py report results.json [BEFORE.json ...]
 
@@ -12,7 +12,7 @@ A tree is a git worktree with a built environment in .venv, in which nobody else
    that a test forks or starts. C programs of tests/c are tests too (`ctest:test_ring`).
 2. `try` applies one fault in each tree at a time, and runs the tests that reach it, the shortest first, up to the first that fails. That
    one has to fail once more with the fault and to pass without it; else it is left out. A test that hangs or takes pytest with it fails.
-   Faults that the results have already are not tried again.
+   Faults that the results have already are not tried again. What caught a fault in the results of another suite is tried first.
 3. `survivors` applies all faults that nothing caught at once, runs the whole suite once, and tries each fault alone on what failed.
 """
 
@@ -109,13 +109,14 @@ def _note(found: dict[str, Any], test: str, seconds: float, numbers: Iterable[in
 class Trial:
     """The tests of one fault, in a tree that has it."""
 
-    def __init__(self, fault: Fault, checkout: Checkout, reached: dict[str, Any], limit: float) -> None:
+    def __init__(self, fault: Fault, checkout: Checkout, reached: dict[str, Any], limit: float, known: str | None) -> None:
         self._fault, self._checkout, self._limit = fault, checkout, limit
         self._seconds: dict[str, float] = reached["seconds"]
         many = Counter(test for tests in reached["reached"].values() for test in tests)
         # By powers of two of their seconds: neighbours of a file stay together, and share its fixtures.
         self._tests = sorted(
-            reached["reached"][fault.id], key=lambda test: (math.ceil(math.log2(max(self._seconds[test], 0.05))), many[test], test)
+            reached["reached"][fault.id],
+            key=lambda test: (test != known, math.ceil(math.log2(max(self._seconds[test], 0.05))), many[test], test),
         )
         self._outcome: Outcome = {"caught": None, "ran": 0, "reached": len(self._tests), "left_out": [], "stopped": False}
 
@@ -185,7 +186,9 @@ class Trial:
         return False
 
 
-def try_all(faults: Sequence[Fault], checkouts: Sequence[Checkout], reached: dict[str, Any], limit: float, out: Path) -> None:
+def try_all(
+    faults: Sequence[Fault], checkouts: Sequence[Checkout], reached: dict[str, Any], limit: float, out: Path, known: dict[str, Outcome]
+) -> None:
     """Tries faults, one at a time in each tree, and keeps the results up to date."""
     results: dict[str, Outcome] = json.loads(out.read_text()) if out.exists() else {}
     queue: SimpleQueue[Fault] = SimpleQueue()
@@ -196,7 +199,7 @@ def try_all(faults: Sequence[Fault], checkouts: Sequence[Checkout], reached: dic
 
     def work_on(fault: Fault, checkout: Checkout) -> None:
         try:
-            outcome = Trial(fault, checkout, reached, limit).run()
+            outcome = Trial(fault, checkout, reached, limit, known.get(fault.id, {}).get("caught")).run()
         except Exception as error:  # the others go on
             say(f"{fault.id}: no result: {error!r}")
             return
@@ -307,6 +310,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         command.add_argument("--out", type=Path, required=True, help="the file to write; of `survivors`, the results of `try`")
         command.add_argument("--limit", type=float, default=limit, help="seconds: of a fault's tests, or of the suite")
     commands.choices["try"].add_argument("--reach", type=Path, required=True, help="the file that `reach` wrote")
+    commands.choices["try"].add_argument("--known", type=Path, metavar="FILE", help="results of another suite")
     commands.add_parser("report").add_argument("results", type=Path, nargs="+")
     options = parser.parse_args(own)
     options.pytest = rest
@@ -336,7 +340,8 @@ def main(arguments: Sequence[str]) -> int:
         if options.command == "reach":
             reach(chosen, checkouts[0], options.pytest, options.limit, options.out)
         elif options.command == "try":
-            try_all(chosen, checkouts, json.loads(options.reach.read_text()), options.limit, options.out)
+            known = {} if options.known is None else json.loads(options.known.read_text())
+            try_all(chosen, checkouts, json.loads(options.reach.read_text()), options.limit, options.out, known)
         else:
             survivors(chosen, checkouts[0], options.pytest, options.limit, options.out)
     finally:
