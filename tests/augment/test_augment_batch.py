@@ -270,6 +270,9 @@ def test_erasing_draws() -> None:
     ratio = np.log((bottom - top) / (right - left)) / np.log(2.0)
     assert_frequencies(np.histogram(ratio, 4, (-1.02, 1.02))[0], np.ones(4))
     assert_frequencies(np.histogram(top / (224 - (bottom - top) + 1), 8, (0, 1))[0], np.ones(8))
+    _, quarters = A.RandomErasing(1.0, (0.25, 0.25), (1.0, 1.0)).boxes(draws(DRAWS, 45), 8, 8)
+    for corner in quarters[:, :2].T:  # up to the last row and column
+        assert_frequencies(np.bincount(corner, minlength=5), np.ones(5))
     crowded, _ = A.RandomErasing(1.0, (1.0, 1.0), (1.0, 1.0)).boxes(draws(DRAWS, 44), 20, 20)
     assert not crowded.any()
 

@@ -120,6 +120,18 @@ def test_as_torchvision(folder: Path, name: str, compose: bool) -> None:
         assert same(dataset[index], wanted), index
 
 
+def test_boxes_say_the_format_they_were_given(folder: Path) -> None:
+    """Behind a native ConvertBoundingBoxFormat, boxes are tv_tensors of the new format."""
+    dataset = PackedDataset(folder, [v2.ConvertBoundingBoxFormat("CXCYWH"), v2.GaussianBlur(3)], fields=["image", "boxes"])
+    plain = PackedDataset(folder, fields=["image", "boxes"])
+    assert [type(step).__name__ for step in dataset.plan.python] == ["GaussianBlur"]
+    for index in range(1, COUNT):
+        wanted = v2.ConvertBoundingBoxFormat("CXCYWH")(tv.BoundingBoxes(plain[index]["boxes"], format="XYWH", canvas_size=CANVAS))
+        found = dataset[index]["boxes"]
+        assert found.format == wanted.format
+        torch.testing.assert_close(found.as_subclass(torch.Tensor), wanted.as_subclass(torch.Tensor))
+
+
 def test_outlines_move_as_natively(folder: Path) -> None:
     """Parts of polygons are KeyPoints for torchvision, and end where native steps put them, flips included."""
     steps = [v2.RandomHorizontalFlip(1.0), v2.RandomVerticalFlip(1.0), v2.CenterCrop(20), v2.Resize((10, 40))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -122,6 +123,7 @@ def test_readers_follow_only_the_same_samples(tmp_path: Path) -> None:
     assert a.same_samples(a)
     assert not a.same_samples(b)
     assert not a.same_samples(Manifest(Schema((*SCHEMA.fields[:-1], Field("other", "json"))), a.shards))
+    assert not a.same_samples(dataclasses.replace(a, shards=a.shards[:-1]))
     with DatasetReader(tmp_path / "a") as reader:
         for path in (tmp_path / "b").iterdir():
             path.replace(tmp_path / "a" / path.name.replace("shard-0", "shard-1"))
