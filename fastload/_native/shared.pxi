@@ -4,8 +4,9 @@
 # A SharedSlot is this process's mapping of one slot. In a worker its buffer is written; in the parent batches are handed out as
 # SharedLeases, each of which holds the slot: it is free again when the lease is gone, and `retired` if the process forked
 # meanwhile, because the child may still look at it: then it must not be refilled. Under a guard it is pinned at once, is `cooling` after
-# each lease until the event of that lease has passed, and is unpinned after the last event; if nobody can wait for that event its memory
-# stays mapped. In a forked child there is no device: nothing is asked of the guard.
+# each lease until the event of that lease has passed, and is unpinned after the last event. If that event could not be recorded, the slot is
+# `retired`, and one is recorded before it is unpinned; if that fails too, or nobody can wait for it, its memory stays mapped. In a forked
+# child there is no device: nothing is asked of the guard.
 
 from fastload._native.c_common cimport fl_error
 from fastload._native.c_engine cimport (
@@ -52,6 +53,8 @@ cdef void _end_lease(SharedSlot slot) noexcept:
 
 cdef bint _unpin(SharedSlot slot) noexcept:
     """Returns True if no device reads the memory any more."""
+    if slot.untold:
+        slot.event = slot.guarded.end_of_lease()
     if slot.event is not None:
         slot.event.synchronize()
     slot.guarded.unpin(<size_t>slot.shm.data)
@@ -67,6 +70,7 @@ cdef class SharedSlot:
     cdef readonly bint leased
     cdef readonly bint retired
     cdef object guarded, event
+    cdef bint untold  # the guard raised at the end of a lease: another event is recorded before the slot is unpinned
     cdef int pinner  # the process that guards it: in another the device is asked for nothing
 
     def __cinit__(self, size_t bytes=0, *, int fd=-1):
@@ -156,8 +160,8 @@ cdef class SharedLease:
             if self.slot._guards():
                 self.slot.event = None
                 _end_lease(self.slot)
-                if self.slot.event is None:  # then nobody knows when a copy has ended
-                    self.slot.retired = True
+                if self.slot.event is None:
+                    self.slot.untold = self.slot.retired = True
             self.slot.leased = False
             if self.forks != fl_shm_forks():
                 self.slot.retired = True

@@ -11,6 +11,7 @@ import itertools
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from torch.utils.data import Dataset
 from fastload import FastLoader, pack
 from fastload import transforms as T
 from fastload._native import core
-from fastload.device import transfer
+from fastload.device import cuda_runtime, transfer
 from fastload.device.pinning import Registered
 
 CUDA = torch.device("cuda", 0)
@@ -294,6 +295,22 @@ def test_a_slot_that_is_dropped_in_a_capture_stays_mapped(cuda: FakeCuda, monkey
     with torch.cuda.stream(torch.cuda.Stream()), cuda.capture():
         del slot, lease
     assert ["stays mapped" in text for text in told] == [True]
+    assert (ctypes.c_uint8 * 4096).from_address(address)[4095] == 0
+
+
+def test_a_slot_stays_mapped_where_the_driver_refuses(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registered slot is not unmapped if the driver does not say when its copies end, and its code is told."""
+    told: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: told.append(str(unraisable.exc_value)))
+    library = SimpleNamespace(cudaGetLastError=lambda: 0, cudaThreadExchangeStreamCaptureMode=lambda mode: 0)
+    slot = core.SharedSlot(4096)
+    assert slot.guard(Registered())
+    address, lease = slot.address, slot.lease()
+    torch.ones(1, device="cuda")
+    driver = SimpleNamespace(cuCtxGetCurrent=lambda context: 0, cuCtxRecordEvent=lambda context, event: 709)
+    monkeypatch.setattr(cuda_runtime, "runtime", lambda: cuda_runtime.Runtime(library, driver, "cuda"))
+    del slot, lease
+    assert set(told) == {"cuCtxRecordEvent returned 709"}
     assert (ctypes.c_uint8 * 4096).from_address(address)[4095] == 0
 
 

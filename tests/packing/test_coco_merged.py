@@ -232,9 +232,12 @@ def test_files_of_other_parts(tmp_path: Path) -> None:
 
 
 def test_options(tmp_path: Path) -> None:
-    """A list of one file is that file; a file twice, an empty list and a list with something else are refused."""
+    """A list or tuple of files is those files; a file twice, an empty list and a list with something else are refused."""
     files = written(tmp_path, ["instances_train"])
-    assert [field.name for field in opened(tmp_path, files).fields][:2] == ["image_id", "boxes"]
+    for several in (files, tuple(files), (*files, *written(tmp_path, ["captions_train"]))):
+        source = open_source(tmp_path, SourceOptions.of(annotations=several))
+        assert [field.name for field in source.fields][:2] == ["image_id", "boxes"]
+        assert (source.fields[-1].name == "captions") == (len(several) == 2)
     for given, words in (([], "is no path"), (["a", 5], "is no path"), (["a", "a"], "names a file twice")):
         with pytest.raises(ArgumentError, match=words):
             LayoutOptions(annotations=given)  # type: ignore[arg-type]

@@ -61,6 +61,11 @@ class TestVoc:
         with pytest.raises(PackError, match=r"name one of its splits with --split .*: train, val \(lists in ImageSets/Main\)"):
             open_source(root)
 
+    def test_boxes_that_count_from_0(self, tmp_path: Path) -> None:
+        """Sides at 0, as tools write that count from 0, stay within the image."""
+        self.write(tmp_path, {"a": xml(("dog", 0, 5, 9, 9, 0), ("dog", 5, 0, 9, 9, 0), ("dog", 0, 0, 32, 24, 0))})
+        assert open_source(tmp_path).read(0).values["boxes"].tolist() == [[0, 4, 9, 9], [4, 0, 9, 9], [0, 0, 32, 24]]
+
     def test_other_classes(self, tmp_path: Path) -> None:
         """Classes of one's own are sorted, and the same for each split; without ImageSets all annotations are samples."""
         self.write(tmp_path, {"a": xml(("wheel", 1, 1, 2, 2, 0)), "b": xml(("axle", 1, 1, 2, 2, 0)), "c": xml()})

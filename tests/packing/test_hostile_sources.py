@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packing_helpers import encoded, picture, tree
 
+from fastload import PackedDataset, export
 from fastload.common import folders
 from fastload.common.files import read_regular
 from fastload.common.folders import walk
@@ -132,12 +133,16 @@ def test_deep_json_in_a_table(tmp_path: Path) -> None:
 
 
 def test_deep_json_from_a_dataset(tmp_path: Path) -> None:
-    """What would not be read again is not stored."""
+    """Values are stored, and read again, up to 200 lists deep; what would not be read again is not stored."""
     deep: list[Any] = []
-    for _ in range(checked.JSON_DEPTH + 1):
+    for _ in range(checked.JSON_DEPTH - 1):
         deep = [deep]
+    pack(Items([{"image": JPEG, "box": deep}]), tmp_path / "out")
+    assert PackedDataset(tmp_path / "out")[0]["box"] == deep
+    export(tmp_path / "out", tmp_path / "out.parquet")
+    assert open_source(tmp_path / "out.parquet").read(0).values["box"] == deep
     with pytest.raises(PackError, match="nested more than 200 deep"):
-        pack(Items([{"image": JPEG, "box": deep}]), tmp_path / "out")
+        pack(Items([{"image": JPEG, "box": [deep]}]), tmp_path / "deeper")
 
 
 class Items:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from packing_helpers import encoded, picture
 from PIL import Image
 from test_places import bytes_at_places
 
@@ -70,6 +72,20 @@ def test_a_pack_holds_them(kind: str, options: dict[str, Any], tmp_path: Path) -
 
 def values(sample: Any) -> tuple[Any, ...]:
     return (sample["image"], sample["label"]) if isinstance(sample, dict) else sample
+
+
+@pytest.mark.parametrize("more", [(), (7, 8, 9)])
+def test_litdata_of_any_tuples(tmp_path: Path, more: tuple[int, ...]) -> None:
+    """Samples of LitData may be an image alone, or have more than a label beside it: all values have names."""
+    image = encoded(picture(0, 24, 32))
+    row = struct.pack(f"<{1 + len(more)}I", len(image), *[8] * len(more)) + image + struct.pack(f"<{len(more)}q", *more)
+    (tmp_path / "chunk.bin").write_bytes(struct.pack("<3I", 1, 12, 12 + len(row)) + row)
+    leaf = {"type": None, "context": None, "children_spec": []}
+    spec = {"type": "builtins.tuple", "context": "null", "children_spec": [leaf] * (1 + len(more))}
+    config = {"data_format": ["jpeg"] + ["int"] * len(more), "data_spec": json.dumps([1, spec])}
+    (tmp_path / "index.json").write_text(json.dumps({"config": config, "chunks": [{"filename": "chunk.bin", "chunk_size": 1}]}))
+    item = open_source(tmp_path).read(0)
+    assert (item.image, item.values) == (image, dict(zip(("label", "field2", "field3"), more, strict=False)))
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "mds-pixels"])

@@ -65,6 +65,7 @@ def test_a_folder_of_parquet_files_is_a_source(tmp_path: Path) -> None:
 
 
 def test_columns_keep_their_types(tmp_path: Path) -> None:
+    """Values of every type arrive as what they are; lists of numbers are arrays, with 32-bit or 64-bit offsets (Polars)."""
     day = datetime.date(2020, 1, 2)
     columns = {
         "caption": pa.array(["ein Hund", "", "\u72ac"]),
@@ -73,6 +74,8 @@ def test_columns_keep_their_types(tmp_path: Path) -> None:
         "box": pa.array([[1, 2, 3, 4]] * 3, pa.list_(pa.int32(), 4)),
         "raw": pa.array([b"\x00\x01", b"", b"x"]),
         "tags": pa.array([["a", "b"], [], None]),
+        "ids": pa.array([[1, 2], [], [3]], pa.list_(pa.int64())),
+        "large": pa.array([[1, 2], [], [3]], pa.large_list(pa.int64())),
         "day": pa.array([day] * 3),
         "more": pa.array([{"x": 1, "when": day}] * 3),
     }
@@ -86,6 +89,9 @@ def test_columns_keep_their_types(tmp_path: Path) -> None:
     assert found["box"].dtype == torch.int32
     assert found["box"].tolist() == [1, 2, 3, 4]
     assert [dataset[n]["tags"] for n in range(3)] == [["a", "b"], [], None]
+    for name in ("ids", "large"):
+        lists = [dataset[n][name] for n in range(3)]
+        assert [(each.dtype, each.tolist()) for each in lists] == [(torch.int64, each) for each in ([1, 2], [], [3])]
     assert found["more"] == {"x": 1, "when": "2020-01-02"}
 
 

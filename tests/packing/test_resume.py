@@ -240,6 +240,14 @@ class TestSourcesWithoutFiles:
         assert content(tmp_path / "out")[BAD][1]["label"] == 70
         assert min(later.read[:BAD]) >= 1
 
+    def test_another_field_of_a_dataset(self, tmp_path: Path, given: list[bytes]) -> None:
+        """A value beside the label that is another now is found, though many samples have that label; unchanged, the pack goes on."""
+        rows = [{"image": data, "label": i % 2, "note": f"note {i}"} for i, data in enumerate(given)]
+        stop(Listed(rows), tmp_path / "out")
+        with pytest.raises(PackError, match=r"Listed\[4\] has changed since it was written"):
+            pack(Listed([*rows[:4], {**rows[4], "note": "another"}, *rows[5:]]), tmp_path / "out", resume=True, **OPTIONS)
+        assert pack(Listed(rows), tmp_path / "out", resume=True, on_error="skip", **OPTIONS).samples == COUNT - 1
+
     def test_random_samples(self, tmp_path: Path, images: list[bytes], given: list[bytes]) -> None:
         """A Dataset that gives another sample at each reading cannot be resumed: the message says so."""
 

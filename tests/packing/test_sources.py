@@ -189,6 +189,13 @@ class TestTar:
         with pytest.raises(PackError, match="no file matches"):
             expand(str(tmp_path / "x*.tar"))
 
+    def test_a_name_with_marks_of_a_pattern(self, tmp_path: Path) -> None:
+        """A tar that is there under the very name is that tar, though the name could be read as a pattern, which matches another."""
+        write_tar(tmp_path / "train [1].tar", self.members(0, 2))
+        write_tar(tmp_path / "train 1.tar", self.members(0, 3))
+        assert len(open_source(tmp_path / "train [1].tar")) == 2
+        assert len(open_source(tmp_path / "train [12].tar")) == 3
+
     def test_a_folder_of_tars(self, tmp_path: Path) -> None:
         """A folder that holds tars and no folders is a WebDataset."""
         write_tar(tmp_path / "1.tar", self.members(0, 2))

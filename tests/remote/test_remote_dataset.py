@@ -108,6 +108,15 @@ def test_batches_equal_local_ones(photos: Path, remote: Remote, size: int | None
         assert fetched(far) == before
 
 
+def test_the_order_of_a_generator_of_ones_own(photos: Path, remote: Remote) -> None:
+    """Every epoch comes in the order that the user's generator says, also where the cache has no room, and epochs cannot begin early."""
+    both = [
+        batches(dataset, 3, generator=torch.Generator().manual_seed(5))
+        for dataset in (PackedDataset(photos, CROP), remote(URL, CROP, cache_size=0))
+    ]
+    assert same(*both)
+
+
 @pytest.mark.parametrize("given", [{"collate": "list"}, {"collate": "padded", "pad_to": 16}])
 def test_images_of_different_sizes_and_substitutes(photos: Path, remote: Remote, size: int | None, given: dict[str, Any]) -> None:
     """Lists and padded batches equal local ones, also where a sample that the transform does not fit is replaced by one of another size."""

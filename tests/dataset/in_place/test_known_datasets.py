@@ -212,6 +212,8 @@ def test_engine_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(ArgumentError, match="FASTLOAD_ENGINE"):
         FastLoader(dataset)
     assert FastLoader(dataset, engine="auto").engine == "auto"
+    monkeypatch.setenv("FASTLOAD_ENGINE", "")  # as unset
+    assert FastLoader(dataset).engine == "auto"
 
 
 def test_engine_on_packed_data(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 
@@ -72,22 +73,31 @@ def test_refused_slot_has_no_guard() -> None:
     assert not copies.events
 
 
+@pytest.mark.parametrize("refusals", [1, 2])
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_slot_without_an_event_is_never_refilled() -> None:
-    """When no event can be recorded nobody knows when the device is done, so the slot is given up."""
+def test_slot_without_an_event_is_never_refilled(refusals: int) -> None:
+    """When no event can be recorded nobody knows when the device is done: the slot is given up, and unpinned after an event or never."""
 
     class Broken(Copies):
+        left = refusals
+
         def end_of_lease(self) -> Copies.Event:
-            raise RuntimeError("no stream")
+            if self.left:
+                self.left -= 1
+                raise RuntimeError("no stream")
+            return super().end_of_lease()
 
     copies = Broken()
     memory = core.SharedSlot(4096)
     memory.guard(copies)
-    lease = memory.lease()
+    address, lease = memory.address, memory.lease()
     del lease
     assert memory.retired
     del memory
-    assert not copies.pinned
+    assert [event.waited for event in copies.events] == [True] * (2 - refusals)
+    assert list(copies.pinned) == [address] * (refusals - 1)
+    if copies.pinned:
+        assert (ctypes.c_uint8 * 4096).from_address(address)[4095] == 0
 
 
 def test_child_asks_the_device_for_nothing() -> None:

@@ -171,6 +171,30 @@ def test_exhausted_replicas(lengths: list[int], in_order: bool, size: int | None
     loader.close()
 
 
+class Late(IterableDataset[Any]):
+    """It cannot be iterated in its second pass."""
+
+    def __init__(self) -> None:
+        self.passes = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.passes += 1
+        if self.passes == 2:
+            raise OSError("not now")
+        return iter(range(4))
+
+
+def test_an_epoch_that_cannot_begin() -> None:
+    """A dataset that cannot be iterated now fails that epoch alone: the next one of the same persistent workers has all samples."""
+    loader = FastLoader(Late(), batch_size=2, num_workers=1, persistent_workers=True)
+    for _ in range(2):
+        assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3]]
+        if loader.epoch == 1:
+            with pytest.raises(OSError, match="not now"):
+                list(loader)
+    loader.close()
+
+
 def test_counters() -> None:
     """Batches, samples, bytes and what went by envelope are counted where the health report finds them."""
 
