@@ -160,7 +160,7 @@ pytest-long: build
 	$(PY) -m pytest -m long $(SPREAD) --cpu-budget=$(CPU_LONG)
 
 # Whole rooms that take seconds, and of the others the files that touch most of the package.
-QUICK := $(filter-out tests/dataset/test_where%,$(wildcard tests/dataset/test_*.py)) $(addprefix tests/,explain health native transforms store common conformance/test_argument_table.py device/test_image_form.py \
+QUICK := $(filter-out tests/dataset/test_where%,$(wildcard tests/dataset/test_*.py)) $(addprefix tests/,explain health native transforms store common conformance/test_argument_table.py \
     loader/test_iterators.py loader/test_packed.py loader/test_seed_and_epoch.py engines/resume/test_resume_states.py)
 # Left out of those rooms: the files that start programs, wait, or take more than a few seconds of CPU time.
 QUICK_WITHOUT := $(addprefix --ignore=tests/,common/test_permutation.py health/test_trace.py health/test_trace_process.py \
