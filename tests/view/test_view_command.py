@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection
@@ -81,7 +82,9 @@ def test_it_serves_until_ctrl_c(packed: Path) -> None:
         idle = HTTPConnection(urlsplit(address).netloc)
         idle.connect()
         process.send_signal(signal.SIGINT)
+        began = time.monotonic()
         _, err = process.communicate(timeout=30)
+        assert time.monotonic() - began < 10  # a second on a machine that does nothing else
         idle.close()
     assert process.returncode == 130
     assert err.splitlines()[-1] == (
