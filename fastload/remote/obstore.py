@@ -591,14 +591,20 @@ class ObstoreObjects(Objects):
                 self._writer = None
 
     def _failure(self, error: Exception) -> Failure:
-        """The failure that an exception of a request means; any other exception is raised again."""
-        if (found := of_exception(error)) is not None:
-            return found
-        if isinstance(error, self._obstore.exceptions.BaseError):
-            return of_message(str(error))
-        if type(error) is ValueError:
-            return Failure("never", "its name has an empty part or dots as a part", "give names without them")
-        raise error
+        """The failure that an exception of a request means; any other exception is raised again.
+
+        The exception loses its traceback: obstore keeps a future that has failed until it is called again, which may be never, and with the
+        traceback the frames of those who waited, this client, and the dataset's files.
+        """
+        found = of_exception(error)
+        if found is None and isinstance(error, self._obstore.exceptions.BaseError):
+            found = of_message(str(error))
+        if found is None and type(error) is ValueError:
+            found = Failure("never", "its name has an empty part or dots as a part", "give names without them")
+        if found is None:
+            raise error
+        error.__traceback__ = None
+        return found
 
     async def _turn(self, tries: Tries) -> None:
         """Waits until a call may ask a busy server. Raises RemoteError if its turn does not come within the timeout."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import pickle
 import threading
+import weakref
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from servers.seaweedfs import SeaweedFS
@@ -16,6 +19,7 @@ from servers.seaweedfs import SeaweedFS
 from fastload.errors import ArgumentError, ClosedError, RemoteError, RemoteMissingError
 from fastload.remote.client import open_objects
 from fastload.remote.objects import Objects
+from fastload.remote.obstore_process import own_obstore
 
 Open = Callable[..., Objects]
 
@@ -235,3 +239,43 @@ def test_file_urls_work_without_a_server(tmp_path: Path) -> None:
     objects.delete("a/b")
     objects.delete("a/b")
     objects.close()
+
+
+def test_failed_requests_keep_nothing_of_their_client(seaweedfs: SeaweedFS, s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """obstore keeps the future of a request that failed until it is called again, which may be never."""
+    obstore, kept = own_obstore(), list[Any]()
+
+    def keep(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            kept.append(function(*arguments, **named))
+            return kept[-1]
+
+        return call
+
+    for name in ("get_async", "get_range_async", "get_ranges_async", "head_async"):
+        monkeypatch.setattr(obstore, name, keep(getattr(obstore, name)))
+    client = _failing_in_every_way(s3_url, seaweedfs.options())
+    assert [type(future.exception()) for future in kept] == [FileNotFoundError] * 5
+    gc.collect()
+    assert client() is None
+
+
+def _failing_in_every_way(url: str, options: dict[str, str]) -> weakref.ref[Objects]:
+    """A closed client, with a failed request of each kind."""
+    objects = open_objects(url, options, 20.0)
+
+    async def fetch(*ranges: tuple[int, int]) -> None:
+        await asyncio.gather(*(objects.fetch("none", start, stop) for start, stop in ranges))
+
+    calls: list[Callable[[], object]] = [
+        partial(objects.get, "none", 10),
+        partial(objects.get_range, "none", 0, 10),
+        partial(objects.head, "none"),
+        lambda: asyncio.run(fetch((0, 10), (20, 30))),
+        lambda: asyncio.run(fetch((0, 10 << 20))),
+    ]
+    for call in calls:
+        with pytest.raises(RemoteMissingError):
+            call()
+    objects.close()
+    return weakref.ref(objects)
