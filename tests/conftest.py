@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import sys
 import traceback
@@ -81,12 +82,24 @@ LONG_FIXTURES = {"ray_environment", "chromium", "two_ranks", "disagreements", "r
 """Ray's daemons take minutes of CPU time, a browser half a minute, and two ranks of a framework ten seconds."""
 
 
+_HAS_LONG = re.compile("|".join((r"\bmark\.long\b", *LONG_FIXTURES)))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """`-m long` does not import the files without a long test, which are most of them."""
+    if config.option.markexpr != "long" or not collection_path.match("test_*.py"):
+        return None
+    return _HAS_LONG.search(collection_path.read_text(encoding="utf-8")) is None or None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with such a fixture are long."""
+    """Tests with such a fixture are long; whether a file has any is seen in its text."""
     for item in items:
         if not LONG_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.long)
+        if item.get_closest_marker("long") and _HAS_LONG.search(item.path.read_text(encoding="utf-8")) is None:
+            raise pytest.UsageError(f"{item.nodeid} is long by a fixture of its fixtures: mark it by pytest.mark.long")
 
 
 class SetAside:

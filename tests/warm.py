@@ -161,12 +161,15 @@ def run(
     return subprocess.CompletedProcess(program.args, program.returncode, out, err)
 
 
+COMMAND = "import runpy; runpy.run_module('fastload.cli.main', run_name='__main__', alter_sys=True)"
+"""Text of a program that is the command `fastload`, as `python -m fastload.cli.main` starts it."""
+
+
 def fastload(
     *arguments: str | Path, folder: Path | str = ".", environment: Mapping[str, str] | None = None, timeout: float = 120
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command as `python -m fastload.cli.main` does."""
-    source = "import runpy; runpy.run_module('fastload.cli.main', run_name='__main__', alter_sys=True)"
-    return run(source, *arguments, folder=folder, environment=environment, timeout=timeout)
+    """Runs a command of fastload to its end."""
+    return run(COMMAND, *arguments, folder=folder, environment=environment, timeout=timeout)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import fastload
 from fastload.errors import PackError, PackStoppedError
 from fastload.remote.client import open_objects
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from cluster_helpers import COUNT, folder, path_of
 from packing_helpers import stored_samples
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "pack_on_ray.py"
 
 

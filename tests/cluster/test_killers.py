@@ -24,6 +24,7 @@ def killed(tmp_path: Path) -> Path:
     return tmp_path / "killed"
 
 
+@pytest.mark.long
 def test_the_killer_is_named(tmp_path: Path, cluster: Any, killed: Path) -> None:
     """Under on_error="raise" the error names the sample, and no temporary file of the processes that it ended is left; a resume goes on."""
     root, out = folder(tmp_path / "src"), tmp_path / "out"
@@ -39,6 +40,7 @@ def test_the_killer_is_named(tmp_path: Path, cluster: Any, killed: Path) -> None
     assert files_of(out) == files_of(tmp_path / "one")
 
 
+@pytest.mark.long
 def test_killers_are_left_out(tmp_path: Path, cluster: Any, killed: Path) -> None:
     """Under on_error="skip" the shards are those of a pack in which the same samples are broken files: both of one shard.
     They are counted and named beside an ordinary bad sample, in the order of the source.

@@ -19,7 +19,7 @@ from fastload.errors import PackError, PackStoppedError
 from fastload.packing.sources.folder import FolderSource
 from fastload.store import JOURNAL_NAME
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 
 
 @pytest.mark.parametrize("how", [{}, {"shuffle": True, "seed": 3, "limit": 33, "workers": 1}, {"encode": "dct"}])

@@ -14,7 +14,7 @@ import fastload
 from fastload.errors import PackError
 
 # ray.data's own warnings, of its imports and of its defaults
-pytestmark = [pytest.mark.timeout(240), pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(240), pytest.mark.filterwarnings("ignore")]
 ROWS = 23
 
 

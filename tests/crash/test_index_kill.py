@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm
 from pictures import write_folder
 
 import fastload
@@ -21,7 +22,7 @@ from fastload.packing import pack, verify
 from fastload.store import DatasetReader, Manifest
 
 TESTS = Path(__file__).resolve().parents[1]
-ROUNDS = 6
+ROUNDS = 3
 
 
 def environment(*folders: Path) -> dict[str, str]:
@@ -59,16 +60,15 @@ def packed_both(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], tup
     return make
 
 
-def start(out: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "fastload.cli.main", "index", str(out), "--workers", "2", "-q"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(), start_new_session=True)
+def start(out: Path) -> warm.Program:
+    return warm.Program(warm.COMMAND, "index", out, "--workers", "2", "-q", environment=environment(), session=True)
 
 
-def await_new_shard(out: Path, process: subprocess.Popen[str], number: int) -> None:
+def await_new_shard(out: Path, process: warm.Program, number: int) -> None:
     """Returns when so many shards have been begun, or the process has ended."""
     highest = max(int(shard.file[6:-5]) for shard in Manifest.load(out).shards) + number
     while process.poll() is None and not (out / f"shard-{highest:05d}.lmdb").exists():
-        time.sleep(0.0005)
+        time.sleep(0.002)
 
 
 @pytest.mark.long
@@ -85,7 +85,7 @@ def test_kill_at_every_point(packed_both: Callable[[int], tuple[Path, Path]], tm
 @pytest.mark.long
 def test_killed_from_outside(packed_both: Callable[[int], tuple[Path, Path]], tmp_path: Path) -> None:
     """At random moments while some shard is written, several kills in a row to one dataset: whole each time, equal in the end."""
-    bare, with_index = packed_both(300)
+    bare, with_index = packed_both(200)
     expected = contents(with_index)
     seed = random.SystemRandom().randrange(2**32)
     rng = random.Random(seed)
@@ -112,7 +112,7 @@ def test_killed_from_outside(packed_both: Callable[[int], tuple[Path, Path]], tm
 
 def test_interrupted(packed_both: Callable[[int], tuple[Path, Path]], tmp_path: Path) -> None:
     """Ctrl-C: one line, exit code 130, no file of the attempt stays, and another run does the rest."""
-    bare, with_index = packed_both(300)
+    bare, with_index = packed_both(200)
     out = tmp_path / "out"
     shutil.copytree(bare, out)
     process = start(out)
@@ -134,7 +134,7 @@ def test_interrupted(packed_both: Callable[[int], tuple[Path, Path]], tmp_path: 
 
 def test_two_at_once(packed_both: Callable[[int], tuple[Path, Path]], tmp_path: Path) -> None:
     """The second is refused while the first runs, and the first is not disturbed."""
-    bare, with_index = packed_both(300)
+    bare, with_index = packed_both(200)
     out = tmp_path / "out"
     shutil.copytree(bare, out)
     first = start(out)

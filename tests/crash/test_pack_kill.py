@@ -8,7 +8,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from io import BytesIO
@@ -16,19 +15,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import warm
 from PIL import Image
 
 from fastload.errors import DatasetError
 from fastload.packing import verify
 from fastload.store import DatasetReader
 
-ROUNDS = 4
-SAMPLES = 1500
+ROUNDS = 3
+SAMPLES = 900
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """1,500 small photos, every tenth progressive, some PNG, some broken: links to forty files."""
+    """900 small photos, every tenth progressive, some PNG, some broken: links to forty files."""
     root = tmp_path_factory.mktemp("kill") / "src"
     rng = np.random.default_rng(1)
     files = []
@@ -49,8 +49,13 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(source: Path, out: Path, *more: str) -> list[str]:
-    options = ["--shard-size", "2MiB", "--workers", "2", "--shuffle", "--seed", "5", "--on-error", "skip", "-q"]
-    return [sys.executable, "-m", "fastload.cli.main", "pack", str(source), str(out), *options, *more]
+    options = ["--shard-size", "1MiB", "--workers", "2", "--shuffle", "--seed", "5", "--on-error", "skip", "-q"]
+    return ["pack", str(source), str(out), *options, *more]
+
+
+def pack_whole(source: Path, out: Path, *more: str) -> None:
+    done = warm.fastload(*command(source, out, *more))
+    assert done.returncode == 0, done.stderr
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -69,7 +74,7 @@ def bytes_in(folder: Path) -> int:
 @pytest.mark.long
 def test_killed_and_resumed_equals_uninterrupted(source: Path, tmp_path: Path) -> None:
     """When random parts are written, several kills in a row to one dataset, several datasets: never readable half-way, equal at the end."""
-    subprocess.run(command(source, tmp_path / "whole"), check=True)
+    pack_whole(source, tmp_path / "whole")
     expected = files_of(tmp_path / "whole")
     assert len(expected) > 4  # several shards and the manifest
     seed = random.SystemRandom().randrange(2**32)
@@ -78,21 +83,22 @@ def test_killed_and_resumed_equals_uninterrupted(source: Path, tmp_path: Path) -
     for round_number in range(ROUNDS):
         out = tmp_path / f"out{round_number}"
         for _ in range(3):
-            process = subprocess.Popen(command(source, out, "--resume"), start_new_session=True)
+            process = warm.Program(warm.COMMAND, *command(source, out, "--resume"), session=True)
             written = rng.uniform(0.0, 0.95) * sum(map(len, expected.values()))
             while process.poll() is None and bytes_in(out) < written:
-                time.sleep(0.002)
+                time.sleep(0.01)
             process.send_signal(signal.SIGKILL)
-            if process.wait() == -signal.SIGKILL:
+            process.communicate()
+            if process.returncode == -signal.SIGKILL:
                 killed += 1
                 if any(out.glob("*")) and not (out / "manifest.json").exists():
                     with pytest.raises(DatasetError):
                         DatasetReader(out)
-                    refused = subprocess.run(command(source, out), capture_output=True, text=True, check=False)
+                    refused = warm.fastload(*command(source, out))
                     assert refused.returncode == 2, f"seed {seed}"
                     assert "--resume" in refused.stderr
                     assert "--overwrite" in refused.stderr
-        subprocess.run(command(source, out, "--resume"), check=True)
+        pack_whole(source, out, "--resume")
         found = files_of(out)
         assert sorted(found) == sorted(expected), f"seed {seed}"
         assert all(found[name] == expected[name] for name in expected), f"seed {seed}"
@@ -103,19 +109,20 @@ def test_killed_and_resumed_equals_uninterrupted(source: Path, tmp_path: Path) -
 def test_two_packs_into_one_folder(source: Path, tmp_path: Path) -> None:
     """The second is refused while the first runs, and the first is not disturbed."""
     out = tmp_path / "out"
-    first = subprocess.Popen(command(source, out))
+    first = warm.Program(warm.COMMAND, *command(source, out))
     try:
         while not (out / "progress.json").exists() and first.poll() is None:
             time.sleep(0.005)
         os.kill(first.pid, signal.SIGSTOP)
         if (out / "manifest.json").exists():
             pytest.skip("the first pack was over at once")
-        second = subprocess.run(command(source, out, "--resume"), capture_output=True, text=True, check=False)
+        second = warm.fastload(*command(source, out, "--resume"))
     finally:
         os.kill(first.pid, signal.SIGCONT)
     assert second.returncode == 2
     assert str(out) in second.stderr
-    assert first.wait() == 0
+    first.communicate()
+    assert first.returncode == 0
     assert verify(out).ok
 
 
@@ -132,9 +139,9 @@ def test_killed_while_its_source_is_mended(source: Path, tmp_path: Path) -> None
     strict = [argument if argument != "skip" else "raise" for argument in command(src, tmp_path / "out", "--resume")]
     mended = 0
     for attempt in range(200):
-        process = subprocess.Popen(strict, stderr=subprocess.PIPE, text=True)
+        process = warm.Program(warm.COMMAND, *strict)
         try:
-            _, stderr = process.communicate(timeout=rng.uniform(0.5, 4) if attempt % 3 == 0 and attempt < 12 else None)
+            _, stderr = process.communicate(timeout=rng.uniform(0.2, 2) if attempt % 3 == 0 and attempt < 12 else None)
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
@@ -152,7 +159,7 @@ def test_killed_while_its_source_is_mended(source: Path, tmp_path: Path) -> None
                 shutil.copy(src / "c0" / "00000.jpg", path)
     assert process.returncode == 0, f"seed {seed}: {stderr}"
     assert mended >= 1
-    subprocess.run(command(src, tmp_path / "whole"), check=True)
+    pack_whole(src, tmp_path / "whole")
     found, expected = files_of(tmp_path / "out"), files_of(tmp_path / "whole")
     assert sorted(found) == sorted(expected), f"seed {seed}"
     assert all(found[name] == expected[name] for name in expected if name != "manifest.json"), f"seed {seed}"
@@ -161,7 +168,7 @@ def test_killed_while_its_source_is_mended(source: Path, tmp_path: Path) -> None
 def test_interrupted_by_hand(source: Path, tmp_path: Path) -> None:
     """Ctrl-C prints the command that goes on, options and all; typed, it does."""
     out = tmp_path / "a b"
-    process = subprocess.Popen(command(source, out), stderr=subprocess.PIPE, text=True)
+    process = warm.Program(warm.COMMAND, *command(source, out))
     while not (out / "progress.json").exists() and process.poll() is None:
         time.sleep(0.005)
     process.send_signal(signal.SIGINT)
@@ -172,5 +179,5 @@ def test_interrupted_by_hand(source: Path, tmp_path: Path) -> None:
     words = shlex.split(stderr.split("`")[1])
     assert words[:3] == ["fastload", "pack", "--resume"]
     assert words[words.index("--on-error") + 1] == "skip"
-    subprocess.run([sys.executable, "-m", "fastload.cli.main", *words[1:]], check=True)
+    assert warm.fastload(*words[1:]).returncode == 0
     assert verify(out).ok

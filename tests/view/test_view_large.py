@@ -12,6 +12,7 @@ from serving import Site, serving
 import fastload
 from fastload.store import DatasetWriter, Field, Schema
 
+pytestmark = pytest.mark.long
 Open = Callable[..., Any]
 PART, TIMES = 5000, 200
 COUNT = PART * TIMES

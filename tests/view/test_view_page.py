@@ -22,6 +22,7 @@ from fastload.store import Field
 from fastload.view.report import write_report
 from fastload.view.subject import PageSettings
 
+pytestmark = pytest.mark.long
 Open = Callable[..., Any]
 _PIXELS = """image => {
   const canvas = document.createElement("canvas");
