@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import re
@@ -135,9 +136,8 @@ def pytest_runtest_logfinish() -> None:
         SetAside.freeze()
 
 
-def pytest_unconfigure() -> None:
-    """Libraries that count what is left of them at the interpreter's end find all of it collected."""
-    gc.unfreeze()
+# Libraries that count what is left of them at the interpreter's end find all of it collected.
+atexit.register(gc.unfreeze)
 
 
 def shared_folder() -> Path | None:

@@ -42,6 +42,13 @@ def missing_extra(error: BaseException | None) -> str | None:
     return None
 
 
+def needed(*packages: str) -> None:
+    """Skips the file if one of EXTRAS is not installed, and imports none: each test process collects every file."""
+    for package in packages:
+        if find_spec(package) is None:
+            skip_without(package)
+
+
 def skip_without(package: str) -> NoReturn:
     """Skips the test, or the file of tests, that needs a package which is not installed."""
     pytest.skip(f"needs {package}, which is not installed", allow_module_level=True)

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from cluster_helpers import folder
+from extras import needed
 
 import fastload
 from fastload.store import DatasetWriter, Field, Schema
 
-pytest.importorskip("ray.train.torch", reason="Ray Train is not installed")
+needed("ray")
 
 ROOT = Path(__file__).resolve().parents[2]
 COUNT = 21

@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from extras import needed
 from pictures import photo
 from PIL import Image
 
 from fastload import pack
 
-for _needed in ("lightning", "timm", "torchvision"):
-    pytest.importorskip(_needed)
+needed("lightning", "timm", "torchvision")
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

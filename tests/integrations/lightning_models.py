@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
 import torchvision_ops  # noqa: F401  (before anything imports torchvision)
-from lightning.pytorch import LightningDataModule, LightningModule, Trainer
+from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from numbers_data import Net, dataset_of, loader_of
 
 from fastload import FastLoader
@@ -79,3 +80,15 @@ class FolderData(LightningDataModule):
     def train_dataloader(self) -> Any:
         self.made += 1
         return FastLoader(self.folder, batch_size=5, shuffle=True, num_workers=2)
+
+
+class StopAt(Callback):
+    """Saves a checkpoint after the batch of that number of the first epoch, and stops."""
+
+    def __init__(self, batch: int, path: Path) -> None:
+        self.batch, self.path = batch, path
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if batch_idx + 1 == self.batch:
+            trainer.save_checkpoint(self.path)
+            trainer.should_stop = True

@@ -9,16 +9,14 @@ from typing import Any
 
 import pytest
 import torch
+from extras import needed
 from integration_helpers import two_ranks_of
 from numbers_data import COUNT, FORMS, WITH_FILES, loader_of, runs_as_it_should
 from torch.utils.data import SequentialSampler
 
 from fastload import FastLoader
 
-pytest.importorskip("lightning")
-from lightning.pytorch import Callback
-from lightning.pytorch.utilities import CombinedLoader
-from lightning_models import FolderData, Recorder, SelfFed, trainer_of
+needed("lightning", "torchvision")
 
 pytestmark = [
     # Lightning's advice on numbers of workers and the like, and torch's on Lightning's own calls.
@@ -30,16 +28,23 @@ stateful = pytest.mark.skipif(not hasattr(FastLoader, "state_dict"), reason="Fas
 EVERY = list(range(COUNT))
 
 
+def models() -> Any:
+    """The module of models and trainers; it imports Lightning, which takes seconds, for those tests alone."""
+    import lightning_models
+
+    return lightning_models
+
+
 @pytest.mark.parametrize("form", WITH_FILES)
 @pytest.mark.parametrize("hook", [False, True])
 def test_fit(numbered: Path, tmp_path: Path, form: str, hook: bool, no_children: None) -> None:
     """fit() trains and validates on every sample once an epoch, reshuffled, from loaders given or made in hooks."""
-    trainer = trainer_of(tmp_path, max_epochs=3, num_sanity_val_steps=1)
+    trainer = models().trainer_of(tmp_path, max_epochs=3, num_sanity_val_steps=1)
     if hook:
-        model: Recorder = SelfFed(form, numbered)
+        model: Any = models().SelfFed(form, numbered)
         trainer.fit(model)
     else:
-        model = Recorder()
+        model = models().Recorder()
         trainer.fit(model, loader_of(form, numbered, shuffle=True), loader_of(form, numbered))
     assert [sorted(epoch) for epoch in model.trained] == [EVERY] * 3
     assert len({tuple(epoch) for epoch in model.trained}) == 3
@@ -52,8 +57,8 @@ def test_fit(numbered: Path, tmp_path: Path, form: str, hook: bool, no_children:
 
 def test_data_module_of_files(numbered: Path, tmp_path: Path, no_children: None) -> None:
     """A LightningDataModule's loader over an ImageFolder, asked for anew at every epoch, reads it in place each time."""
-    model, data = Recorder(), FolderData(numbered)
-    trainer = trainer_of(tmp_path, max_epochs=3, reload_dataloaders_every_n_epochs=1)
+    model, data = models().Recorder(), models().FolderData(numbered)
+    trainer = models().trainer_of(tmp_path, max_epochs=3, reload_dataloaders_every_n_epochs=1)
     trainer.fit(model, datamodule=data)
     assert data.made == 3
     assert [sorted(epoch) for epoch in model.trained] == [EVERY] * 3
@@ -66,16 +71,16 @@ def test_data_module_of_files(numbered: Path, tmp_path: Path, no_children: None)
 def test_predict_rebuilds_the_loader(numbered: Path, tmp_path: Path, form: str, hook: bool) -> None:
     """predict() makes a new loader out of the attributes: a FastLoader of the same settings, whose predictions are in order."""
 
-    class Predicting(Recorder):
+    class Predicting(models().Recorder):
         def predict_dataloader(self) -> Any:
             return loader_of(form, numbered, **options)
 
     options: dict[str, Any] = {"seed": 4, "prefetch_factor": 3, "drop_last": True}
     if form == "packed":
         options |= {"dtype": torch.float16, "memory_format": torch.contiguous_format}
-    trainer = trainer_of(tmp_path)
+    trainer = models().trainer_of(tmp_path)
     given = None if hook else loader_of(form, numbered, **options)
-    predictions = trainer.predict(Predicting() if hook else Recorder(), given)
+    predictions = trainer.predict(Predicting() if hook else models().Recorder(), given)
     assert predictions is not None
     assert [label for batch in predictions for label in batch] == EVERY
     made = trainer.predict_dataloaders
@@ -90,8 +95,8 @@ def test_predict_rebuilds_the_loader(numbered: Path, tmp_path: Path, form: str, 
 @pytest.mark.parametrize("form", FORMS)
 def test_overfit_batches(numbered: Path, tmp_path: Path, form: str) -> None:
     """overfit_batches puts a SequentialSampler in place of the shuffling one: the same two batches every epoch."""
-    model = Recorder()
-    trainer = trainer_of(tmp_path, max_epochs=2, overfit_batches=2)
+    model = models().Recorder()
+    trainer = models().trainer_of(tmp_path, max_epochs=2, overfit_batches=2)
     with pytest.warns(UserWarning, match="turning off the"):
         trainer.fit(model, loader_of(form, numbered, shuffle=True))
     assert model.trained == [EVERY[:10]] * 2
@@ -103,24 +108,12 @@ def test_overfit_batches(numbered: Path, tmp_path: Path, form: str) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_limited_epochs_begin_anew(numbered: Path, tmp_path: Path, form: str, no_children: None) -> None:
     """limit_train_batches breaks an epoch off; the next begins at its start, and nothing of the broken one is left."""
-    model = Recorder()
-    trainer = trainer_of(tmp_path, max_epochs=3, limit_train_batches=3)
+    model = models().Recorder()
+    trainer = models().trainer_of(tmp_path, max_epochs=3, limit_train_batches=3)
     loader = loader_of(form, numbered)
     trainer.fit(model, loader)
     assert model.trained == [EVERY[:15]] * 3
     loader.close()
-
-
-class StopAt(Callback):
-    """Saves a checkpoint after the batch of that number of the first epoch, and stops."""
-
-    def __init__(self, batch: int, path: Path) -> None:
-        self.batch, self.path = batch, path
-
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        if batch_idx + 1 == self.batch:
-            trainer.save_checkpoint(self.path)
-            trainer.should_stop = True
 
 
 @stateful
@@ -129,16 +122,18 @@ class StopAt(Callback):
 @pytest.mark.parametrize("workers", [0, 1])
 def test_checkpoint_resumes_in_mid_epoch(numbered: Path, tmp_path: Path, form: str, shuffle: bool, workers: int) -> None:
     """A checkpoint of mid-epoch holds the loader's state; a new Trainer and loader go on with the batch after it."""
-    whole = Recorder()
-    trainer_of(tmp_path, max_epochs=2).fit(whole, loader_of(form, numbered, shuffle=shuffle, seed=5))
-    first = Recorder()
+    whole = models().Recorder()
+    models().trainer_of(tmp_path, max_epochs=2).fit(whole, loader_of(form, numbered, shuffle=shuffle, seed=5))
+    first = models().Recorder()
     path = tmp_path / "middle.ckpt"
-    trainer_of(tmp_path, max_epochs=1, callbacks=[StopAt(4, path)]).fit(first, loader_of(form, numbered, shuffle=shuffle, seed=5))
+    models().trainer_of(tmp_path, max_epochs=1, callbacks=[models().StopAt(4, path)]).fit(
+        first, loader_of(form, numbered, shuffle=shuffle, seed=5)
+    )
     states = torch.load(path, weights_only=False)["loops"]["fit_loop"]["state_dict"]["combined_loader"]
     assert len(states) == 1
-    second = Recorder()
+    second = models().Recorder()
     resumed = loader_of(form, numbered, shuffle=shuffle, seed=5, num_workers=workers, prefetch_factor=4 if workers else None)
-    trainer_of(tmp_path, max_epochs=2).fit(second, resumed, ckpt_path=path, weights_only=False)
+    models().trainer_of(tmp_path, max_epochs=2).fit(second, resumed, ckpt_path=path, weights_only=False)
     assert first.trained[0][:20] == whole.trained[0][:20]
     assert second.trained == [whole.trained[0][20:], whole.trained[1]]
     resumed.close()
@@ -207,6 +202,8 @@ def test_combined_loader_is_copied_in_mid_fit(numbered: Path, mode: Any, no_chil
     """A CombinedLoader over FastLoaders of both kinds, in the middle of its epoch, is copied, deep-copied and pickled as with torch's; it
     goes on where it was, and the copy begins an epoch of its own."""
     parts = {form: loader_of(form, numbered, num_workers=2) for form in FORMS}
+    from lightning.pytorch.utilities import CombinedLoader
+
     combined = CombinedLoader(parts, mode)
     iter(combined)
     for _ in range(3):
