@@ -3,8 +3,8 @@
 NOTE [ warm: what is fresh and what is not ]
 A program has its own arguments, environment, folder, streams and session. It runs as `__main__` with an empty namespace, imports fastload
 itself, and ends as an interpreter ends: exit handlers, finalizers and status are its own. From the server it has torch and what torch
-imports, under the variables that the server had when it loaded their libraries. A test of LD_PRELOAD, of OMP_NUM_THREADS or of what gets
-imported takes `sys.executable` instead.
+imports, under the variables that the server had when it loaded their libraries; OMP_NUM_THREADS holds for torch alone. A test of
+LD_PRELOAD, of such variables or of what gets imported takes `sys.executable` instead.
 The program is a child of the test's process, not of the server: the server forks twice, and the kernel gives the orphan to the test's
 process, which is its subreaper for that moment.
 
@@ -161,8 +161,9 @@ def run(
     return subprocess.CompletedProcess(program.args, program.returncode, out, err)
 
 
-COMMAND = "import runpy; runpy.run_module('fastload.cli.main', run_name='__main__', alter_sys=True)"
-"""Text of a program that is the command `fastload`, as `python -m fastload.cli.main` starts it."""
+_MODULE = "import runpy; runpy.run_module({!r}, run_name='__main__', alter_sys=True)"
+COMMAND, RUN = _MODULE.format("fastload.cli.main"), _MODULE.format("fastload.run")
+"""Texts of programs that are `python -m fastload.cli.main`, the command `fastload`, and `python -m fastload.run`."""
 
 
 def fastload(
@@ -275,6 +276,8 @@ def _become(request: dict[str, Any], streams: list[int]) -> types.CodeType:
     if script:
         main.__file__ = script
     sys.modules["__main__"] = main
+    if threads := os.environ.get("OMP_NUM_THREADS"):
+        sys.modules["torch"].set_num_threads(int(threads))
     return compile(Path(script).read_bytes() if script else request["text"], script or "<string>", "exec", dont_inherit=True)
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import warm
 from pictures import write_folder
 
 from fastload import pack
@@ -23,8 +22,8 @@ TINY = "--model test_resnet --size 32 --small 32 --small-views 3 --epochs 2 --ba
 def losses(folder: Path, *more: str) -> list[float]:
     """The losses of one run, step by step."""
     environment = {**os.environ, "PYTHONPATH": str(HERE.parent), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    words = [sys.executable, str(HERE / "run_recipe.py"), str(HERE.parents[1] / "examples" / "dino.py"), "train.fl", *TINY.split(), *more]
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    words = [str(HERE.parents[1] / "examples" / "dino.py"), "train.fl", *TINY.split(), *more]
+    done = warm.run(HERE / "run_recipe.py", *words, folder=folder, environment=environment, timeout=240)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return [float(value) for value in re.findall(r"^epoch \d+ step \d+ loss (\S+)$", done.stdout, re.MULTILINE)]
 

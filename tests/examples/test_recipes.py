@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import warm
 from extras import needed
 from pictures import photo
 from PIL import Image
@@ -64,11 +65,14 @@ def commands() -> dict[str, str]:
 def run(folder: Path, command: str, *more: str) -> str:
     """Runs one of the page's commands in a folder, with more options; what it printed. torchrun gets two processes."""
     launcher, _, arguments = commands()[command].partition("examples/")
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"] if "torchrun" in launcher else []
     script, *given = arguments.split()
     environment = {**os.environ, "PYTHONPATH": str(HERE.parent), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    words = [sys.executable, *torchrun, str(HERE / "run_recipe.py"), str(ROOT / "examples" / script), *given, *more]
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    recipe, words = HERE / "run_recipe.py", [str(ROOT / "examples" / script), *given, *more]
+    if "torchrun" in launcher:
+        words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(recipe), *words]
+        done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    else:
+        done = warm.run(recipe, *words, folder=folder, environment=environment)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import warm
 
 pytest.importorskip("timm")
 pytest.importorskip("torchvision")
@@ -26,8 +25,8 @@ def losses(folder: Path, script: str, *more: str) -> list[float]:
     """The losses of one run, step by step."""
     path = os.pathsep.join(filter(None, [str(HERE.parent), os.environ.get("PYTHONPATH", "")]))
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    words = [sys.executable, str(HERE / "run_recipe.py"), str(HERE.parents[1] / "examples" / script), "train.fl", *TINY.split(), *more]
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    words = [str(HERE.parents[1] / "examples" / script), "train.fl", *TINY.split(), *more]
+    done = warm.run(HERE / "run_recipe.py", *words, folder=folder, environment=environment, timeout=200)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     found = [float(value) for value in re.findall(r"^epoch \d+ step \d+ loss (\S+)$", done.stdout, re.MULTILINE)]
     assert all(map(math.isfinite, found))

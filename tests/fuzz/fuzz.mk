@@ -14,7 +14,7 @@ OWN_FILES := $(shell grep -LE '<(jpeglib|lmdb|turbojpeg|zlib)\.h>|"(jpeg/(libjpe
 CLANG ?= $(firstword $(foreach name,clang clang-19 clang-16 clang-15 clang-14,$(shell command -v $(name) 2>/dev/null)))
 FUZZ_FLAGS := -Itests/fuzz -Wno-unused-function -Wno-unused-but-set-variable
 FLAGS_fuzz := -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-FLAGS_msan := -O1 -fsanitize=memory -fsanitize-memory-track-origins -fno-omit-frame-pointer -DFUZZ_OWN_CODE
+FLAGS_msan := -O1 -fsanitize=memory -fno-omit-frame-pointer -DFUZZ_OWN_CODE
 # Another libjpeg-turbo: FUZZ_JPEG_CFLAGS="-I.../include" FUZZ_JPEG_LIBS=".../libjpeg.a -lz" (then fl_jpeg_transform is left out).
 FUZZ_JPEG_CFLAGS ?= $(shell pkg-config --cflags libjpeg libturbojpeg zlib)
 FUZZ_JPEG_LIBS ?= $(shell pkg-config --libs libjpeg libturbojpeg zlib)

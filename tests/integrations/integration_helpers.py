@@ -6,16 +6,16 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
+import warm
+from servers.process import HOST, free_ports
 
 HERE = Path(__file__).parent
 MARK = "FASTLOAD_TEST_PROGRAM"
@@ -36,33 +36,44 @@ def marked_processes(mark: str) -> list[int]:
 
 
 def run_program(name: str, *arguments: str | Path, ranks: int | None = None, timeout: float = 100) -> str:
-    """Runs the program of that name, under torchrun with `ranks` processes where given; its output. Fails if it leaves a process behind."""
+    """Runs the program of that name, with `ranks` processes as torchrun starts them where given; the output of all. Fails if it leaves a
+    process behind.
+
+    Each process is a warm interpreter; torchrun itself, which other tests run, imports torch once for each and once more.
+    """
     mark = uuid.uuid4().hex
-    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks else []
     path = os.pathsep.join([str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, MARK: mark, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    child = subprocess.Popen(
-        [sys.executable, *launcher, str(HERE / name), *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=environment,
-        start_new_session=True,
-    )
-    try:
-        output, _ = child.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
+    port = free_ports(1)[0]
+    started = [
+        warm.Program(HERE / name, *arguments, environment=environment | (rank_variables(rank, ranks, port) if ranks else {}), session=True)
+        for rank in range(ranks or 1)
+    ]
+    with ThreadPoolExecutor(len(started)) as pool:
+        written = [pool.submit(program.communicate) for program in started]
+        until = time.monotonic() + timeout
+        while not all(each.done() for each in written) and time.monotonic() < until:
+            if any(program.returncode for program in started):  # as torchrun does: the others would wait for it
+                break
+            time.sleep(0.01)
+        late = time.monotonic() >= until
+        # Helpers of multiprocessing end on their own when their pipe closes, a moment after their parent.
+        until = time.monotonic() + 5
+        while (left := marked_processes(mark)) and time.monotonic() < until and not late:
+            time.sleep(0.05)
         _kill(mark)
-        output, _ = child.communicate()
-        pytest.fail(f"{name} did not end within {timeout} s:\n{output}")
-    # Helpers of multiprocessing end on their own when their pipe closes, a moment after their parent.
-    deadline = time.monotonic() + 5
-    while (left := marked_processes(mark)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    _kill(mark)
-    assert child.returncode == 0, output
+    output = "".join(text for each in written for text in each.result())
+    assert not late, f"{name} did not end within {timeout} s:\n{output}"
+    assert not any(program.returncode for program in started), output
     assert not left, f"{name} left processes behind: {left}\n{output}"
     return output
+
+
+def rank_variables(rank: int, ranks: int, port: int) -> dict[str, str]:
+    """What torchrun tells a process of its rank, on one machine."""
+    own, whole = {"RANK", "LOCAL_RANK", "ROLE_RANK"}, {"WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE"}
+    numbers = {**dict.fromkeys(own, rank), **dict.fromkeys(whole, ranks), "GROUP_RANK": 0, "GROUP_WORLD_SIZE": 1, "MASTER_PORT": port}
+    return {"MASTER_ADDR": HOST, "TORCHELASTIC_RUN_ID": "none", **{name: str(number) for name, number in numbers.items()}}
 
 
 def _kill(mark: str) -> None:

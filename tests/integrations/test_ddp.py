@@ -1,4 +1,4 @@
-"""torchrun with two gloo processes, DistributedSampler and DistributedDataParallel: the real launcher, the real collective."""
+"""Two gloo processes as torchrun starts them, DistributedSampler and DistributedDataParallel: the real collective."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""shard="auto" under the real launcher: torchrun with two and four ranks over gloo, on a bucket of a server on this machine."""
+"""shard="auto" on two and four ranks, as torchrun starts them, over gloo, on a bucket of a server on this machine."""
 
 from __future__ import annotations
 

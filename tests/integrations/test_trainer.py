@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import warm
 from pictures import write_folder
 
 import fastload
@@ -15,12 +14,14 @@ import fastload
 PROGRAM = Path(__file__).parent / "trainer_program.py"
 
 
-def seen(folder: Path, loader: str, *run: str) -> tuple[str, str]:
-    """The module of torch's DataLoader name in the program, and what it says of its batches and generators."""
+def seen(folder: Path, loader: str, *, run: bool = False) -> tuple[str, str]:
+    """The module of torch's DataLoader name in the program, and what it says of its batches and generators. `run`: by `fastload run`."""
     path = [str(Path(fastload.__file__).resolve().parents[1]), str(PROGRAM.parents[1]), os.environ.get("PYTHONPATH", "")]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path)), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, *run, str(PROGRAM), str(folder), loader]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=300, check=False)
+    if run:
+        done = warm.run(warm.RUN, "-q", PROGRAM, folder, loader, environment=env, timeout=300)
+    else:
+        done = warm.run(PROGRAM, folder, loader, environment=env, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     lines = dict(line.split(" ", 1) for line in done.stdout.splitlines() if line.startswith(("LOADER ", "SEEN ")))
     return lines["LOADER"], lines["SEEN"]
@@ -35,5 +36,5 @@ def test_the_trainers_batches_are_torchs(tmp_path: Path) -> None:
     assert module == "torch.utils.data.dataloader"
     assert len(own.split()) == 2 * 5 + 3
     assert len(set(own.split()[:10])) == 10
-    assert seen(folder, "own", "-m", "fastload.run", "-q") == ("fastload.run.stand_in", own)
+    assert seen(folder, "own", run=True) == ("fastload.run.stand_in", own)
     assert seen(folder, "fastload") == seen(folder, "torch")

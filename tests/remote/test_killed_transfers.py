@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import warm
 from pictures import write_folder
 from remote_kill_points import packed_from
 from servers.seaweedfs import SeaweedFS
@@ -35,7 +34,6 @@ def test_killed_at_every_call(scenario: str, points: int, part: tuple[int, int],
     assert len(Manifest.load(tmp_path / "one").shards) == 3
     fastload.pack(source, tmp_path / "two", shard_size="1MiB", limit=12)
     script = Path(__file__).with_name("remote_kill_points.py")
-    command = [sys.executable, str(script), scenario, str(tmp_path), s3_url, json.dumps(seaweedfs.options()), *map(str, part)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    done = warm.run(script, scenario, tmp_path, s3_url, json.dumps(seaweedfs.options()), *map(str, part), timeout=280)
     assert done.returncode == 0, done.stderr[-4000:]
     assert int(done.stdout) >= points

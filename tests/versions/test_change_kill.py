@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import warm
 
 import fastload
 
@@ -23,8 +22,6 @@ def test_killed_at_every_point(tmp_path: Path, change: str, least: int) -> None:
     folders = (HERE, HERE.parent / "store", HERE.parent / "packing", Path(fastload.__file__).parents[1])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
     script = HERE / "change_kill_points.py"
-    done = subprocess.run(
-        [sys.executable, script, change, tmp_path], env=environment, capture_output=True, text=True, timeout=280, check=False
-    )
+    done = warm.run(script, change, tmp_path, environment=environment, timeout=280)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > least
