@@ -110,13 +110,15 @@ def test_a_broken_torch(tmp_path: Path, source: str, said: str) -> None:
 
 @pytest.mark.long
 def test_ranks_share_the_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of as many ranks as CPUs each takes one CPU; a number of workers for all CPUs is too many then."""
+    """Of as many ranks as CPUs each takes one CPU, with one thread; a number of workers for all CPUs is too many then."""
     cpus = len(os.sched_getaffinity(0))
     if cpus < 2:
         pytest.skip("one CPU")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", str(cpus))
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        monkeypatch.setenv(name, "1")
     found = {each.name: each for each in examine(Job())}
-    assert found["workers"].verdict == "good"
+    assert found["workers"].verdict == found["threads"].verdict == "good"
     assert found["workers"].value["workers"] == 1
     found = {each.name: each for each in examine(Job(num_workers=cpus))}
     assert found["workers"].verdict == "bad"

@@ -93,6 +93,10 @@ def test_measured_costs(packed: Path, no_leaks: None) -> None:
     with FastLoader(packed, batch_size=8, num_workers=1, transform=T.CenterCrop(32)) as loader:
         assert len(costs(stages(loader.explain(measure=True, all=True)))) == 3
         assert len(list(loader)) == 7
+    with FastLoader(packed, batch_size=8, transform=[T.CenterCrop(32), T.RandomHorizontalFlip()]) as loader:  # both in one pass
+        text = loader.explain(measure=True, all=True)
+        assert len(costs(stages(text))) == 3
+        assert [row.split()[0] for row in stages(text) if "″" in row and "us:" not in row] == ["2"]
 
 
 class Drawn(Dataset[torch.Tensor]):

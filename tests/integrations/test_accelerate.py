@@ -221,6 +221,7 @@ def test_prepare_warns_that_it_drops_fastloader(accelerator: Any, monkeypatch: p
         (range(7), {"batch_size": 3, "drop_last": True}, [[0, 1, 2], [3, 4, 5]]),
         (range(3), {"batch_size": None, "collate_fn": torch.tensor}, [0, 1, 2]),
         (Numbers(), {"batch_size": 3, "num_workers": 1}, [[0, 1, 2], [3, 4, 5], [6]]),
+        (Numbers(), {"batch_size": 3, "drop_last": True}, [[0, 1, 2], [3, 4, 5]]),
     ],
 )
 def test_kept_with_each_kind_of_order(accelerator: Any, dataset: Any, given: dict[str, Any], batches: list[Any]) -> None:

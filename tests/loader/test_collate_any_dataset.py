@@ -76,6 +76,15 @@ def test_other_forms_of_samples() -> None:
     )
 
 
+@pytest.mark.parametrize("form", ["padded", "flat"])
+def test_rows_of_several_dtypes(form: Any) -> None:
+    """They are promoted, as torch.cat promotes them: no number is cut to the first one's dtype."""
+    parts = [torch.arange(2), torch.tensor([0.5, 1.5, 2.5]), torch.tensor([True])]
+    values = batches(parts, collate=form)[0].values
+    assert values.dtype == torch.float32
+    assert same(values[values != 0], torch.tensor([1, 0.5, 1.5, 2.5, 1]))
+
+
 def test_stream() -> None:
     """An IterableDataset's samples are collated as others."""
     assert same(batches(Stream(), collate="flat"), batches(Detections(), collate="flat"))
