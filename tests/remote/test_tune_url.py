@@ -37,3 +37,14 @@ def test_sizes_of_the_cache_are_tried(seaweedfs: SeaweedFS, photos: Path, tmp_pa
     assert set(document["skipped"]) == {"encode"}
     assert not list(tmp_path.glob("fastload-tune*"))
     assert sum(path.stat().st_blocks for path in (tmp_path / "cache").rglob("shard-*")) == 0
+
+
+def test_fewer_samples_than_a_batch(seaweedfs: SeaweedFS, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are refused by their number: a limit of whole batches would leave none, which means no limit."""
+    monkeypatch.setenv("FASTLOAD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    app = typer.Typer()
+    app.command()(tune)
+    options = [f"--storage-option={key}={value}" for key, value in seaweedfs.options().items()]
+    done = CliRunner().invoke(app, [URL, "--json", "--seconds", "1", "--batch-size", "64", "--size", "32", "--limit", "30", *options])
+    assert "30 images do not fill one batch of 64" in str(done.exception)
