@@ -82,7 +82,7 @@ class WaitingBatches:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # guards the line; a batch that asks may finish at once, and call again
+        self._lock = threading.Lock()  # guards the line
         self._line: deque[BatchFetch] = deque()
 
     def __bool__(self) -> bool:
