@@ -113,6 +113,20 @@ def test_a_call_ends_with_the_last_who_waits() -> None:
     in_a_store(read)
 
 
+@pytest.mark.parametrize("who", range(3))
+def test_a_range_that_nobody_awaits_any_more(who: int) -> None:
+    """The others of its call get their bytes, whichever was cancelled."""
+
+    async def read(gathered: GatheredRanges, store: Any, counting: Counting) -> list[bytes]:
+        tasks = [asyncio.ensure_future(gathered.fetch(store, "a", at, at + 10)) for at in (0, 100, 200)]
+        while not counting.calls:
+            await asyncio.sleep(0)
+        tasks.pop(who).cancel()
+        return [bytes(each) for each in await asyncio.gather(*tasks)]
+
+    assert in_a_store(read) == [BODY[at : at + 10] for at in (0, 100, 200) if at != 100 * who]
+
+
 def test_closed_it_asks_for_nothing() -> None:
     """What is wanted after the close, or was wanted and not asked for before it, is cancelled."""
 

@@ -92,10 +92,7 @@ class InPlaceDataset(TransformedDataset):
     @property
     def source(self) -> core.Source:
         """The dataset as the engine reads it."""
-        made_from = self.plan, self.max_pixels
-        if self._source is None or self._source[0] != made_from:
-            self._source = made_from, core.Source(self._listed.files, list(made_from[0].programs), 0, made_from[1])
-        return self._source[1]  # type: ignore[no-any-return]
+        return core.Source(self._listed.files, list(self.plan.programs), 0, self.max_pixels)
 
     @cached_property
     def images(self) -> NativeImages:

@@ -192,6 +192,21 @@ def test_pillows_limit_of_pixels_is_read_at_every_epoch(tmp_path: Path, workers:
             assert all(map(torch.equal, before[0], batches(loader)[0]))
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_pass_keeps_its_limit_of_pixels(tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit that is lowered in mid-pass holds from the next one on."""
+    dataset = folder(tmp_path, transform=EXACT)
+    with FastLoader(dataset, batch_size=1, num_workers=workers, engine="native") as loader:
+        before = batches(loader)
+        iterator = iter(loader)
+        found = [next(iterator)]
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1)
+        found += iterator
+        assert all(torch.equal(one[0], other[0]) for one, other in zip(before, found, strict=True))
+        with pytest.raises(Image.DecompressionBombError):
+            batches(loader)
+
+
 TV_STEPS: dict[str, list[Any]] = {
     "ToImage": [v2.ToImage(), v2.CenterCrop(60)],
     "floats": [v2.CenterCrop(60), v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize([0.5], [0.5])],
