@@ -87,7 +87,8 @@ def crcs(photos: Path) -> list[int]:
 
 
 def test_what_nobody_has_open_goes(hold: Hold, photos: Path, crcs: list[int], cache: Path) -> None:
-    """Whole shards, until the rest is within the smaller budget; all of it is read right, and what stayed is not fetched again."""
+    """Whole shards, until the rest is within the smaller budget; all of it is read right, and what stayed is not fetched again. Whoever opens
+    it afterwards keeps what is there."""
     first = hold(None)
     assert first.read()["cached"] == len(crcs)
     first.end()
@@ -100,8 +101,10 @@ def test_what_nobody_has_open_goes(hold: Hold, photos: Path, crcs: list[int], ca
     assert found["crc"] == crcs
     assert 0 < found["fetched"] < size_of(photos) * 0.9
     assert on_disk(cache) <= size
-    second.end()
     third = hold(size)
+    second.end()
+    (said,) = hold(size // 3).warned
+    assert "other processes have them open" in said
     assert (third.warned, third.read()["crc"]) == ([], crcs)
     assert 0 < on_disk(cache) <= size
 
