@@ -414,6 +414,43 @@ static void damaged_regions(void) {
     CHECK(made > 100 / THIN && missed > 100 / THIN);
 }
 
+/* The form of one strip with its DC groups, but no planes; every byte of the last positions is `lasts`. */
+static file without_planes(file f, uint8_t lasts) {
+    fl_jpeg_dct_form form;
+    fl_jpeg_dct_strip strip;
+    fl_jpeg_frame frame;
+    fl_jpeg_tables *tables = calloc(1, sizeof *tables);
+    CHECK(fl_jpeg_dct_open(&form, f.bytes, f.size) && fl_jpeg_dct_frame(&form, tables, &frame) && fl_jpeg_dct_lay_out(&form, &frame));
+    CHECK(form.rows == 1 && form.lanes == 1 && fl_jpeg_dct_find(&form, 0, 0, &strip));
+    const size_t table = (form.widths.start + form.widths.dc[0] + 7u) / 8, before = FL_JPEG_DCT_HEADER + FL_JPEG_DCT_ORDERS + table;
+    const size_t dc = strip.lasts / 8, data = strip.ac / 8, behind = (size_t)(f.bytes + f.size - form.head.bytes);
+    const file out = {malloc(before + data + behind), before + data + behind};
+    memcpy(out.bytes, f.bytes, before);
+    memcpy(out.bytes + before, strip.at, dc);
+    memset(out.bytes + before + dc, lasts, data - dc);
+    memcpy(out.bytes + before + data, form.head.bytes, behind);
+    out.bytes[6] = 255; /* MCUs in a segment: the strip is one, and the table has no steps */
+    fl_bytes_put_le32(out.bytes + 16, (uint32_t)data);
+    free(tables);
+    return out;
+}
+
+/* Passing over the blocks before a box ends with the strip: the planes that all of them name would lie far behind the form. */
+static void passed_over(void) {
+    const recipe r = {.width = 8 * 200, .height = 8, .quality = 50, .components = 1, .h = 1, .v = 1};
+    const fl_box box = {(uint32_t)r.width - 8, 0, 8, 8};
+    const file f = make(&r), form = encoded(f), flat = without_planes(form, 0), early = without_planes(form, 0xFF);
+    for (int set = 0; set < CPU_SETS; set++) {
+        size_t size = 0;
+        use(set);
+        uint8_t *made = pixels_of(flat, &box, 8, &size);
+        CHECK(made && !pixels_of(early, &box, 8, &size));
+        free(made);
+    }
+    CHECK(fl_cpu_use(NULL, NULL) == FL_OK);
+    free(f.bytes), free(form.bytes), free(flat.bytes), free(early.bytes);
+}
+
 static void refused(void) {
     const uint8_t *out;
     size_t size;
@@ -442,6 +479,7 @@ int main(void) {
     damage();
     regions();
     damaged_regions();
+    passed_over();
     refused();
     fl_jpeg_baseline_free(own);
     fl_jpeg_entropy_free(entropy);
