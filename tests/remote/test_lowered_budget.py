@@ -87,8 +87,10 @@ def crcs(photos: Path) -> list[int]:
 
 
 def test_what_nobody_has_open_goes(hold: Hold, photos: Path, crcs: list[int], cache: Path) -> None:
-    """Whole shards, until the rest is within the smaller budget; all of it is read right, and what stayed is not fetched again. Whoever opens
-    it afterwards keeps what is there."""
+    """Whole shards, until the rest is within the smaller budget; all of it is read right, and what stayed is not fetched again.
+
+    Whoever opens it afterwards keeps what is there.
+    """
     first = hold(None)
     assert first.read()["cached"] == len(crcs)
     first.end()
