@@ -100,8 +100,8 @@ demo-remote: $(STAMPS)/demo-remote
 	@$(BUILD_NATIVE)
 	@$(PY) examples/demo_remote.py
 
-# What takes longest comes first. The C tests need a compiler alone: they are built while the environment is made, by a make of their own,
-# for this one starts nothing else before it has gone through all of their objects.
+# What takes longest comes first. The C tests need a compiler alone, and are built while the environment is made: by a make of their own, since
+# one make would begin to install the environment only after it had compiled all of their objects.
 test: $(STAMPS)/system
 	@$(MAKE) -j$(JOBS) --output-sync=target build $(STAMPS)/compiled lint-mypy docs lint ctest-beside
 	@$(MAKE) pytest
@@ -185,10 +185,10 @@ CTEST_FLAGS := -std=gnu11 -Wall -Wextra -Werror -ffp-contract=off -pthread -g1 -
 CTEST_CFLAGS = $(shell pkg-config --cflags libjpeg libturbojpeg zlib lmdb)
 CTEST_LIBS = $(shell pkg-config --libs libjpeg libturbojpeg zlib lmdb) -lm
 FLAGS_plain := -O2
-# Choosing registers well takes gcc a third of the time that it takes to build what the sanitizers put between.
-QUICKLY := $(if $(findstring clang,$(shell $(CC) --version)),,-fira-algorithm=priority -fira-region=one)
-FLAGS_asan := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer $(QUICKLY)
-FLAGS_tsan := -O1 -fsanitize=thread -fno-omit-frame-pointer $(QUICKLY)
+# Under the sanitizers gcc takes a third of its time to choose registers well.
+ANY_REGISTERS := $(if $(findstring clang,$(shell $(CC) --version)),,-fira-algorithm=priority -fira-region=one)
+FLAGS_asan := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer $(ANY_REGISTERS)
+FLAGS_tsan := -O1 -fsanitize=thread -fno-omit-frame-pointer $(ANY_REGISTERS)
 # The thread sanitizer's fixed layout does not fit every kernel's randomised one.
 RUN_tsan := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 export ASAN_OPTIONS ?= detect_leaks=1:abort_on_error=0
@@ -204,7 +204,7 @@ $(CTEST)/$(1)/libcsrc.a: $(patsubst csrc/%.c,$(CTEST)/$(1)/%.o,$(wildcard csrc/*
 endef
 $(foreach kind,asan tsan,$(eval $(call ctest_objects,$(kind))))
 
-# The plain ones are the native module's own.
+# The plain objects are the native module's own, as they are shipped.
 BUILT := import sys, sysconfig; print(f"build/temp.{sysconfig.get_platform()}-{sys.implementation.cache_tag}")
 $(CTEST)/plain/libcsrc.a: $(wildcard csrc/*/*.c csrc/*/*.h) setup.py | build
 	@mkdir -p $(@D)

@@ -10,6 +10,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -81,25 +82,29 @@ def pytest_runtest_call() -> Iterator[None]:
 
 LONG_FIXTURES = {"ray_environment", "chromium", "two_ranks", "disagreements", "resumed_runs"}
 """Ray's daemons take minutes of CPU time, a browser half a minute, and two ranks of a framework ten seconds."""
+_LONG = re.compile("|".join((r"\bmark\.long\b", *LONG_FIXTURES)))
 
 
-_HAS_LONG = re.compile("|".join((r"\bmark\.long\b", *LONG_FIXTURES)))
+@cache
+def may_have_long(file: Path) -> bool:
+    """Returns True if the text of a file of tests names the mark `long`, or a fixture that stands for it."""
+    return _LONG.search(file.read_text(encoding="utf-8")) is not None
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """`-m long` does not import the files without a long test, which are most of them."""
-    if config.option.markexpr != "long" or not collection_path.match("test_*.py"):
-        return None
-    return _HAS_LONG.search(collection_path.read_text(encoding="utf-8")) is None or None
+    if config.option.markexpr == "long" and collection_path.match("test_*.py") and not may_have_long(collection_path):
+        return True
+    return None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with such a fixture are long; whether a file has any is seen in its text."""
+    """Tests with such a fixture are long. A file with long tests says so in its text."""
     for item in items:
         if not LONG_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.long)
-        if item.get_closest_marker("long") and _HAS_LONG.search(item.path.read_text(encoding="utf-8")) is None:
+        if item.get_closest_marker("long") and not may_have_long(item.path):
             raise pytest.UsageError(f"{item.nodeid} is long by a fixture of its fixtures: mark it by pytest.mark.long")
 
 

@@ -22,7 +22,7 @@ from fastload.packing import pack, verify
 from fastload.store import DatasetReader, Manifest
 
 TESTS = Path(__file__).resolve().parents[1]
-ROUNDS = 3
+ROUNDS = 6
 
 
 def environment(*folders: Path) -> dict[str, str]:

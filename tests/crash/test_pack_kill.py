@@ -22,7 +22,7 @@ from fastload.errors import DatasetError
 from fastload.packing import verify
 from fastload.store import DatasetReader
 
-ROUNDS = 3
+ROUNDS = 4
 SAMPLES = 900
 
 

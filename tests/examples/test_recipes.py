@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import math
-import os
 import re
 import subprocess
 import sys
@@ -13,17 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import warm
 from extras import needed
 from pictures import photo
 from PIL import Image
+from recipe_runs import EXAMPLES, PROGRAM, environment, printed
 
 from fastload import pack
 
 needed("lightning", "timm", "torchvision")
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+ROOT = EXAMPLES.parent
 CLASSES, TRAIN, VAL, BATCH = 3, 48, 11, 8
 TINY = [*"--model test_resnet --size 32 --val-size 32 --epochs 3 --warmup 0 --lr 4 --print-every 1 --batch-size".split(), str(BATCH)]
 
@@ -65,14 +63,11 @@ def commands() -> dict[str, str]:
 def run(folder: Path, command: str, *more: str) -> str:
     """Runs one of the page's commands in a folder, with more options; what it printed. torchrun gets two processes."""
     launcher, _, arguments = commands()[command].partition("examples/")
-    script, *given = arguments.split()
-    environment = {**os.environ, "PYTHONPATH": str(HERE.parent), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    recipe, words = HERE / "run_recipe.py", [str(ROOT / "examples" / script), *given, *more]
-    if "torchrun" in launcher:
-        words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(recipe), *words]
-        done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
-    else:
-        done = warm.run(recipe, *words, folder=folder, environment=environment)
+    script, *words = *arguments.split(), *more
+    if "torchrun" not in launcher:
+        return printed(folder, script, *words)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(PROGRAM), str(EXAMPLES / script)]
+    done = subprocess.run([*torchrun, *words], cwd=folder, env=environment(), capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -94,7 +89,7 @@ def by_step(text: str) -> dict[int, str]:
 
 def test_every_script_is_on_a_page() -> None:
     """The table has commands of scripts that exist; those of other topics are on the page of theirs."""
-    scripts = {path.stem for path in (ROOT / "examples").glob("*.py")} - {"demo", "demo_remote"}  # they are the Makefile's
+    scripts = {path.stem for path in EXAMPLES.glob("*.py")} - {"demo", "demo_remote"}  # they are the Makefile's
     recipes = {command.split()[1] for command in commands()}
     assert len(recipes) == 6
     assert recipes < scripts

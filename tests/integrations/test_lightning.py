@@ -201,9 +201,9 @@ def test_ddp_and_windows(two_ranks: list[dict[str, Any]], name: str, sampler: st
 def test_combined_loader_is_copied_in_mid_fit(numbered: Path, mode: Any, no_children: None) -> None:
     """A CombinedLoader over FastLoaders of both kinds, in the middle of its epoch, is copied, deep-copied and pickled as with torch's; it
     goes on where it was, and the copy begins an epoch of its own."""
-    parts = {form: loader_of(form, numbered, num_workers=2) for form in FORMS}
     from lightning.pytorch.utilities import CombinedLoader
 
+    parts = {form: loader_of(form, numbered, num_workers=2) for form in FORMS}
     combined = CombinedLoader(parts, mode)
     iter(combined)
     for _ in range(3):

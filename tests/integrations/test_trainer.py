@@ -18,10 +18,8 @@ def seen(folder: Path, loader: str, *, run: bool = False) -> tuple[str, str]:
     """The module of torch's DataLoader name in the program, and what it says of its batches and generators. `run`: by `fastload run`."""
     path = [str(Path(fastload.__file__).resolve().parents[1]), str(PROGRAM.parents[1]), os.environ.get("PYTHONPATH", "")]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path)), "HF_HUB_OFFLINE": "1"}
-    if run:
-        done = warm.run(warm.RUN, "-q", PROGRAM, folder, loader, environment=env, timeout=300)
-    else:
-        done = warm.run(PROGRAM, folder, loader, environment=env, timeout=300)
+    program = (warm.RUN, "-q", PROGRAM) if run else (PROGRAM,)
+    done = warm.run(*program, folder, loader, environment=env, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     lines = dict(line.split(" ", 1) for line in done.stdout.splitlines() if line.startswith(("LOADER ", "SEEN ")))
     return lines["LOADER"], lines["SEEN"]
