@@ -1,13 +1,41 @@
-"""Native objects that a test leaves alive."""
+"""What a test leaves alive: native objects, threads, open files. What an earlier test left may end meanwhile: only what is new counts."""
 
 from __future__ import annotations
 
 import gc
+import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from fastload._native import core
+
+
+def threads() -> set[str]:
+    """The threads of this process, Python's and all others."""
+    return set(os.listdir("/proc/self/task"))
+
+
+def all_ended_since(before: set[str], within: float = 5.0) -> bool:
+    """Whether the threads that are new end within so many seconds: one that was joined is listed for a moment longer."""
+    until = time.monotonic() + within
+    while not threads() <= before and time.monotonic() < until:
+        time.sleep(0.01)
+    return threads() <= before
+
+
+def descriptors() -> dict[str, str]:
+    """The numbers of this process's open files, and what each is of."""
+    found = {}
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # the listing's own
+            found[number] = os.readlink(f"/proc/self/fd/{number}")
+    return found
+
+
+def opened_since(before: dict[str, str]) -> dict[str, str]:
+    """The descriptors that are new."""
+    return {number: link for number, link in descriptors().items() if before.get(number) != link}
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 import warm
 from dev_shm import entries, ours_since
+from handles import descriptors, threads
 from torch.utils.data import Dataset, IterableDataset
 
 import fastload
@@ -55,15 +56,10 @@ def children(pid: int | str = "self") -> list[int]:
 def census() -> dict[str, int]:
     """Children, threads, descriptors, mappings and descriptors of memory files that this process holds now, and its files in /dev/shm."""
     gc.collect()
-    links = []
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            links.append(os.readlink(f"/proc/self/fd/{name}"))
-        except FileNotFoundError:
-            continue  # the listing's own
+    links = list(descriptors().values())
     return {
         "children": len(children()),
-        "threads": len(os.listdir("/proc/self/task")),
+        "threads": len(threads()),
         "descriptors": len(links),
         "memory files": sum("memfd:" in link for link in links),
         "mappings": sum("memfd:" in line for line in Path("/proc/self/maps").read_text().splitlines()),
@@ -71,21 +67,22 @@ def census() -> dict[str, int]:
     }
 
 
-def settled(before: dict[str, int], seconds: float = 5) -> dict[str, int]:
-    """The census, as soon as it is `before` again, or as it is after `seconds`."""
+def grown(before: dict[str, int], seconds: float = 5) -> dict[str, str]:
+    """What there is more of than `before` even after so many seconds; less may be, where threads of an earlier test ended."""
     deadline = time.monotonic() + seconds
-    while (now := census()) != before and time.monotonic() < deadline:
+    while more := {what: f"{before[what]}, then {count}" for what, count in census().items() if count > before[what]}:
+        if time.monotonic() >= deadline:
+            break
         time.sleep(0.02)
-    return now
+    return more
 
 
 @contextmanager
 def nothing_left() -> Iterator[None]:
-    """What the block held is gone at its end: the census is what it was, or less, where threads of an earlier test ended meanwhile."""
+    """What the block held is gone at its end."""
     before = census()
     yield
-    now = settled(before)
-    assert all(now[what] <= count for what, count in before.items()), f"left: {now}, before: {before}"
+    assert not grown(before)
 
 
 def alive(pid: int) -> bool:

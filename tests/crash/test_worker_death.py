@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import warm
-from crash_helpers import EXPECTED, Doomed, DoomedStream, Pids, alive, census, children, nothing_left, settled, survivors, whole
+from crash_helpers import EXPECTED, Doomed, DoomedStream, Pids, alive, census, children, grown, nothing_left, survivors, whole
 
 from fastload import FastLoader
 from fastload.errors import ClosedError, LoaderTimeout, WorkerError
@@ -195,12 +195,12 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
     armed = tmp_path / "armed"
     armed.touch()
     loader = FastLoader(Doomed(armed, "SIGKILL"), batch_size=3, num_workers=2)
-    seen = []
+    first: dict[str, int] = {}
     for _ in range(10):
         with pytest.raises(WorkerError):
             whole(loader)
-        seen.append(settled(seen[0]) if seen else census())
-    assert seen[-1] == seen[0]
-    assert seen[0]["children"] == 0
+        first = first or census()
+        assert not grown(first)
+    assert first["children"] == 0
     armed.unlink()
     assert whole(loader) == EXPECTED

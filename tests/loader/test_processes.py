@@ -13,6 +13,7 @@ import pytest
 import torch
 import warm
 from dev_shm import entries, ours_since
+from handles import all_ended_since, threads
 
 from fastload import FastLoader, PackedDataset
 from fastload import transforms as T
@@ -130,26 +131,23 @@ def test_timeout_is_an_error(packed: Path) -> None:
 def test_threads_end_with_the_loader(packed: Path) -> None:
     """close(), the with block, and the last reference each end every thread; threads live over epochs until then."""
 
-    def count() -> int:
-        return len(os.listdir("/proc/self/task"))
-
     ds = PackedDataset(packed, transform=TRAIN)
     gc.collect()  # loaders that earlier tests left in cycles
-    before = count()
+    before = threads()
     loader = FastLoader(ds, batch_size=4, num_workers=3, seed=0)
     list(loader)
-    during = count()
-    assert during == before + 4  # three decoders and the read-ahead
+    during = threads() - before
+    assert len(during) == 4  # three decoders and the read-ahead
     list(loader)
-    assert count() == during
+    assert threads() - before == during
     loader.close()
-    assert count() == before
+    assert all_ended_since(before)
     list(loader)
     del loader
-    assert count() == before
+    assert all_ended_since(before)
     with FastLoader(ds, batch_size=4, num_workers=3, seed=0) as loader:
         next(iter(loader))
-    assert count() == before
+    assert all_ended_since(before)
 
 
 def test_iterating_from_another_thread(packed: Path) -> None:

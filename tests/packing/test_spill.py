@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import numpy as np
 import pytest
+from handles import descriptors, opened_since
 from packing_helpers import encoded, picture, tree
 
 from fastload.common import folders
@@ -250,12 +251,12 @@ def test_temporary_files_end_with_their_lists(monkeypatch: pytest.MonkeyPatch, t
     """Nothing has a name in the folder for temporary files, and no descriptor stays open."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(spill, "MEMORY_BYTES", 100)
-    before = len(os.listdir("/proc/self/fd"))
+    before = descriptors()
     lists = [Numbers("<i8", range(100)) for _ in range(5)]
-    assert len(os.listdir("/proc/self/fd")) == before + 5
+    assert len(opened_since(before)) == 5
     assert list(tmp_path.iterdir()) == []
     del lists
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert not opened_since(before)
 
 
 @pytest.mark.long

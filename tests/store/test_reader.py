@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from handles import none_left
+from handles import descriptors, none_left, opened_since
 from store_helpers import contents, values_of
 
 from fastload._native import core
@@ -293,10 +293,10 @@ def test_store_by_hand(dataset: Path) -> None:
 def test_opened_and_closed_often(dataset: Path) -> None:
     """A hundred readers leave no descriptor behind."""
     gc.collect()
-    before = len(os.listdir("/proc/self/fd"))
+    before = descriptors()
     for _ in range(100):
         with DatasetReader(dataset) as reader:
             reader.record(3)
     del reader
     gc.collect()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert not opened_since(before)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from handles import none_left
+from handles import descriptors, none_left, opened_since
 from in_place_helpers import EXACT, assert_as_torch, folder
 from pictures import photo
 from torch.utils.data import DataLoader, Subset
@@ -114,11 +114,11 @@ def test_resume_in_mid_epoch(tmp_path: Path) -> None:
 
 def test_no_file_and_no_handle_stays(tmp_path: Path) -> None:
     with none_left("files") as before:
-        descriptors = len(os.listdir("/proc/self/fd"))
+        opened = descriptors()
         loader = assert_as_torch(folder(tmp_path, transform=EXACT))
         assert core.live_handles()["files"] == before["files"] + 1
         loader.close()
-        assert len(os.listdir("/proc/self/fd")) == descriptors
+        assert not opened_since(opened)
         del loader
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 import torch
 from early import read_early
-from handles import none_left
+from handles import descriptors, none_left, opened_since
 from hugging_face_helpers import assert_as_torch, copied, datasets, encoded, jpeg, of_images, rows, stored, why_not
 from in_place_helpers import EXACT, save
 from pictures import photo
@@ -381,11 +381,11 @@ def test_resume_in_mid_epoch(tmp_path: Path) -> None:
 def test_no_file_and_no_handle_stays(tmp_path: Path) -> None:
     dataset = stored(tmp_path)
     with none_left("files") as before:
-        descriptors = len(os.listdir("/proc/self/fd"))
+        opened = descriptors()
         loader = assert_as_torch(dataset)
         assert core.live_handles()["files"] == before["files"] + 1
         loader.close()
-        assert len(os.listdir("/proc/self/fd")) == descriptors
+        assert not opened_since(opened)
         del loader
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from descriptors import open_fds
+from handles import descriptors, opened_since
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,13 +26,13 @@ BIG = 3 << 20
 def ends() -> Iterator[tuple[Channel, Channel]]:
     """A parent's and a worker's channel; the test leaves as many descriptors open as it found."""
     gc.collect()
-    before = open_fds()
+    before = descriptors()
     ours, theirs = pair()
     parent, worker = Channel(ours, parent=True), Channel(theirs, parent=False)
     yield parent, worker
     parent.close()
     worker.close()
-    assert open_fds() == before
+    assert not opened_since(before)
 
 
 def marked() -> int:
@@ -236,7 +236,7 @@ def test_limit_of_open_files(ends: tuple[Channel, Channel]) -> None:
     worker.send("slot", (fd,))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, open_fds())), hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, descriptors())), hard))
         taken = fill_table()
         with pytest.raises(DescriptorsLost, match="ulimit -n"):
             parent.receive()
@@ -309,7 +309,7 @@ def test_no_descriptor_leaks(ends: tuple[Channel, Channel]) -> None:
     """A thousand messages with descriptors leave none open."""
     parent, worker = ends
     fd = marked()
-    before = len(open_fds())
+    before = descriptors()
     for number in range(500):
         parent.send(number, (fd,))
         worker.send(number, (fd,))
@@ -317,5 +317,5 @@ def test_no_descriptor_leaks(ends: tuple[Channel, Channel]) -> None:
             assert message is not None
             assert message[0] == number
             os.close(message[1][0])
-    assert len(open_fds()) == before
+    assert not opened_since(before)
     os.close(fd)

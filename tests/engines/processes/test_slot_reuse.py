@@ -9,7 +9,7 @@ import resource
 
 import pytest
 import torch
-from descriptors import open_fds
+from handles import descriptors, opened_since
 from process_helpers import MODES, Made, engine_marks, modes, ones, slots_of
 
 from fastload import FastLoader
@@ -60,9 +60,9 @@ def test_batches_that_are_kept_take_no_descriptors(mode: str) -> None:
     with FastLoader(Made(ones, 200), batch_size=2, num_workers=2, **MODES[mode]) as loader:
         iterator = iter(loader)
         kept = [next(iterator) for _ in range(10)]
-        before = len(open_fds())
+        before = descriptors()
         kept += [next(iterator) for _ in range(80)]
-        assert len(open_fds()) < before + 10
+        assert len(opened_since(before)) < 10
     assert len(kept) == 90
 
 
@@ -144,7 +144,7 @@ def test_no_room_for_a_descriptor() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken: list[int] = []
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, open_fds())), hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, descriptors())), hard))
         try:
             while True:
                 taken.append(os.dup(0))

@@ -28,13 +28,19 @@ pytestmark = pytest.mark.usefixtures("no_leaks", "no_threads")
 TRAIN = [T.RandomResizedCrop(32), T.RandomHorizontalFlip()]
 
 
+EARLIER: set[threading.Thread] = set()
+"""Threads that were there when the test began: another one's."""
+
+
 def movers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "fastload-ahead"]
+    return [thread for thread in threading.enumerate() if thread.name == "fastload-ahead" and thread not in EARLIER]
 
 
 @pytest.fixture
 def no_threads() -> Iterator[None]:
     """The test leaves no thread of ours."""
+    EARLIER.clear()
+    EARLIER.update(threading.enumerate())
     yield
     gc.collect()
     assert not movers()
