@@ -57,6 +57,15 @@ def paper_philox(counter: list[int], key: list[int]) -> list[int]:
     return c
 
 
+@given(U64, st.integers(0, 2**32 - 1), U64, st.integers(0, 0xFFFF), st.integers(1, 12))
+def test_words_are_the_papers(seed: int, epoch: int, index: int, stream: int, count: int) -> None:
+    """Every bit of the seed and of the index is in the key and the counter."""
+    low, words = 0xFFFFFFFF, []
+    for block in range(3):
+        words += paper_philox([index & low, index >> 32, epoch, stream << 16 | block], [seed & low, seed >> 32])
+    assert core.random_words(seed, epoch, index, stream, count) == words[:count]
+
+
 def test_native_rows_to_the_end_of_a_stream() -> None:
     """The longest stream's last block is the paper's Philox at the last counter, and shares no word's counter with the next stream."""
     got = core.random_rows(5, 6, np.array([7], np.uint64), [(3, 1 << 18)])[0]

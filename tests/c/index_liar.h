@@ -8,18 +8,33 @@
 #include "draws.h"
 #include "jpeg/entropy_index.h"
 
-/* An index of this image's size with other marks. */
+/* All marks of an index, row by row. */
+static fl_jpeg_mark *marks_of(const fl_jpeg_index *index) {
+    fl_jpeg_mark *marks = malloc((size_t)index->across * index->rows * sizeof *marks);
+    for (uint32_t row = 0, i = 0; row < index->rows; row++) {
+        fl_jpeg_cursor c = fl_jpeg_index_row(index, row);
+        do marks[i++] = c.mark;
+        while (fl_jpeg_index_next(&c));
+        CHECK(i == (row + 1) * index->across);
+    }
+    return marks;
+}
+
+/* An index like this one with other marks, which it frees. */
+static uint8_t *with_marks(const fl_jpeg_index *index, fl_jpeg_mark *marks, size_t *size) {
+    *size = fl_jpeg_index_write(marks, index->every, index->across, index->rows, 1, NULL);
+    uint8_t *out = malloc(*size);
+    CHECK(*size && fl_jpeg_index_write(marks, index->every, index->across, index->rows, 1, out) == *size);
+    free(marks);
+    return out;
+}
+
+/* An index of this image's size with some marks that are wrong. */
 static uint8_t *lie(const uint8_t *bytes, size_t *size, uint32_t across, uint32_t down, size_t file_size) {
     fl_jpeg_index index;
     CHECK(fl_jpeg_index_open(&index, bytes, *size, across, down));
     const size_t count = (size_t)index.across * index.rows;
-    fl_jpeg_mark *marks = malloc(count * sizeof *marks);
-    for (uint32_t row = 0, i = 0; row < index.rows; row++) {
-        fl_jpeg_cursor c = fl_jpeg_index_row(&index, row);
-        do marks[i++] = c.mark;
-        while (fl_jpeg_index_next(&c));
-        CHECK(i == (row + 1) * index.across);
-    }
+    fl_jpeg_mark *marks = marks_of(&index);
     for (uint32_t j = 0, lies = 1 + below(4); j < lies; j++) {
         fl_jpeg_mark *mark = &marks[below((uint32_t)count)];
         switch (below(5)) {
@@ -32,11 +47,7 @@ static uint8_t *lie(const uint8_t *bytes, size_t *size, uint32_t across, uint32_
     }
     for (size_t i = 1; i < count; i++) /* a step back cannot be written */
         if (i % index.across && marks[i].bit < marks[i - 1].bit) marks[i].bit = marks[i - 1].bit;
-    *size = fl_jpeg_index_write(marks, index.every, index.across, index.rows, 1, NULL);
-    uint8_t *out = malloc(*size);
-    CHECK(*size && fl_jpeg_index_write(marks, index.every, index.across, index.rows, 1, out) == *size);
-    free(marks);
-    return out;
+    return with_marks(&index, marks, size);
 }
 
 #endif

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sys/wait.h>
 
+#include "common/bytes.h"
 #include "store_shard.h"
 
 /* Reads everything; where `damaged`, any error will do, but what is delivered must be right. Returns how many samples were. */
@@ -143,6 +144,32 @@ static void test_sizes(const uint8_t *good, uint64_t bytes, uint32_t page) {
     fl_store_close(store);
 }
 
+/* The first big value of a leaf would end one page behind the file. */
+static void test_a_value_beyond_the_end(const uint8_t *good, uint64_t bytes, uint32_t page) {
+    const uint64_t pages = bytes / page;
+    fl_error err;
+    fl_store *store;
+    uint8_t *bad = slurp(path, bytes);
+    bool changed = false;
+    for (uint64_t p = 2; p < pages && !changed; p++) {
+        uint8_t *leaf = bad + p * page;
+        if (fl_bytes_le64(leaf) != p || fl_bytes_le16(leaf + 10) != 2) continue;
+        for (uint32_t at = 16; at < fl_bytes_le16(leaf + 12) && !changed; at += 2) {
+            uint8_t *node = leaf + fl_bytes_le16(leaf + at);
+            if (!(changed = fl_bytes_le16(node + 4) == 1)) continue;
+            const uint64_t needed = (15 + (uint64_t)fl_bytes_le32(node)) / page + 1, outside = pages + 1 - needed;
+            memcpy(node + 8 + fl_bytes_le16(node + 6), &outside, sizeof outside);
+        }
+    }
+    CHECK(changed);
+    spill(path, bad, bytes);
+    CHECK(fl_store_create(&store, &err) == FL_OK);
+    CHECK(add(store, path, 0, SAMPLES, bytes, &err) == FL_ESHARD && strstr(err.text, "lie outside"));
+    fl_store_close(store);
+    spill(path, good, bytes);
+    free(bad);
+}
+
 static void test_checksum(const uint8_t *good, uint64_t bytes) {
     uint8_t expected[16384];
     size_t size = sample(3, expected);
@@ -277,6 +304,7 @@ int main(int argc, char **argv) {
     uint32_t page;
     memcpy(&page, good + 40, sizeof page);
     test_sizes(good, bytes, page);
+    test_a_value_beyond_the_end(good, bytes, page);
     test_cut(good, bytes);
     test_checksum(good, bytes);
     test_warm(bytes);

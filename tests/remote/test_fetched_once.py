@@ -3,6 +3,8 @@ nobody asks for."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -55,4 +57,39 @@ def test_bytes_of_four_epochs(
     for loader in (*loaders, *theirs):
         loader.close()
     for dataset in datasets:
+        dataset.close()
+
+
+def test_a_range_that_is_cut_is_left_to_others(seaweedfs: SeaweedFS, raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is cut off a claimed range, since another process has fetched its middle meanwhile, may be fetched by whoever comes first."""
+    monkeypatch.setattr("fastload.remote.dataset_cache.LOOK_S", 3600.0)
+    monkeypatch.setattr("fastload.remote.fetcher.IN_FLIGHT", 1)
+    more: dict[str, Any] = {"cache": tmp_path / "cache", "cache_size": "1GiB", "storage_options": seaweedfs.options()}
+    mine, theirs, third = (PackedDataset(URL, **more) for _ in range(3))
+    mine[0]  # looks at what is there
+    theirs[5]
+    fetcher = mine.opened.reader.files.session.fetcher
+    begun, on = threading.Event(), threading.Event()
+    fetch = fetcher._traced
+
+    async def when_told(span: Any) -> Any:
+        begun.set()
+        await asyncio.to_thread(on.wait, 30)
+        return await fetch(span)
+
+    monkeypatch.setattr(fetcher, "_traced", when_told)
+    loader = FastLoader(mine, 5, sampler=range(3, 8), num_workers=1)
+    iterator = iter(loader)
+    assert begun.wait(30)
+    assert sorted(fetcher._flying) == [(0, 3), (0, 4)]
+    del iterator
+    loader.close()
+    on.set()
+    until(lambda: not fetcher._flying)
+    with (
+        FastLoader(third, 2, sampler=[6, 7], num_workers=1, timeout=10) as others,
+        FastLoader(PackedDataset(raw), 2, sampler=[6, 7]) as local,
+    ):
+        assert all(same(*batches) for batches in zip(others, local, strict=True))
+    for dataset in (mine, theirs, third):
         dataset.close()

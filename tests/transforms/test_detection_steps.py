@@ -122,6 +122,15 @@ def test_iou_crops_are_torchvisions(height: int, width: int, seed: int, count: i
     np.testing.assert_allclose(got.boxes, F.resize(moved, [64, 64]).numpy(), atol=1e-4)
 
 
+def test_iou_crops_look_at_boxes_that_are_kept() -> None:
+    """A box that was dropped before is none: the crop is that of the others alone."""
+    steps = [T.SanitizeBoundingBoxes(50.0), T.RandomIoUCrop(sampler_options=[0.3]), T.Resize((8, 8))]
+    kept, dropped = [150, 150, 200, 200], [0, 0, 49, 200]
+    for seed in range(50):
+        both, alone = (geometry(steps, (200, 200), seed, np.array(boxes, np.float32)) for boxes in ([dropped, kept], [kept]))
+        assert both.steps == alone.steps
+
+
 def test_iou_crop_without_a_crop_that_fits_ends() -> None:
     """No boxes, or boxes that no crop can hold: the image stays, where torchvision would draw for ever."""
     transform = [T.RandomIoUCrop(sampler_options=[0.9], trials=5), T.Resize((8, 8))]
