@@ -129,6 +129,11 @@ class TransformError(FastloadError, ValueError):
 class LoaderTimeout(FastloadError, TimeoutError, RuntimeError):
     """No batch became ready within ``timeout`` seconds."""
 
+    @classmethod
+    def after(cls, seconds: float) -> LoaderTimeout:
+        """The error of a wait of so many seconds."""
+        return cls(f"DataLoader timed out after {seconds:g} seconds: no batch became ready. Raise timeout=, or look at what makes batches slow")
+
 
 class WorkerError(FastloadError, RuntimeError):
     """A worker process is gone.

@@ -50,7 +50,7 @@ def wait_any(list batches, double timeout, Stop stop=None):
             if code == FL_ETIMEOUT and limited:
                 left_ms -= slice_ms
                 if left_ms <= 0:
-                    check(code, &err)
+                    raise _errors.LoaderTimeout.after(timeout)
             elif code != FL_ETIMEOUT and code != FL_EINTR:
                 check(code, &err)
     finally:

@@ -122,8 +122,8 @@ def test_ctrl_c_without_threads(packed: Path) -> None:
 def test_timeout_is_an_error(packed: Path) -> None:
     """A batch that takes longer than `timeout` seconds raises LoaderTimeout, which is a RuntimeError as torch's is."""
     ds = PackedDataset(packed, transform=T.Resize((8, 8), dct_scale=False))
-    with FastLoader(ds, batch_size=30000, sampler=[0] * 30000, num_workers=1, timeout=0.05) as loader:
-        with pytest.raises(LoaderTimeout):
+    with FastLoader(ds, batch_size=30000, sampler=[0] * 30000, num_workers=1, timeout=0.3) as loader:
+        with pytest.raises(LoaderTimeout, match=r"timed out after 0\.3 seconds: no batch became ready\. Raise timeout="):
             next(iter(loader))
     assert issubclass(LoaderTimeout, RuntimeError)
 

@@ -127,7 +127,7 @@ class DevicePrefetcher:
                 self._check()
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
-                    raise LoaderTimeout(f"no batch became ready within {int(timeout * 1000)} ms")
+                    raise LoaderTimeout.after(timeout)
                 self._changed.wait(left)
             done = self._done.popleft()
             self._changed.notify_all()

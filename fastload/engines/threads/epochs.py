@@ -375,7 +375,7 @@ class NativeIterator(LoaderIterator):
         """Waits for what a batch has on its way from a bucket: its rows are made in this thread. Raises LoaderTimeout."""
         timeout = self._plan.settings.timeout
         if batch.held and not batch.fetch.wait(timeout):
-            raise LoaderTimeout(f"no batch became ready within {int(timeout * 1000)} ms")
+            raise LoaderTimeout.after(timeout)
 
     def _taken_transferred(self, prefetcher: DevicePrefetcher) -> Any:
         """Takes the batch whose turn it is from the prefetcher's thread, which has finished it."""
