@@ -11,12 +11,6 @@
 #include "jpeg_maker.h"
 #pragma GCC diagnostic pop
 
-#if defined(__SANITIZE_ADDRESS__)
-enum { THIN = 5 }; /* under the sanitizers each round costs ten times as much */
-#else
-enum { THIN = 1 };
-#endif
-
 static fl_error err;
 
 static fl_box random_box(uint32_t width, uint32_t height, int i) {

@@ -12,12 +12,6 @@
 #include "jpeg_maker.h"
 #pragma GCC diagnostic pop
 
-#if defined(__SANITIZE_ADDRESS__)
-enum { THIN = 5 };
-#else
-enum { THIN = 1 };
-#endif
-
 static fl_error err;
 static fl_jpeg_dct *dct;
 static fl_jpeg_entropy *entropy;

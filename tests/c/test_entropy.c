@@ -61,7 +61,7 @@ int main(void) {
         CHECK(sound(entropy, whole.bytes, whole.size));
         for (size_t cut = 0; cut < whole.size; cut += 1 + whole.size / 300) CHECK(!sound(entropy, whole.bytes, cut));
         uint8_t *broken = malloc(whole.size);
-        for (int round = 0; round < 1500; round++) {
+        for (int round = 0; round < 1500 / THIN; round++) {
             memcpy(broken, whole.bytes, whole.size);
             size_t size = damage(broken, whole.size);
             if (!sound(entropy, broken, size)) continue;

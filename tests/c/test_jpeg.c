@@ -67,6 +67,7 @@ static void regions(void) {
     static const int sampling[8][2] = {{1, 1}, {2, 1}, {2, 2}, {1, 2}, {4, 1}, {1, 4}, {2, 4}, {4, 2}};
     for (int size = 1; size <= 100; size++)
         for (int s = 0; s < 8; s++) {
+            if (THIN > 1 && below(THIN)) continue;
             recipe r = {.width = size, .height = 1 + (int)below(100), .quality = 20 + (int)below(80), .components = 3};
             r.h = sampling[s][0], r.v = sampling[s][1];
             r.progressive = size % 3 == 0, r.arithmetic = size % 5 == 0, r.restart = size % 7 == 0 ? 3 : 0;

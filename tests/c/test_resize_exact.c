@@ -13,7 +13,7 @@
 #include "draws.h"
 #include "resize/reduce.h"
 
-enum { ROUNDS = 4000 };
+enum { ROUNDS = 4000 / THIN };
 
 typedef struct scene {
     fl_view view;

@@ -7,7 +7,7 @@
 #include "check.h"
 #include "draws.h"
 
-enum { ROUNDS = 3000 };
+enum { ROUNDS = 3000 / THIN };
 
 typedef struct scene {
     fl_view view;
