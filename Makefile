@@ -140,8 +140,8 @@ format: $(STAMPS)/dev
 pytest pytest-long quick: export OMP_WAIT_POLICY := PASSIVE
 # So do OpenBLAS' threads, which spin for a tenth of a second in each program that imports NumPy.
 pytest pytest-long quick: export OPENBLAS_THREAD_TIMEOUT := 4
-# As many processes as tests/conftest.py finds room for, or JOBS and two more where somebody set JOBS.
-SPREAD := -n $(if $(filter file,$(origin JOBS)),auto,$(shell expr $(JOBS) + 2)) --dist worksteal
+# As many processes as tests/conftest.py finds room for, or JOBS and one more where somebody set JOBS.
+SPREAD := -n $(if $(filter file,$(origin JOBS)),auto,$(shell expr $(JOBS) + 1)) --dist worksteal
 # Tests that fork workers by the thousand come first, in processes of their own: a fork copies page tables, and costs three times as much in
 # a process that has imported every framework.
 FORKING := $(addprefix tests/,conformance crash engines loader sampling)

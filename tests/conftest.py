@@ -47,9 +47,9 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """`-n auto`: two more processes than CPUs, which compute while others wait, where there is memory for them."""
+    """`-n auto`: a process more than CPUs, which computes while another waits, where there is memory for it. Each costs 10 s of imports."""
     room = (available_memory() or PROCESS_MEMORY) // PROCESS_MEMORY
-    return max(1, min(available_cpus() + 2, room))
+    return max(1, min(available_cpus() + 1, room))
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
