@@ -97,16 +97,24 @@ def test_skorch(workers: int, no_children: None) -> None:
     assert torch.equal(*weights)
 
 
-LIGHTLY = ["DINOTransform", "SimCLRTransform", "MAETransform", "SwaVTransform", "BYOLTransform", "MSNTransform"]
+SMALL: dict[str, dict[str, Any]] = {
+    "DINOTransform": {"global_crop_size": 64, "local_crop_size": 32},
+    "SimCLRTransform": {"input_size": 64},
+    "MAETransform": {"input_size": 64},
+    "SwaVTransform": {"crop_sizes": (64, 32)},
+    "BYOLTransform": {},
+    "MSNTransform": {"random_size": 64, "focal_size": 32},
+}
+"""Lightly's transforms of several views, with arguments that keep the views small."""
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", LIGHTLY)
+@pytest.mark.parametrize("name", SMALL)
 def test_lightly(numbered: Path, name: str, no_children: None) -> None:
     """A LightlyDataset with a transform of several views gives torch's batches, order and draws bit for bit in worker processes."""
     transforms = pytest.importorskip("lightly.transforms")
     data = pytest.importorskip("lightly.data")
-    dataset = data.LightlyDataset(str(numbered.parent / "src"), transform=Drawn(getattr(transforms, name)()))
+    dataset = data.LightlyDataset(str(numbered.parent / "src"), transform=Drawn(getattr(transforms, name)(**SMALL[name])))
     options: dict[str, Any] = {"batch_size": 8, "shuffle": True, "num_workers": 2, "drop_last": True}
     told = runs_as_torchs(FastLoader(dataset, **options), torch.utils.data.DataLoader(dataset, **options))
     assert f"Pillow images are lazy (exact); {2 * COUNT} JPEGs opened" in told
