@@ -146,10 +146,10 @@ SPREAD := -n $(if $(filter file,$(origin JOBS)),auto,$(shell expr $(JOBS) + 1)) 
 # a process that has imported every framework.
 FORKING := $(addprefix tests/,conformance crash engines loader sampling)
 OTHERS := $(FORKING:%=--ignore=%)
-# CPU seconds that each of the runs may take on the machine of CI. A change that needs more says here why.
-CPU_FORKING := 550
-CPU_OTHERS := 1100
-CPU_LONG := 1400
+# CPU seconds that each of the runs may take, at the pace of tests/cpu_ledger.py. A change that needs more says here why.
+CPU_FORKING := 450
+CPU_OTHERS := 1050
+CPU_LONG := 1150
 pytest: build
 ifneq ($(strip $(PYTEST)),)
 	$(PY) -m pytest $(PYTEST)
