@@ -148,7 +148,7 @@ SPREAD := $(call spread,1)
 FORKING := $(addprefix tests/,conformance crash engines loader sampling)
 OTHERS := $(FORKING:%=--ignore=%)
 # CPU seconds that each of the runs may take, at the pace of tests/cpu_ledger.py. A change that needs more says here why.
-CPU_FORKING := 500
+CPU_FORKING := 550
 CPU_OTHERS := 1250
 CPU_LONG := 1350
 pytest: build
