@@ -140,16 +140,17 @@ format: $(STAMPS)/dev
 pytest pytest-long quick: export OMP_WAIT_POLICY := PASSIVE
 # So do OpenBLAS' threads, which spin for a tenth of a second in each program that imports NumPy.
 pytest pytest-long quick: export OPENBLAS_THREAD_TIMEOUT := 4
-# As many processes as tests/conftest.py finds room for, or JOBS and one more where somebody set JOBS.
-SPREAD := -n $(if $(filter file,$(origin JOBS)),auto,$(shell expr $(JOBS) + 1)) --dist worksteal
+# As many processes as tests/conftest.py finds room for, or JOBS and one more where somebody set JOBS; two more of long tests.
+spread = -n $(if $(filter file,$(origin JOBS)),auto,$(shell expr $(JOBS) + $(1))) --dist worksteal
+SPREAD := $(call spread,1)
 # Tests that fork workers by the thousand come first, in processes of their own: a fork copies page tables, and costs three times as much in
 # a process that has imported every framework.
 FORKING := $(addprefix tests/,conformance crash engines loader sampling)
 OTHERS := $(FORKING:%=--ignore=%)
-# CPU seconds that each of the runs may take on the machine of CI. A change that needs more says here why.
+# CPU seconds that each of the runs may take, at the pace of tests/cpu_ledger.py. A change that needs more says here why.
 CPU_FORKING := 550
-CPU_OTHERS := 1100
-CPU_LONG := 1400
+CPU_OTHERS := 1250
+CPU_LONG := 1350
 pytest: build
 ifneq ($(strip $(PYTEST)),)
 	$(PY) -m pytest $(PYTEST)
@@ -158,7 +159,7 @@ else
 	$(PY) -m pytest -m "not long" $(SPREAD) --cpu-budget=$(CPU_OTHERS) $(OTHERS)
 endif
 pytest-long: build
-	$(PY) -m pytest -m long $(SPREAD) --cpu-budget=$(CPU_LONG)
+	$(PY) -m pytest -m long $(call spread,2) --cpu-budget=$(CPU_LONG)
 
 # Whole rooms that take seconds, and of the others the files that touch most of the package.
 QUICK := $(filter-out tests/dataset/test_where%,$(wildcard tests/dataset/test_*.py)) $(addprefix tests/,explain health native transforms store common conformance/test_argument_table.py \

@@ -46,10 +46,11 @@ def pytest_configure() -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """`-n auto`: a process more than CPUs, which computes while another waits, where there is memory for it. Each costs 10 s of imports."""
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """`-n auto`: a process more than CPUs, which computes while another waits, where there is memory for it; two of long tests, which wait
+    for a quarter of their time. Each costs ten seconds of imports."""
     room = (available_memory() or PROCESS_MEMORY) // PROCESS_MEMORY
-    return max(1, min(available_cpus() + 1, room))
+    return max(1, min(available_cpus() + (2 if config.option.markexpr == "long" else 1), room))
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:

@@ -2,14 +2,18 @@
 
 `--cpu-ledger=FILE` writes them as JSON, by test. `--cpu-budget=SECONDS` fails a run that takes more, and names the files that take most.
 What a process takes to import and collect the test files counts for its first test; a server that outlives the run is not counted.
+
+The same work takes half as many CPU seconds again where neighbours use the other halves of the cores, or the clock is lower. So seconds
+are counted at the pace of one machine: a fixed computation is timed beside the tests, and they count for as much as it says.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +32,42 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Ledger(config.option.cpu_budget, config.option.cpu_ledger, hasattr(config, "workerinput")))
 
 
+PACE_SECONDS = 0.016
+"""CPU seconds of the computation below on the machine at whose pace seconds are counted."""
+
+
+def computation_seconds() -> float:
+    """CPU seconds that a fixed computation takes now: some ten milliseconds."""
+    began = time.thread_time()
+    found = {}
+    for number in range(60_000):
+        found[number % 5003] = (number * 31, str(number))
+    return time.thread_time() - began
+
+
+class Pace:
+    """How fast the machine is, measured now and then.
+
+    Args:
+        measure: computation_seconds, or another clock of the machine.
+        every: seconds from one measurement to the next.
+    """
+
+    def __init__(self, measure: Callable[[], float] = computation_seconds, every: float = 5.0) -> None:
+        self._measure = measure
+        self._every = every
+        self._measured = -every
+        self._share = 1.0
+
+    @property
+    def share(self) -> float:
+        """The machine's pace; 0.5: it takes twice the seconds. Between measurements the last one holds."""
+        if time.monotonic() >= self._measured + self._every:
+            self._share = PACE_SECONDS / self._measure()
+            self._measured = time.monotonic()
+        return self._share
+
+
 class Ledger:
     """The CPU seconds of each test. Under pytest-xdist a worker's reports carry them to the process that the user started.
 
@@ -42,18 +82,22 @@ class Ledger:
         self.file = file
         self.worker = worker
         self.tests: Counter[str] = Counter()
+        self.here = 0.0
+        self._pace = Pace()
         self._until = 0.0
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Iterator[None]:
         report = yield
-        now = sum(os.times()[:4])
-        report.user_properties.append((PROPERTY, now - self._until))
-        self._until = now
+        took = sum(os.times()[:4]) - self._until
+        report.user_properties.append((PROPERTY, (took * self._pace.share, took)))
+        self._until = sum(os.times()[:4])
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.tests[report.nodeid] += sum(seconds for name, seconds in report.user_properties if name == PROPERTY)
+        for counted, took in (each for name, each in report.user_properties if name == PROPERTY):
+            self.tests[report.nodeid] += counted
+            self.here += took
 
     @property
     def over(self) -> bool:
@@ -68,7 +112,8 @@ class Ledger:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         total = self.tests.total()
-        terminalreporter.write_line(f"CPU: {total:,.0f} s" + (f" of {self.budget:,.0f} s" if self.budget else ""))
+        budget = f" of {self.budget:,.0f} s" if self.budget else ""
+        terminalreporter.write_line(f"CPU: {total:,.0f} s{budget}; {self.here:,.0f} s at this machine's pace")
         if not self.over:
             return
         files: Counter[str] = Counter()

@@ -626,8 +626,7 @@ _ONES = np.unpackbits(np.arange(256, dtype=np.uint8)).reshape(256, 8).sum(axis=1
 
 
 def _selecting(condition: str) -> str:
-    # The line break ends a comment that the condition may end with.
-    return f"SELECT {condition}\n FROM {_TABLE}"
+    return f"SELECT {condition} FROM {_TABLE}"
 
 
 def _shell(parsed: dict[str, Any]) -> Any:

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from typing_extensions import Self
 
 from fastload._native import core
 from fastload.batch.private_draws import PrivateDraws
@@ -58,7 +57,6 @@ class InPlaceDataset(TransformedDataset):
     seed: int | None = None
     noun: str = "files"
     positions: npt.NDArray[np.int64] | None = None
-    _most_pixels: int | None = None
 
     def __init__(self, dataset: Any, transform: Any, listed: ListedImages) -> None:
         super().__init__(transform)
@@ -80,14 +78,11 @@ class InPlaceDataset(TransformedDataset):
 
     @property
     def max_pixels(self) -> int:
-        """The limit of native decoding, as Pillow's own is now, or was for a snapshot: Pillow opens larger images, and warns or raises."""
-        return _most_pixels() if self._most_pixels is None else self._most_pixels
+        """The limit of native decoding, as Pillow's own is now: Pillow opens larger images, and warns or raises."""
+        from PIL import Image
 
-    def snapshot(self, *, device: bool = False) -> Self:
-        """A snapshot, as TransformedDataset makes it, with the limit on pixels as it is now."""
-        out = super().snapshot(device=device)
-        out._most_pixels = self.max_pixels
-        return out
+        limit = Image.MAX_IMAGE_PIXELS
+        return default_max_pixels() if limit is None else max(0, min(default_max_pixels(), int(limit)))
 
     @property
     def source(self) -> core.Source:
@@ -232,13 +227,6 @@ def checked_path(path: Any) -> str:
 def is_jpeg_by_name(path: str) -> bool:
     """Returns True if a path has a suffix of JPEGs."""
     return path.lower().endswith(_SUFFIXES)
-
-
-def _most_pixels() -> int:
-    from PIL import Image
-
-    limit = Image.MAX_IMAGE_PIXELS
-    return default_max_pixels() if limit is None else max(0, min(default_max_pixels(), int(limit)))
 
 
 def _first_of_python(plan: Plan) -> str:

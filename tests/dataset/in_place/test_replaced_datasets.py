@@ -207,6 +207,17 @@ def test_a_pass_keeps_its_limit_of_pixels(tmp_path: Path, workers: int, monkeypa
             batches(loader)
 
 
+def test_a_limit_of_pixels_below_pillows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FASTLOAD_MAX_PIXELS bounds what native threads decode: larger images are Pillow's, which opens them."""
+    dataset = folder(tmp_path, transform=EXACT)
+    with FastLoader(dataset, batch_size=12, num_workers=2, engine="native") as loader:
+        before = batches(loader)
+        assert loader.stats()["loaded"] == 0
+        monkeypatch.setenv("FASTLOAD_MAX_PIXELS", "100")
+        assert all(map(torch.equal, before[0], batches(loader)[0]))
+        assert loader.stats()["loaded"] == len(dataset)
+
+
 TV_STEPS: dict[str, list[Any]] = {
     "ToImage": [v2.ToImage(), v2.CenterCrop(60)],
     "floats": [v2.CenterCrop(60), v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize([0.5], [0.5])],
