@@ -1,5 +1,8 @@
 #include "engine/decoder.h"
 
+#include "engine/decoder_jpeg.h"
+#include "engine/decoder_planes.h"
+
 static const struct {
     fl_record_kind kind;
     const fl_decoder *decoder;

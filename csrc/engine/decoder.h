@@ -3,7 +3,7 @@
  * A decoder has a state of its own in each thread, made with the first image that needs it. An image is opened, then decoded once or not at
  * all; its bytes stay valid until then. The bytes are hostile. Whatever a decoder does between its open and its decode's return is its time.
  *
- * To add one: a file with its table, `extern` here, and a row in decoder.c.
+ * To add one: its file and header, and a row in decoder.c.
  */
 #ifndef FL_ENGINE_DECODER_H
 #define FL_ENGINE_DECODER_H
@@ -47,7 +47,5 @@ int fl_decoder_find(fl_record_kind kind);
 
 /* The decoder at a place, 0 .. FL_DECODERS - 1. */
 const fl_decoder *fl_decoder_at(int place);
-
-extern const fl_decoder fl_decoder_jpeg, fl_decoder_dct, fl_decoder_planes, fl_decoder_raw;
 
 #endif

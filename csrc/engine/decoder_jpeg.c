@@ -1,5 +1,5 @@
-/* JPEGs, and those in the DCT form: both are jpeg/decoder's. */
-#include "engine/decoder.h"
+#include "engine/decoder_jpeg.h"
+
 #include "jpeg/dct_form.h"
 #include "jpeg/decoder.h"
 

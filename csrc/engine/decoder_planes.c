@@ -1,8 +1,8 @@
-/* Pixels stored without loss: store/planes, and raw RGB, which is not copied. */
+#include "engine/decoder_planes.h"
+
 #include <stdlib.h>
 
 #include "common/buffer.h"
-#include "engine/decoder.h"
 #include "resize/axis.h"
 #include "store/planes.h"
 
