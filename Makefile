@@ -147,10 +147,10 @@ SPREAD := $(call spread,1)
 # a process that has imported every framework.
 FORKING := $(addprefix tests/,conformance crash engines loader sampling)
 OTHERS := $(FORKING:%=--ignore=%)
-# CPU seconds that each of the runs may take, at the pace of tests/cpu_ledger.py. A change that needs more says here why.
+# CPU seconds that each of the runs may take, as tests/cpu_ledger.py counts them. A change that needs more says here why.
 CPU_FORKING := 550
-CPU_OTHERS := 1250
-CPU_LONG := 1350
+CPU_OTHERS := 1100
+CPU_LONG := 1400
 pytest: build
 ifneq ($(strip $(PYTEST)),)
 	$(PY) -m pytest $(PYTEST)
