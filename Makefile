@@ -24,6 +24,7 @@ PYTEST ?=
 BIN := $(VENV)/bin
 PY := $(BIN)/python
 PIP := $(PY) -m pip --disable-pip-version-check -qq
+INSTALL := $(PY) tools/install.py
 STAMPS := $(VENV)/stamps
 NATIVE := $(wildcard csrc/*/*.c csrc/*/*.h fastload/_native/*.pyx fastload/_native/*.pxi fastload/_native/*.pxd) setup.py
 C_FILES := $(wildcard $(foreach folder,csrc/* tests/c tests/fuzz benchmarks,$(folder)/*.c $(folder)/*.h))
@@ -38,14 +39,14 @@ all: build
 
 # ---- set-up -------------------------------------------------------------------------------------------------------
 
-# --no-compile: modules are compiled when something imports them, and most of what is installed never is.
+# Modules are compiled when something imports them, and most of what is installed never is.
 
 $(STAMPS)/system: tools/system_packages.sh
 	@PYTHON=$(PYTHON) sh tools/system_packages.sh
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	@mkdir -p $(STAMPS) && touch $@
 
-# Torch first: what follows depends on it, and must not choose another build of it.
+# Torch first, by pip, which knows builds of it that lie on disk: what follows depends on it, and must not choose another.
 $(STAMPS)/torch: $(STAMPS)/system
 	@echo "installing $(TORCH)"
 	@$(PIP) install --no-compile "$(TORCH)" "setuptools>=77" wheel "Cython>=3,<4"
@@ -53,18 +54,18 @@ $(STAMPS)/torch: $(STAMPS)/system
 
 $(STAMPS)/demo: $(STAMPS)/torch pyproject.toml
 	@echo "installing fastload and what the demo needs"
-	@$(PIP) install --no-compile --no-build-isolation -e ".[demo]"
+	@$(INSTALL) --no-build-isolation -e ".[demo]"
 	@touch $@
 
 $(STAMPS)/demo-remote: $(STAMPS)/demo
 	@echo "installing what reads buckets, and SeaweedFS"
-	@$(PIP) install --no-compile --no-build-isolation -e ".[demo-remote]"
+	@$(INSTALL) --no-build-isolation -e ".[demo-remote]"
 	@touch $@
 
 $(STAMPS)/dev: $(STAMPS)/torch pyproject.toml
 	@echo "installing fastload and the tools of its developers"
-	@$(PIP) install --no-compile --no-build-isolation -e ".[dev]"
-	@$(PIP) install --no-compile --no-deps $(MOSAIC)
+	@$(INSTALL) --no-build-isolation -e ".[dev]"
+	@$(INSTALL) --no-deps $(MOSAIC)
 	@touch $@
 
 # Mosaic's Streaming asks for old releases of NumPy and Transformers, and runs with new ones.
@@ -81,7 +82,7 @@ build: $(STAMPS)/$(TOOLS)
 # A part of what the developers' tools are.
 $(STAMPS)/quick: $(STAMPS)/torch pyproject.toml
 	@test $(STAMPS)/dev -nt pyproject.toml || { echo "installing fastload and what make quick needs"; \
-	    $(PIP) install --no-compile --no-build-isolation -e ".[quick]"; }
+	    $(INSTALL) --no-build-isolation -e ".[quick]"; }
 	@touch $@
 
 # All that test files import, compiled once: else each of the processes that run tests compiles it, at the same time.
@@ -147,10 +148,10 @@ SPREAD := $(call spread,1)
 # a process that has imported every framework.
 FORKING := $(addprefix tests/,conformance crash engines loader sampling)
 OTHERS := $(FORKING:%=--ignore=%)
-# CPU seconds that each of the runs may take, at the pace of tests/cpu_ledger.py. A change that needs more says here why.
+# CPU seconds that each of the runs may take, as tests/cpu_ledger.py counts them. A change that needs more says here why.
 CPU_FORKING := 550
-CPU_OTHERS := 1250
-CPU_LONG := 1350
+CPU_OTHERS := 1100
+CPU_LONG := 1400
 pytest: build
 ifneq ($(strip $(PYTEST)),)
 	$(PY) -m pytest $(PYTEST)

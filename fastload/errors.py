@@ -132,7 +132,7 @@ class LoaderTimeout(FastloadError, TimeoutError, RuntimeError):
     @classmethod
     def after(cls, seconds: float) -> LoaderTimeout:
         """The error of a wait of so many seconds."""
-        return cls(f"DataLoader timed out after {seconds:g} seconds: no batch became ready. Raise timeout=, or see what makes them slow")
+        return cls(f"DataLoader timed out after {seconds:g} seconds: no batch became ready. Raise timeout=, or see what makes batches slow")
 
 
 class WorkerError(FastloadError, RuntimeError):

@@ -3,8 +3,8 @@
 `--cpu-ledger=FILE` writes them as JSON, by test. `--cpu-budget=SECONDS` fails a run that takes more, and names the files that take most.
 What a process takes to import and collect the test files counts for its first test; a server that outlives the run is not counted.
 
-The same work takes half as many CPU seconds again where neighbours use the other halves of the cores, or the clock is lower. So seconds
-are counted at the pace of one machine: a fixed computation is timed beside the tests, and they count for as much as it says.
+The same work takes half as many CPU seconds again where neighbours use the other halves of the cores, or the clock is lower. So a fixed
+computation is timed beside the tests: towards the budget, the seconds of a machine that is slow just then count for less.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 PACE_SECONDS = 0.016
-"""CPU seconds of the computation below on the machine at whose pace seconds are counted."""
+"""CPU seconds of the computation below at the pace that the budgets are for."""
 
 
 def computation_seconds() -> float:
@@ -61,9 +61,9 @@ class Pace:
 
     @property
     def share(self) -> float:
-        """The machine's pace; 0.5: it takes twice the seconds. Between measurements the last one holds."""
+        """What a second counts for: 0.5 where the machine takes twice as long, at most 1. Between measurements the last one holds."""
         if time.monotonic() >= self._measured + self._every:
-            self._share = PACE_SECONDS / self._measure()
+            self._share = min(1.0, PACE_SECONDS / self._measure())
             self._measured = time.monotonic()
         return self._share
 
@@ -82,7 +82,7 @@ class Ledger:
         self.file = file
         self.worker = worker
         self.tests: Counter[str] = Counter()
-        self.here = 0.0
+        self.counted = 0.0
         self._pace = Pace()
         self._until = 0.0
 
@@ -90,19 +90,19 @@ class Ledger:
     def pytest_runtest_makereport(self) -> Iterator[None]:
         report = yield
         took = sum(os.times()[:4]) - self._until
-        report.user_properties.append((PROPERTY, (took * self._pace.share, took)))
+        report.user_properties.append((PROPERTY, (took, took * self._pace.share)))
         self._until = sum(os.times()[:4])
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        for counted, took in (each for name, each in report.user_properties if name == PROPERTY):
-            self.tests[report.nodeid] += counted
-            self.here += took
+        for took, counted in (each for name, each in report.user_properties if name == PROPERTY):
+            self.tests[report.nodeid] += took
+            self.counted += counted
 
     @property
     def over(self) -> bool:
         """Returns True if the tests took more than their budget."""
-        return not self.worker and self.budget is not None and self.tests.total() > self.budget
+        return not self.worker and self.budget is not None and self.counted > self.budget
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self.file is not None and not self.worker:
@@ -111,9 +111,8 @@ class Ledger:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        total = self.tests.total()
-        budget = f" of {self.budget:,.0f} s" if self.budget else ""
-        terminalreporter.write_line(f"CPU: {total:,.0f} s{budget}; {self.here:,.0f} s at this machine's pace")
+        budget = f", which count for {self.counted:,.0f} s of {self.budget:,.0f} s" if self.budget else ""
+        terminalreporter.write_line(f"CPU: {self.tests.total():,.0f} s{budget}")
         if not self.over:
             return
         files: Counter[str] = Counter()

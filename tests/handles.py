@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from fastload._native import core
@@ -48,14 +48,17 @@ def none_left(*kinds: str, within: float = 0.0) -> Iterator[dict[str, int]]:
     gc.collect()  # earlier tests' objects in cycles
     before = core.live_handles()
     yield before
+    left = grown(core.live_handles, {kind: before[kind] for kind in kinds or before}, within)
+    assert not left, f"native objects are left: {left}"
+
+
+def grown(count: Callable[[], Mapping[str, int]], before: Mapping[str, int], within: float) -> dict[str, str]:
+    """What there is more of than before, with both numbers, even after so many seconds."""
     until = time.monotonic() + within
-    while left := _more(before, kinds):
-        assert time.monotonic() < until, f"native objects are left: {left}"
+    while True:
+        gc.collect()
+        after = count()
+        more = {kind: f"{number}, then {after[kind]}" for kind, number in before.items() if after[kind] > number}
+        if not more or time.monotonic() >= until:
+            return more
         time.sleep(0.01)
-
-
-def _more(before: dict[str, int], kinds: tuple[str, ...]) -> dict[str, str]:
-    """Kinds of which there are more than before, with both numbers."""
-    gc.collect()
-    after = core.live_handles()
-    return {kind: f"{before[kind]}, then {after[kind]}" for kind in kinds or before if after[kind] > before[kind]}

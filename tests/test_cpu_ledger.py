@@ -22,7 +22,7 @@ def burn(seconds):
         pass
 
 def test_here():
-    burn(0.1)
+    burn(0.4)
 
 def test_in_a_child():
     subprocess.run([sys.executable, "-c", "import time\\nwhile time.process_time() < 0.2: pass"], check=True)
@@ -43,26 +43,26 @@ def test_seconds_of_each_test(tmp_path: Path) -> None:
     done = run(tmp_path, "--cpu-ledger=ledger.json", "--cpu-budget=1000", "-n1")
     assert done.returncode == 0, done.stdout + done.stderr
     seconds = json.loads((tmp_path / "ledger.json").read_text())
-    assert seconds["test_busy.py::test_here"] > 0.02
-    assert seconds["test_busy.py::test_in_a_child"] > 0.05
-    assert re.search(r"CPU: \d s of 1,000 s; \d s at this machine's pace", done.stdout)
+    assert seconds["test_busy.py::test_here"] > 0.08
+    assert seconds["test_busy.py::test_in_a_child"] > 0.15
+    assert re.search(r"CPU: \d s, which count for \d s of 1,000 s", done.stdout)
 
 
 def test_a_run_over_its_budget_fails(tmp_path: Path) -> None:
     """Its tests pass, and the run fails with the files that take most."""
-    done = run(tmp_path, "--cpu-budget=0.05")
+    done = run(tmp_path, "--cpu-budget=0.25")
     assert done.returncode == 1
     assert "2 passed" in done.stdout
     assert "more CPU seconds than their budget. Most take test_busy.py" in done.stdout
 
 
 def test_seconds_count_at_one_pace() -> None:
-    """Where the fixed computation takes twice as long, a second counts for half of one; it is measured now and then."""
+    """Where the fixed computation takes twice as long, a second counts for half of one, and for one at most; measured now and then."""
     took = [2 * PACE_SECONDS, PACE_SECONDS / 2]
     pace = Pace(lambda: took.pop(0), every=3600)
     assert [pace.share, pace.share] == [0.5, 0.5]
     always = Pace(lambda: took[0], every=0)
-    assert always.share == 2.0
+    assert always.share == 1.0
     assert computation_seconds() > 0
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 import warm
 from dev_shm import entries, ours_since
-from handles import descriptors, threads
+from handles import descriptors, grown, threads
 from torch.utils.data import Dataset, IterableDataset
 
 import fastload
@@ -26,6 +26,8 @@ import fastload
 SHM_AT_START = entries()
 OTHERS: set[int] = set()
 """Children that are no test's of this folder: servers that this process started for others. Each test begins with those that are there."""
+SETTLES_S = 5.0
+"""Seconds within which what a loader held is gone."""
 HERE = Path(__file__).resolve().parent
 PRELUDE = """
 import gc, multiprocessing, os, signal, sys, threading, time
@@ -67,22 +69,12 @@ def census() -> dict[str, int]:
     }
 
 
-def grown(before: dict[str, int], seconds: float = 5) -> dict[str, str]:
-    """What there is more of than `before` even after so many seconds; less may be, where threads of an earlier test ended."""
-    deadline = time.monotonic() + seconds
-    while more := {what: f"{before[what]}, then {count}" for what, count in census().items() if count > before[what]}:
-        if time.monotonic() >= deadline:
-            break
-        time.sleep(0.02)
-    return more
-
-
 @contextmanager
 def nothing_left() -> Iterator[None]:
     """What the block held is gone at its end."""
     before = census()
     yield
-    assert not grown(before)
+    assert not grown(census, before, SETTLES_S)
 
 
 def alive(pid: int) -> bool:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from crash_helpers import Pids, census, grown, nothing_left
+from crash_helpers import SETTLES_S, Pids, census, nothing_left
+from handles import grown
 
 from fastload import FastLoader
 
@@ -89,7 +90,7 @@ def test_epochs_leave_nothing() -> None:
             third = census()
             for _ in range(27):
                 list(loader)
-            assert not grown(third)
+            assert not grown(census, third, SETTLES_S)
             del loader
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 import warm
-from crash_helpers import EXPECTED, Doomed, DoomedStream, Pids, alive, census, children, grown, nothing_left, survivors, whole
+from crash_helpers import EXPECTED, SETTLES_S, Doomed, DoomedStream, Pids, alive, census, children, nothing_left, survivors, whole
+from handles import grown
 
 from fastload import FastLoader
 from fastload.errors import ClosedError, LoaderTimeout, WorkerError
@@ -200,7 +201,7 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
         with pytest.raises(WorkerError):
             whole(loader)
         first = first or census()
-        assert not grown(first)
+        assert not grown(census, first, SETTLES_S)
     assert first["children"] == 0
     armed.unlink()
     assert whole(loader) == EXPECTED
