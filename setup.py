@@ -1,4 +1,4 @@
-"""The native build: Cython and csrc into one extension, against libjpeg-turbo and zlib found by pkg-config.
+"""The native build: Cython and csrc into one extension, against libjpeg-turbo, libdeflate and zlib found by pkg-config.
 
 Settings come from the environment, so that pip, make and an editor build alike:
 
@@ -48,6 +48,7 @@ class Need(NamedTuple):
 LIBRARIES = {
     "libjpeg": Need("libjpeg-turbo", "libjpeg-dev", "libjpeg-turbo-devel", "jpeg-turbo", "libjpeg-turbo"),
     "libturbojpeg": Need("libjpeg-turbo's TurboJPEG", "libturbojpeg-dev", "turbojpeg-devel", "jpeg-turbo", "libjpeg-turbo"),
+    "libdeflate": Need("libdeflate", "libdeflate-dev", "libdeflate-devel", "libdeflate", "libdeflate"),
     "zlib": Need("zlib", "zlib1g-dev", "zlib-devel", "zlib", "zlib"),
 }
 """The native libraries, by pkg-config's names for them."""
@@ -72,7 +73,7 @@ def pkg_config(*arguments: str) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        raise stop(f"{command[0]} is missing, which finds libjpeg-turbo and zlib", [PKG_CONFIG, *LIBRARIES.values()]) from None
+        raise stop(f"{command[0]} is missing, which finds libjpeg-turbo, libdeflate and zlib", [PKG_CONFIG, *LIBRARIES.values()]) from None
 
 
 def library_flags() -> tuple[list[str], list[str]]:

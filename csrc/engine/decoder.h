@@ -40,7 +40,10 @@ typedef struct fl_decoder {
     void (*notes)(const void *state, fl_decode_notes *notes); /* NULL: there is nothing to tell */
 } fl_decoder;
 
-enum { FL_DECODERS = 4 };
+enum { FL_DECODERS = 5 };
+
+/* FL_ELIMIT if an image has more than max_pixels. */
+fl_code fl_decoder_limit(uint32_t width, uint32_t height, uint64_t max_pixels, fl_error *err);
 
 /* The place in the table of the decoder of a kind of entry; -1: the kind is no image that this version decodes. */
 int fl_decoder_find(fl_record_kind kind);

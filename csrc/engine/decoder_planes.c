@@ -6,11 +6,6 @@
 #include "resize/axis.h"
 #include "store/planes.h"
 
-static fl_code beyond(uint64_t width, uint64_t height, uint64_t max_pixels, fl_error *err) {
-    return fl_fail(err, FL_ELIMIT, "%llu x %llu pixels are more than the limit of %llu", (unsigned long long)width,
-                   (unsigned long long)height, (unsigned long long)max_pixels);
-}
-
 /* ---- planes */
 
 typedef struct planes_state {
@@ -37,7 +32,7 @@ static fl_code open_planes(void *state, fl_span data, fl_span index, uint64_t ma
     const fl_code code = fl_planes_open(data, p, err);
     if (code) return code;
     *form = (fl_image_form){p->width, p->height, (uint8_t)p->channels, (uint8_t)(p->pixel / p->channels)};
-    return (uint64_t)p->width * p->height > max_pixels ? beyond(p->width, p->height, max_pixels, err) : FL_OK;
+    return fl_decoder_limit(p->width, p->height, max_pixels, err);
 }
 
 static fl_code decode_planes(void *state, fl_box *box, int eighths, fl_view *view, fl_error *err) {
@@ -72,11 +67,10 @@ static fl_code open_raw(void *state, fl_span data, fl_span index, uint64_t max_p
         height * width * 3 != data.size - FL_RECORD_RAW_HEADER)
         return fl_fail(err, FL_ERECORD, "a raw image says %llu x %llu x %llu and has %zu bytes", (unsigned long long)height,
                        (unsigned long long)width, (unsigned long long)channels, data.size - FL_RECORD_RAW_HEADER);
-    if (height * width > max_pixels) return beyond(width, height, max_pixels, err);
     *form = (fl_image_form){.width = (uint32_t)width, .height = (uint32_t)height};
     *(fl_view *)state =
         (fl_view){.pixels = data.bytes + FL_RECORD_RAW_HEADER, .stride = width * 3, .width = form->width, .height = form->height};
-    return FL_OK;
+    return fl_decoder_limit(form->width, form->height, max_pixels, err);
 }
 
 static fl_code decode_raw(void *state, fl_box *box, int eighths, fl_view *view, fl_error *err) {

@@ -31,7 +31,8 @@ typedef enum fl_record_kind {
     FL_RECORD_KIND_PLACE = 7,   /* store/attached.h: a JPEG in a file outside of the dataset */
     FL_RECORD_KIND_PLANES = 8,  /* store/planes.h */
     FL_RECORD_KIND_VARYING = 9, /* store/varying.h */
-    FL_RECORD_KIND_DCT = 10     /* a JPEG in the DCT form, jpeg/dct_form.h */
+    FL_RECORD_KIND_DCT = 10,    /* a JPEG in the DCT form, jpeg/dct_form.h */
+    FL_RECORD_KIND_PNG = 11
 } fl_record_kind;
 
 typedef struct fl_record_field {

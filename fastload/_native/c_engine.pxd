@@ -5,6 +5,18 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from fastload._native.c_common cimport fl_box, fl_code, fl_error, fl_key, fl_sink, fl_span, fl_view
 from fastload._native.c_store cimport fl_files, fl_store, fl_tables
 
+cdef extern from "engine/decoder.h" nogil:
+    ctypedef struct fl_image_form:
+        uint32_t width, height
+        uint8_t channels, depth
+    ctypedef struct fl_decoder:
+        fl_code (*create)(void **, fl_error *) noexcept nogil
+        void (*free)(void *) noexcept nogil
+        fl_code (*open)(void *, fl_span data, fl_span index, uint64_t max_pixels, fl_image_form *, fl_error *) noexcept nogil
+        fl_code (*decode)(void *, fl_box *, int eighths, fl_view *, fl_error *) noexcept nogil
+    int fl_decoder_find(int kind)
+    const fl_decoder *fl_decoder_at(int)
+
 cdef extern from "engine/step.h" nogil:
     ctypedef enum fl_step_kind:
         FL_STEP_CROP

@@ -34,6 +34,7 @@ KIND_JSON: int
 KIND_INDEX: int
 KIND_PLACE: int
 KIND_DCT: int
+KIND_PNG: int
 RECORD_INDEX: int
 
 def crc32c(data: _BytesLike, crc: int = 0) -> int: ...
