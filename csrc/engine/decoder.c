@@ -18,6 +18,12 @@ int fl_decoder_find(fl_record_kind kind) {
     return -1;
 }
 
+fl_record_kind fl_decoder_sniff(fl_span data) {
+    for (int place = 0; place < FL_DECODERS; place++)
+        if (table[place].decoder->is && table[place].decoder->is(data)) return table[place].kind;
+    return (fl_record_kind)0;
+}
+
 const fl_decoder *fl_decoder_at(int place) { return table[place].decoder; }
 
 fl_code fl_decoder_limit(uint32_t width, uint32_t height, uint64_t max_pixels, fl_error *err) {

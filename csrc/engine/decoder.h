@@ -19,6 +19,7 @@
 typedef struct fl_image_form {
     uint32_t width, height;
     uint8_t channels, depth; /* as those of the fl_view that its decode gives */
+    bool may_turn; /* its metadata may say how to turn it; of JPEGs see jpeg/exif.h */
 } fl_image_form;
 
 /* How the last decode went. */
@@ -31,6 +32,7 @@ typedef struct fl_decoder {
     const char *name;
     /* The smaller sizes that it decodes to for less: eighths of 1, 2, 4; else it is always asked for 8. */
     bool scales;
+    bool (*is)(fl_span data); /* a file's bytes begin as its kind; NULL: its images are no files */
     fl_code (*create)(void **state, fl_error *err);
     void (*free)(void *state);
     /* `index`: the entropy index of the image, where one is known. FL_ELIMIT beyond max_pixels; an error that names what is wrong with it. */
@@ -47,6 +49,9 @@ fl_code fl_decoder_limit(uint32_t width, uint32_t height, uint64_t max_pixels, f
 
 /* The place in the table of the decoder of a kind of entry; -1: the kind is no image that this version decodes. */
 int fl_decoder_find(fl_record_kind kind);
+
+/* The kind of image that a file's bytes begin as; 0: none of the table. */
+fl_record_kind fl_decoder_sniff(fl_span data);
 
 /* The decoder at a place, 0 .. FL_DECODERS - 1. */
 const fl_decoder *fl_decoder_at(int place);

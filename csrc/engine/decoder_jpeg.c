@@ -27,5 +27,7 @@ static void notes(const void *state, fl_decode_notes *notes) {
     *notes = (fl_decode_notes){.warnings = fl_jpeg_decoder_warnings(state), .fell_back = fl_jpeg_decoder_fell_back(state)};
 }
 
-const fl_decoder fl_decoder_jpeg = {"jpeg", true, create, free_it, open_jpeg, decode, notes};
-const fl_decoder fl_decoder_dct = {"dct", true, create, free_it, open_dct, decode, notes};
+static bool is_jpeg(fl_span data) { return data.size >= 4 && data.bytes[0] == 0xFF && data.bytes[1] == 0xD8; }
+
+const fl_decoder fl_decoder_jpeg = {"jpeg", true, is_jpeg, create, free_it, open_jpeg, decode, notes};
+const fl_decoder fl_decoder_dct = {"dct", true, NULL, create, free_it, open_dct, decode, notes};

@@ -31,7 +31,8 @@ static fl_code open_planes(void *state, fl_span data, fl_span index, uint64_t ma
     (void)index;
     const fl_code code = fl_planes_open(data, p, err);
     if (code) return code;
-    *form = (fl_image_form){p->width, p->height, (uint8_t)p->channels, (uint8_t)(p->pixel / p->channels)};
+    *form = (fl_image_form){
+        .width = p->width, .height = p->height, .channels = (uint8_t)p->channels, .depth = (uint8_t)(p->pixel / p->channels)};
     return fl_decoder_limit(p->width, p->height, max_pixels, err);
 }
 
@@ -50,7 +51,7 @@ static fl_code decode_planes(void *state, fl_box *box, int eighths, fl_view *vie
     return fl_planes_box(p, *box, s->pixels.bytes, view->stride, &s->scratch, err);
 }
 
-const fl_decoder fl_decoder_planes = {"planes", false, create_planes, free_planes, open_planes, decode_planes, NULL};
+const fl_decoder fl_decoder_planes = {"planes", false, NULL, create_planes, free_planes, open_planes, decode_planes, NULL};
 
 /* ---- raw */
 
@@ -80,4 +81,4 @@ static fl_code decode_raw(void *state, fl_box *box, int eighths, fl_view *view, 
     return FL_OK;
 }
 
-const fl_decoder fl_decoder_raw = {"raw", false, create_raw, free, open_raw, decode_raw, NULL};
+const fl_decoder fl_decoder_raw = {"raw", false, NULL, create_raw, free, open_raw, decode_raw, NULL};

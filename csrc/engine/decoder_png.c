@@ -27,7 +27,7 @@ static fl_code open_png(void *state, fl_span data, fl_span index, uint64_t max_p
     (void)index;
     const fl_code code = fl_png_open(data, png, err);
     if (code) return code;
-    *form = (fl_image_form){.width = png->width, .height = png->height};
+    *form = (fl_image_form){.width = png->width, .height = png->height, .may_turn = png->may_turn};
     return fl_decoder_limit(png->width, png->height, max_pixels, err);
 }
 
@@ -37,4 +37,4 @@ static fl_code decode_png(void *state, fl_box *box, int eighths, fl_view *view, 
     return fl_png_reader_box(s->reader, &s->png, *box, view, err);
 }
 
-const fl_decoder fl_decoder_png = {"png", false, create_png, free_png, open_png, decode_png, NULL};
+const fl_decoder fl_decoder_png = {"png", false, fl_png_is, create_png, free_png, open_png, decode_png, NULL};

@@ -5,6 +5,7 @@
 
 #include "common/bytes.h"
 #include "common/clock.h"
+#include "engine/decoder.h"
 #include "jpeg/entropy.h"
 #include "jpeg/exif.h"
 #include "jpeg/libjpeg.h"
@@ -113,10 +114,9 @@ static fl_code find_image(fl_worker *worker, const fl_source *source, const fl_p
     return code;
 }
 
-/* Proves an image file sound when it is first read: packing has checked what a store holds, nobody this. See NOTE [ files: what is learnt ]. */
+/* Proves a JPEG file sound when it is first read: packing has checked what a store holds, nobody this. See NOTE [ files: what is learnt ]. */
 static fl_code prove_file(fl_worker *worker, const fl_source *source, uint64_t index, uint64_t stamp, stored *found, fl_error *err) {
     const fl_span data = found->data;
-    if (data.size < 4 || data.bytes[0] != 0xFF || data.bytes[1] != 0xD8) return fl_fail(err, FL_EUNSUPPORTED, "it is no JPEG");
     if (fl_files_upright(source->files) && !fl_jpeg_exif_upright(data.bytes, data.size))
         return fl_fail(err, FL_EUNSUPPORTED, "its metadata may turn it");
     if (!worker->entropy) {
@@ -139,13 +139,18 @@ static fl_code prove_file(fl_worker *worker, const fl_source *source, uint64_t i
     return FL_OK;
 }
 
+/* Files of other formats prove themselves with each decode. */
 static fl_code find_file(fl_worker *worker, const fl_source *source, uint64_t index, stored *found, fl_error *err) {
     uint64_t stamp = 0;
     fl_code code = fl_files_read(source->files, index, &worker->file, &found->data, &stamp, err);
     if (code) return code;
-    found->kind = FL_RECORD_KIND_JPEG;
+    found->kind = fl_decoder_sniff(found->data);
     worker->stamp = stamp;
     add(&worker->counters.bytes, found->data.size);
+    if (found->kind != FL_RECORD_KIND_JPEG) {
+        const bool left = !found->kind || fl_files_jpegs_only(source->files);
+        return left ? fl_fail(err, FL_EUNSUPPORTED, "it is no image that native threads decode") : FL_OK;
+    }
     if (fl_files_known(source->files, index, stamp, &found->index)) return FL_OK;
     const int64_t start = fl_clock_ns();
     code = prove_file(worker, source, index, stamp, found, err);
@@ -248,6 +253,8 @@ static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, 
     add(&worker->counters.read_ns, (uint64_t)(took - found.proving_ns));
     add(&worker->counters.decode_ns, (uint64_t)found.proving_ns);
     code = open_image(worker, source, &found, &form, err);
+    if (!code && source->files && fl_files_upright(source->files) && form.may_turn)
+        code = fl_fail(err, FL_EUNSUPPORTED, "its metadata may turn it");
     if (!code && source->item_count) code = open_items(worker, source, key.index, record, err);
     if (code) return code;
     fl_boxes *boxes = source->item_count ? fl_fields_boxes(worker->fields) : NULL;

@@ -94,7 +94,7 @@ fl_code fl_renderer_open(fl_renderer *renderer, fl_record_kind kind, fl_span dat
 void fl_renderer_give(fl_renderer *renderer, const fl_view *image) {
     renderer->opened = -1, renderer->opening_ns = 0;
     renderer->given = *image;
-    renderer->form = (fl_image_form){image->width, image->height, image->channels, image->depth};
+    renderer->form = (fl_image_form){.width = image->width, .height = image->height, .channels = image->channels, .depth = image->depth};
 }
 
 int64_t fl_renderer_opening_ns(const fl_renderer *renderer) { return renderer->opening_ns; }

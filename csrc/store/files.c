@@ -36,6 +36,7 @@ struct fl_files {
     uint64_t *starts;      /* of each name */
     uint64_t *stamps;      /* of each name, as its file must be; NULL: entries are whole files, whatever they have become */
     place *places;         /* of each entry; NULL: entry i is file i */
+    bool jpegs_only;
     _Atomic uint64_t *sound;   /* the stamp of each file that was proved sound; 0: not yet */
     learnt *_Atomic *learnt;   /* of each file; NULL: nothing */
     _Atomic uint64_t indexes, held;
@@ -144,6 +145,10 @@ void fl_files_free(fl_files *files) {
 uint64_t fl_files_count(const fl_files *files) { return files->count; }
 
 bool fl_files_upright(const fl_files *files) { return files->places != NULL; }
+
+void fl_files_take_jpegs_only(fl_files *files) { files->jpegs_only = true; }
+
+bool fl_files_jpegs_only(const fl_files *files) { return files->jpegs_only; }
 
 static uint64_t number_of(const fl_files *files, uint64_t index) { return files->places ? files->places[index].path : index; }
 

@@ -40,6 +40,10 @@ fl_code fl_files_create_places(fl_files **out, const char *prefix, const char *n
                                const fl_files_places *places, size_t room, fl_error *err);
 bool fl_files_upright(const fl_files *files); /* whether it is such a list */
 
+/* Leaves files of other formats than JPEG to who opens what is not decoded here. Before the list is read. */
+void fl_files_take_jpegs_only(fl_files *files);
+bool fl_files_jpegs_only(const fl_files *files);
+
 uint64_t fl_files_count(const fl_files *files);
 
 /* The bytes of file `index`, in the buffer, until it is used again, and its stamp. FL_ENOTFOUND: there is no such index. FL_EIO: it cannot be

@@ -122,6 +122,7 @@ cdef extern from "store/files.h" nogil:
         uint64_t count
     fl_code fl_files_create_places(fl_files **out, const char *prefix, const char *names, size_t size, uint64_t count,
                                    const fl_files_places *places, size_t room, fl_error *err)
+    void fl_files_take_jpegs_only(fl_files *)
     fl_code fl_files_read(const fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes, uint64_t *stamp, fl_error *err)
     void fl_files_free(fl_files *files)
     uint64_t fl_files_count(const fl_files *files)

@@ -16,7 +16,7 @@ import pytest
 from fastload._native import core
 
 ROOT = Path(__file__).resolve().parents[2]
-LIBRARIES = ("libjpeg", "libturbojpeg", "zlib")
+LIBRARIES = ("libjpeg", "libturbojpeg", "libdeflate", "zlib")
 
 
 def run_build(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -43,7 +43,7 @@ def found_by_pkg_config(module: str) -> str:
     [
         (
             LIBRARIES,
-            ("apt install libjpeg-dev libturbojpeg-dev zlib1g-dev`", "dnf install libjpeg-turbo-devel turbojpeg-devel zlib-devel`"),
+            ("apt install libjpeg-dev libturbojpeg-dev libdeflate-dev zlib1g-dev`", "libdeflate-devel zlib-devel`"),
         ),
         (
             ("libjpeg",),
@@ -53,6 +53,7 @@ def found_by_pkg_config(module: str) -> str:
             ("libturbojpeg",),
             ("apt install libturbojpeg-dev`", "dnf install turbojpeg-devel`", "brew install jpeg-turbo`", "conda"),
         ),
+        (("libdeflate",), ("apt install libdeflate-dev", "brew install libdeflate", "conda install libdeflate")),
         (("zlib",), ("apt install zlib1g-dev", "brew install zlib", "conda install zlib")),
     ],
 )

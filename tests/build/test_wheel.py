@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]  # the wheel is compil
 MAIN_JOB = """
 import ctypes, hashlib, sys
 
-for name in ("libjpeg.so.62", "libjpeg.so.8", "libturbojpeg.so.0", "liblmdb.so.0"):
+for name in ("libjpeg.so.62", "libjpeg.so.8", "libturbojpeg.so.0", "liblmdb.so.0", "libdeflate.so.0"):
     try:
         ctypes.CDLL(name)
     except OSError:
@@ -37,7 +37,7 @@ with FastLoader(train, batch_size=16, shuffle=True, seed=3) as loader:
     for images, labels in loader:
         digest.update(images.contiguous().numpy().tobytes() + labels.numpy().tobytes())
 maps = {line.split(maxsplit=5)[-1].strip() for line in open("/proc/self/maps") if ".so" in line}
-for path in sorted(each for each in maps if each.rpartition("/")[2].startswith(("libjpeg", "libturbojpeg", "liblmdb"))):
+for path in sorted(each for each in maps if each.rpartition("/")[2].startswith(("libjpeg", "libturbojpeg", "liblmdb", "libdeflate"))):
     sys.stdout.write(f"loaded {path}\\n")
 sys.stdout.write(f"package {fastload.__file__}\\n")
 sys.stdout.write(f"digest {digest.hexdigest()}\\n")
@@ -46,7 +46,7 @@ sys.stdout.write(f"digest {digest.hexdigest()}\\n")
 # Covers every copy of these libraries that the loader could find on this system, then runs the rest as a command.
 HIDE = """
 set -eu
-for file in $(ldconfig -p | sed -n 's/.*=> //p' | grep -E '/lib(jpeg|turbojpeg|lmdb)[.]so' | xargs -r readlink -f | sort -u)
+for file in $(ldconfig -p | sed -n 's/.*=> //p' | grep -E '/lib(jpeg|turbojpeg|lmdb|deflate)[.]so' | xargs -r readlink -f | sort -u)
 do mount --bind /dev/null "$file"
 done
 exec "$@"
@@ -77,13 +77,14 @@ def test_it_holds_what_a_user_needs_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     for wanted in ("fastload/py.typed", "fastload/_native/core.pyi", "fastload/cli/main.py"):
         assert wanted in names
-    for library in ("libjpeg", "libturbojpeg"):
+    for library in ("libjpeg", "libturbojpeg", "libdeflate"):
         assert any(name.startswith(f"torch_fastload.libs/{library}") for name in names), library
     for text in (
         "LICENSE",
         "licenses/libjpeg-turbo/LICENSE.md",
         "licenses/libjpeg-turbo/README.ijg",
         "licenses/libjpeg-turbo/SIMD-zlib.txt",
+        "licenses/libdeflate/COPYING",
     ):
         assert any(name.endswith(f".dist-info/licenses/{text}") for name in names), text
     roots = {name.split("/")[0] for name in names}
@@ -105,13 +106,13 @@ def test_it_is_stripped(wheel: Path, tmp_path: Path) -> None:
 
 
 def test_its_licence_names_all_that_is_in_it(wheel: Path) -> None:
-    """The SPDX expression covers fastload and libjpeg-turbo; zlib and the C library are the system's."""
+    """The SPDX expression covers fastload, libjpeg-turbo and libdeflate; zlib and the C library are the system's."""
     with zipfile.ZipFile(wheel) as archive:
         (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         text = archive.read(metadata).decode()
         bundled = {re.split("[-.]", name.split("/")[1])[0] for name in archive.namelist() if name.startswith("torch_fastload.libs/l")}
-    assert "License-Expression: Apache-2.0 AND IJG AND BSD-3-Clause AND Zlib" in text
-    assert bundled == {"libjpeg", "libturbojpeg"}
+    assert "License-Expression: Apache-2.0 AND IJG AND BSD-3-Clause AND Zlib AND MIT" in text
+    assert bundled == {"libdeflate", "libjpeg", "libturbojpeg"}
 
 
 def test_it_does_the_main_job_where_its_libraries_are_absent(installed: Path, image_folder: Path, tmp_path: Path) -> None:

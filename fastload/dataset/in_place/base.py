@@ -1,10 +1,10 @@
 """InPlaceDataset: base of all datasets that are read in place, as native threads and the loader need them.
 
 NOTE [ in place: who opens a file ]
-Native threads read and decode every image that is a whole and sound JPEG. Any other is opened as the dataset itself opens it, in the
-calling process, for that row alone: a PNG, a JPEG that is cut or damaged, a progressive one that stops before full precision (see
-NOTE [ jpeg: files that decoders smooth ]). An exception of that opening is raised as it is. So the pixels before the resample are
-Pillow's for every image, and errors are those that the program had before.
+Native threads read and decode every image that is a whole and sound JPEG or PNG. Any other is opened as the dataset itself opens it, in
+the calling process, for that row alone: a WebP, a PNG of a rare kind (NOTE [ png: what is decoded here ]), a JPEG that is cut or damaged,
+a progressive one that stops before full precision (see NOTE [ jpeg: files that decoders smooth ]). An exception of that opening is raised
+as it is. So the pixels before the resample are Pillow's for every image, and errors are those that the program had before.
 """
 
 from __future__ import annotations
@@ -31,10 +31,6 @@ from fastload.transforms.changes import TransformedDataset
 from fastload.transforms.ops import Transform
 from fastload.transforms.spec import Plan
 from fastload.transforms.torchvision import converts, entries_of, flatten
-
-JPEGS = 0.9
-"""Part of the images that must be JPEGs: the others are decoded one after the other, in the calling process."""
-_SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif")
 
 
 class InPlaceDataset(TransformedDataset):
@@ -222,11 +218,6 @@ def checked_path(path: Any) -> str:
     if type(text) is not str or "\0" in text:
         raise NotInPlaceError("its paths are not all text")
     return text
-
-
-def is_jpeg_by_name(path: str) -> bool:
-    """Returns True if a path has a suffix of JPEGs."""
-    return path.lower().endswith(_SUFFIXES)
 
 
 def _first_of_python(plan: Plan) -> str:

@@ -22,7 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.common.originals import OwnCode
-from fastload.dataset.in_place.base import JPEGS, InPlaceDataset, is_jpeg_by_name
+from fastload.dataset.in_place.base import InPlaceDataset
+from fastload.dataset.in_place.formats import NATIVE, magics, suffixes
 from fastload.dataset.in_place.known import NotInPlaceError, opening_replaced
 from fastload.dataset.in_place.listed import ListedImages
 from fastload.dataset.in_place.mapped import MappedFiles, places_of
@@ -226,7 +227,7 @@ class ArrowDataset(InPlaceDataset):
         before: an earlier one, whose list of images is kept where it is of the same table.
 
     Raises:
-        NotInPlaceError: the images are not in files, or few of them are JPEGs.
+        NotInPlaceError: the images are not in files, or few of them are JPEGs or PNGs.
         TransformError: the transform cannot be planned.
     """
 
@@ -245,7 +246,7 @@ class ArrowDataset(InPlaceDataset):
         super().__init__(dataset, known.transform, listed)
         self._known = known
         self.positions = _positions(known.indices, len(listed))
-        _check_jpegs(listed, self.positions)
+        _check_formats(listed, self.positions)
         self.image_field = next(name for name, column in known.fields if column == known.image)
         self.fields = tuple(name for name, _ in known.fields)
         self._arrays = {name: found for name, column in known.fields if (found := _array(known.table.column(column))) is not None}
@@ -337,7 +338,7 @@ def _kind(array: npt.NDArray[Any] | None) -> str:
     return "value" if array is None else "float" if array.dtype.kind == "f" else "int"
 
 
-def _check_jpegs(listed: ListedImages, positions: npt.NDArray[np.int64] | None) -> None:
+def _check_formats(listed: ListedImages, positions: npt.NDArray[np.int64] | None) -> None:
     """Looks at some images, spread over all.
 
     Raises:
@@ -346,19 +347,19 @@ def _check_jpegs(listed: ListedImages, positions: npt.NDArray[np.int64] | None) 
     count = len(listed) if positions is None else len(positions)
     some = np.unique(np.linspace(0, count - 1, min(count, _SAMPLED)).astype(np.int64))
     rows = some if positions is None else positions[some]
-    jpegs = sum(_is_jpeg(listed, int(row)) for row in rows)
-    if jpegs < JPEGS * len(rows):
-        raise NotInPlaceError(f"{jpegs} of {len(rows)} of its images are JPEGs: pack it (fastload pack)")
+    found = sum(_is_native(listed, int(row)) for row in rows)
+    if found < NATIVE * len(rows):
+        raise NotInPlaceError(f"{found} of {len(rows)} of its images are JPEGs or PNGs: pack it (fastload pack)")
 
 
-def _is_jpeg(listed: ListedImages, row: int) -> bool:
+def _is_native(listed: ListedImages, row: int) -> bool:
     assert listed.places is not None
     path = listed.path(row)
     if not listed.places.sizes[row]:
-        return is_jpeg_by_name(path)
+        return path.lower().endswith(suffixes())
     try:
         with open(path, "rb", buffering=0) as file:
             file.seek(int(listed.places.offsets[row]))
-            return file.read(2) == b"\xff\xd8"
+            return file.read(8).startswith(magics())
     except OSError as error:
         raise NotInPlaceError(f"{path} cannot be read: {error.strerror}") from error

@@ -29,7 +29,11 @@ _OPENING = OwnCode(
     ("PIL.ImageFile:ImageFile", ("load",)),
 )
 """Code that opens a file's RGB image in Pillow."""
+_PNG_STREAM = (f"PIL.PngImagePlugin:{name}" for name in ("ChunkStream", "PngStream"))
+_PNG = OwnCode(("PIL.PngImagePlugin:PngImageFile", ("_open", "load_prepare", "load_read", "load_end")), *_PNG_STREAM)
 _JPEG = OwnCode(("PIL.JpegImagePlugin", ("jpeg_factory",)), ("PIL.JpegImagePlugin:JpegImageFile", ("_open", "load_read")))
+_PLUGINS = {"JPEG": ("PIL.JpegImagePlugin", "jpeg_factory"), "PNG": ("PIL.PngImagePlugin", "PngImageFile")}
+"""Module and name of what Pillow registers itself to open a format."""
 _LOADING = OwnCode((f"{_MODULE}folder", (*_LOADERS, "accimage_loader")), ("torchvision", ("get_image_backend",)))
 
 
@@ -89,13 +93,14 @@ def _item_code(owner: type) -> OwnCode:
 
 
 def opening_replaced() -> str:
-    """Clause that names the replaced part of Pillow's own way to open a JPEG file; "" if none was."""
-    found = _OPENING.replaced() or _JPEG.replaced()
-    plugin, image = sys.modules.get("PIL.JpegImagePlugin"), sys.modules.get("PIL.Image")
-    registered = getattr(image, "OPEN", {}).get("JPEG")
-    if not found and registered is not None and original(registered[0]) is not getattr(plugin, "jpeg_factory", None):
-        return "Pillow opens JPEG files by another plugin than its own"
-    return found
+    """Clause that names the replaced part of Pillow's own way to open a JPEG or PNG file; "" if none was."""
+    if found := _OPENING.replaced() or _JPEG.replaced() or _PNG.replaced():
+        return found
+    openers = getattr(sys.modules.get("PIL.Image"), "OPEN", {})
+    for kind, (plugin, name) in _PLUGINS.items():
+        if kind in openers and original(openers[kind][0]) is not getattr(sys.modules.get(plugin), name, None):
+            return f"Pillow opens {kind} files by another plugin than its own"
+    return ""
 
 
 def _transform(dataset: Any, owner: str) -> Any:

@@ -32,6 +32,7 @@ import numpy.typing as npt
 from fastload._native import core
 from fastload.common.files import expanded, open_entry, open_folder
 from fastload.common.system import available_memory
+from fastload.dataset.in_place.formats import PNG, pngs_are_pillows
 from fastload.errors import ArgumentError, FastloadError
 
 _MAGIC = b"FLINDEX2"
@@ -185,7 +186,7 @@ class ListedImages:
                 block = [path[len(prefix) :] + "\0" for path in self.paths[start : start + BLOCK]]
                 names += os.fsencode("".join(block))
             places = None if self.places is None else (self.places.stamps, self.places.offsets, self.places.sizes, self.places.numbers)
-            self._files = core.Files(os.fsencode(prefix), bytes(names), len(self.paths), self.room, places)
+            self._files = core.Files(os.fsencode(prefix), bytes(names), len(self.paths), self.room, places, not pngs_are_pillows())
             if self._folder is not None:
                 key = b"" if self.places is None else self.places.key()
                 self._cache = IndexCache(self._folder, os.fsencode(prefix), bytes(names), key)
@@ -197,15 +198,16 @@ class ListedImages:
         return self.paths[index if self.places is None else int(self.places.numbers[index])]
 
     def longer_sides(self, most: int) -> list[int]:
-        """Longer sides of at most so many images, evenly spaced; of files that are no JPEGs, none."""
-        found = []
-        for index in evenly_spaced(len(self), most):
-            try:
-                header = core.jpeg_header(self.files.read(index))
-            except (OSError, FastloadError):
-                continue
-            found.append(max(header.width, header.height))
-        return found
+        """Longer sides of at most so many images, evenly spaced; of files that native threads do not decode, none."""
+        sides = map(self._longer_side, evenly_spaced(len(self), most))
+        return [side for side in sides if side is not None]
+
+    def _longer_side(self, index: int) -> int | None:
+        try:
+            data = self.files.read(index)
+            return max(core.stored_size(core.KIND_PNG if data.startswith(PNG.magic) else core.KIND_JPEG, data))
+        except (OSError, FastloadError):
+            return None
 
     def save(self) -> None:
         """Writes what was learnt to the index cache, if there is one."""

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastload.dataset.in_place.base import JPEGS, InPlaceDataset, checked_path, is_jpeg_by_name
+from fastload.dataset.in_place.base import InPlaceDataset, checked_path
+from fastload.dataset.in_place.formats import NATIVE, suffixes
 from fastload.dataset.in_place.known import KnownDataset, NotInPlaceError
 from fastload.dataset.in_place.listed import ListedImages
 
@@ -18,7 +19,7 @@ class FileDataset(InPlaceDataset):
     """Samples (image, label) of image files.
 
     Raises:
-        NotInPlaceError: the lists are not paths and integers, or few of the files are JPEGs.
+        NotInPlaceError: the lists are not paths and integers, or few of the files are JPEGs or PNGs.
         TransformError: the transform cannot be planned.
     """
 
@@ -64,9 +65,10 @@ def _divided(known: KnownDataset) -> tuple[list[str], npt.NDArray[Any], bool]:
     kind = kinds.pop()
     if kinds or not (kind is int or issubclass(kind, np.integer)):
         raise NotInPlaceError("its labels are not integers of one type")
-    jpegs = sum(map(is_jpeg_by_name, paths))
-    if jpegs < JPEGS * len(paths):
-        raise NotInPlaceError(f"{jpegs} of its {len(paths)} files are JPEGs by their names: pack it (fastload pack)")
+    native = suffixes()
+    count = sum(path.lower().endswith(native) for path in paths)
+    if count < NATIVE * len(paths):
+        raise NotInPlaceError(f"{count} of its {len(paths)} files are JPEGs or PNGs by their names: pack it (fastload pack)")
     try:
         return paths, np.array(labels, np.int64 if kind is int else kind), kind is int
     except OverflowError:

@@ -19,7 +19,7 @@ from handles import descriptors, none_left, opened_since
 from hugging_face_helpers import assert_as_torch, copied, datasets, encoded, jpeg, of_images, rows, stored, why_not
 from in_place_helpers import EXACT, save
 from pictures import photo
-from PIL import Image
+from PIL import Image, PngImagePlugin
 from torch.utils.data import DataLoader, Subset
 from torchvision import transforms
 
@@ -37,7 +37,7 @@ PICTURE = photo(1, 90, 100)
 
 
 def turned(orientation: int, **options: Any) -> bytes:
-    """A JPEG with an orientation in EXIF."""
+    """A JPEG, or an image of another `form`, with an orientation in EXIF."""
     exif = Image.Exif()
     exif[0x0112] = orientation
     return encoded(PICTURE, exif=exif, **options)
@@ -46,6 +46,13 @@ def turned(orientation: int, **options: Any) -> bytes:
 def in_xmp(orientation: int) -> bytes:
     """A JPEG with an orientation in XMP."""
     return encoded(PICTURE, xmp=f'<x:xmpmeta><rdf:Description tiff:Orientation="{orientation}"/></x:xmpmeta>'.encode())
+
+
+def png_in_xmp(orientation: int) -> bytes:
+    """A PNG with an orientation in XMP."""
+    info = PngImagePlugin.PngInfo()
+    info.add_itxt("XML:com.adobe.xmp", f'<x:xmpmeta><rdf:Description tiff:Orientation="{orientation}"/></x:xmpmeta>')
+    return encoded(PICTURE, "PNG", pnginfo=info)
 
 
 NATIVE = {
@@ -57,12 +64,14 @@ NATIVE = {
     "trailing": jpeg(6) + bytes(100) + jpeg(5),
     "upright": turned(1),
     "upright in xmp": in_xmp(1),
-}
-BY_PILLOW = {
     "png": encoded(PICTURE, "PNG"),
     "palette": encoded(PICTURE.quantize(16), "PNG"),
     "alpha": encoded(PICTURE.convert("RGBA"), "PNG"),
     "deep": encoded(Image.fromarray(np.arange(8000, dtype=np.uint16).reshape(80, 100)), "PNG"),
+}
+BY_PILLOW = {
+    "png that is turned": turned(6, form="PNG"),
+    "png that is turned in xmp": png_in_xmp(6),
     "webp": encoded(PICTURE, "WEBP"),
     **{f"turned {orientation}": turned(orientation) for orientation in range(2, 9)},
     "turned in xmp": in_xmp(6),
@@ -72,7 +81,7 @@ BY_PILLOW = {
 
 @pytest.mark.parametrize("by_path", [False, True])
 def test_every_format_gives_the_librarys_pixels(tmp_path: Path, by_path: bool) -> None:
-    """Grey, CMYK and progressive JPEGs natively; other formats, and JPEGs that metadata turn, by the library."""
+    """PNGs, and grey, CMYK and progressive JPEGs natively; other formats, and JPEGs that metadata turn, by the library."""
     images: list[Any] = [*NATIVE.values(), *BY_PILLOW.values(), *(jpeg(n) for n in range(200))]
     if by_path:
         for number, data in enumerate(images):
@@ -119,9 +128,9 @@ def table_of(images: list[bytes], names: Iterable[str] = COLUMNS) -> tuple[list[
 
 @pytest.mark.parametrize("form", FORMS)
 def test_columns_beside_an_image_that_the_library_opens(tmp_path: Path, form: str) -> None:
-    """A batch has the columns of every row, whoever opens its image: a photo that EXIF turns, a PNG, a row alone in its batch."""
+    """A batch has the columns of every row, whoever opens its image: a photo that EXIF turns, a WebP, a row alone in its batch."""
     images = [jpeg(n) for n in range(20)]
-    images[1], images[2], images[10] = turned(6), BY_PILLOW["png"], turned(3)
+    images[1], images[2], images[10] = turned(6), BY_PILLOW["webp"], turned(3)
     names = OF_TORCH if form in ("default", "single") else COLUMNS
     loader = assert_as_torch(stored(tmp_path, *table_of(images, names)), **{"batch_size": 4, **FORMS[form]})
     assert loader.stats()["loaded"] == 3
