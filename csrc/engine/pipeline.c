@@ -5,7 +5,6 @@
 
 #include "common/bytes.h"
 #include "common/clock.h"
-#include "jpeg/dct_form.h"
 #include "jpeg/entropy.h"
 #include "jpeg/exif.h"
 #include "jpeg/libjpeg.h"
@@ -75,25 +74,9 @@ static void begin_events(fl_worker *worker, fl_key key) {
 
 static void add(_Atomic uint64_t *counter, uint64_t value) { atomic_fetch_add_explicit(counter, value, memory_order_relaxed); }
 
-/* A stored raw image as a view, its lengths checked against its bytes. */
-static fl_code raw_view(fl_span data, uint64_t max_pixels, fl_view *view, fl_error *err) {
-    if (data.size < FL_RECORD_RAW_HEADER) return fl_fail(err, FL_ERECORD, "a raw image of %zu bytes has no header", data.size);
-    uint64_t height = fl_bytes_le32(data.bytes), width = fl_bytes_le32(data.bytes + 4), channels = fl_bytes_le32(data.bytes + 8);
-    if (!height || !width || channels != 3 || height > FL_IMAGE_SIDE_MAX || width > FL_IMAGE_SIDE_MAX ||
-        height * width * 3 != data.size - FL_RECORD_RAW_HEADER)
-        return fl_fail(err, FL_ERECORD, "a raw image says %llu x %llu x %llu and has %zu bytes", (unsigned long long)height,
-                       (unsigned long long)width, (unsigned long long)channels, data.size - FL_RECORD_RAW_HEADER);
-    if (height * width > max_pixels)
-        return fl_fail(err, FL_ELIMIT, "%llu x %llu pixels are more than the limit of %llu", (unsigned long long)width,
-                       (unsigned long long)height, (unsigned long long)max_pixels);
-    *view =
-        (fl_view){.pixels = data.bytes + FL_RECORD_RAW_HEADER, .stride = width * 3, .width = (uint32_t)width, .height = (uint32_t)height};
-    return FL_OK;
-}
-
 /* An image as it is stored. */
 typedef struct stored {
-    fl_record_kind kind; /* JPEG, DCT, raw or planes */
+    fl_record_kind kind;
     fl_span data, index; /* the entropy index, if there is one */
     int64_t proving_ns;  /* of the time that it took to find it: not reading, but the work of a decoder */
 } stored;
@@ -121,18 +104,13 @@ static fl_code find_image(fl_worker *worker, const fl_source *source, const fl_p
     fl_code code = fl_record_find(record, number, &image, err);
     if (code) return code;
     *found = (stored){image.kind, image.data, fl_record_index(record, number), 0};
-    if (image.kind == FL_RECORD_KIND_JPEG || image.kind == FL_RECORD_KIND_RAW || image.kind == FL_RECORD_KIND_PLANES) return FL_OK;
-    if (image.kind == FL_RECORD_KIND_DCT)
-        return fl_jpeg_dct_is(image.data.bytes, image.data.size) ? FL_OK : fl_fail(err, FL_ERECORD, "its image is not in the DCT form");
-    if (image.kind == FL_RECORD_KIND_PLACE) {
-        found->kind = FL_RECORD_KIND_JPEG;
-        uint64_t stamp = 0;
-        code = fl_attached_read(image.data, fl_store_base(source->store, index), &worker->file, &found->data, &stamp, err);
-        worker->stamp = mixed(worker->stamp, stamp);
-        if (!code) add(&worker->counters.bytes, found->data.size);
-        return code;
-    }
-    return fl_fail(err, FL_EUNSUPPORTED, "its image is of kind %u, which this version cannot decode", image.kind);
+    if (image.kind != FL_RECORD_KIND_PLACE) return FL_OK;
+    found->kind = FL_RECORD_KIND_JPEG;
+    uint64_t stamp = 0;
+    code = fl_attached_read(image.data, fl_store_base(source->store, index), &worker->file, &found->data, &stamp, err);
+    worker->stamp = mixed(worker->stamp, stamp);
+    if (!code) add(&worker->counters.bytes, found->data.size);
+    return code;
 }
 
 /* Proves an image file sound when it is first read: packing has checked what a store holds, nobody this. See NOTE [ files: what is learnt ]. */
@@ -183,12 +161,22 @@ static uint32_t group_of(const fl_source *source, uint32_t first) {
     return n;
 }
 
-/* Makes an image that is open, or raw, into the parts of one field, of which `first` is the first. raw and boxes: as fl_render takes them. */
-static fl_code make_image(fl_worker *worker, const fl_source *source, uint32_t first, fl_key key, const fl_view *raw, uint32_t width,
-                          uint32_t height, fl_boxes *boxes, const fl_target *targets, uint32_t row, fl_error *err) {
+/* Opens an image that was found. See fl_renderer_open. */
+static fl_code open_image(fl_worker *worker, const fl_source *source, const stored *found, fl_image_form *form, fl_error *err) {
+    const fl_code code = fl_renderer_open(worker->renderer, found->kind, found->data, found->index, source->max_pixels, form, err);
+    if (!code) return FL_OK;
+    const int64_t took = fl_renderer_opening_ns(worker->renderer);
+    add(&worker->counters.decode_ns, (uint64_t)took);
+    note(worker, FL_TRACE_DECODE, traced_ns(worker) - took, took, code);
+    return code;
+}
+
+/* Makes the image that is open or given into the parts of one field, of which `first` is the first. boxes: as fl_render takes them. */
+static fl_code make_image(fl_worker *worker, const fl_source *source, uint32_t first, fl_key key, fl_boxes *boxes, const fl_target *targets,
+                          uint32_t row, fl_error *err) {
     fl_rendered took;
-    fl_code code = fl_render(worker->renderer, source->parts + first, group_of(source, first), key, raw, width, height, boxes,
-                             targets + first, row, &took, err);
+    fl_code code =
+        fl_render(worker->renderer, source->parts + first, group_of(source, first), key, boxes, targets + first, row, &took, err);
     add(&worker->counters.fallbacks, took.fell_back);
     add(&worker->counters.warnings, took.warnings);
     add(&worker->counters.decode_ns, took.decode_ns);
@@ -198,52 +186,39 @@ static fl_code make_image(fl_worker *worker, const fl_source *source, uint32_t f
     return code;
 }
 
-/* Opens an image that was found; `raw` has pixels where it is raw. */
-static fl_code open_image(fl_worker *worker, const fl_source *source, const stored *found, fl_view *raw, uint32_t *width, uint32_t *height,
-                          fl_error *err) {
-    if (found->kind == FL_RECORD_KIND_PLANES)
-        return fl_renderer_open_planes(worker->renderer, found->data, source->max_pixels, width, height, err);
-    if (found->kind != FL_RECORD_KIND_RAW)
-        return fl_renderer_open(worker->renderer, found->data, found->index, source->max_pixels, width, height, err);
-    const fl_code code = raw_view(found->data, source->max_pixels, raw, err);
-    *width = raw->width, *height = raw->height;
-    return code;
-}
-
 static bool is_cropped_by_boxes(const fl_program *program) {
     for (uint32_t i = 0; i < program->count; i++)
         if (program->ops[i].kind == FL_OP_IOU_CROP) return true;
     return false;
 }
 
-/* The boxes of the record for a further image of width x height, where a crop depends on them: they lie in the first image, `canvas`. */
-static fl_code boxes_for(fl_worker *worker, const fl_source *source, const fl_part *part, fl_box canvas, uint32_t width, uint32_t height,
-                         fl_boxes **boxes, fl_error *err) {
+/* The boxes of the record for a further image, where a crop depends on them: they lie in the first image. */
+static fl_code boxes_for(fl_worker *worker, const fl_source *source, const fl_part *part, const fl_image_form *canvas,
+                         const fl_image_form *form, fl_boxes **boxes, fl_error *err) {
     *boxes = NULL;
     if (!source->item_count || !is_cropped_by_boxes(&part->program)) return FL_OK;
-    if (width != canvas.width || height != canvas.height)
-        return fl_fail(err, FL_EARG, "RandomIoUCrop cuts images of one size alike, and it has %u x %u pixels beside %u x %u", width, height,
-                       canvas.width, canvas.height);
+    if (form->width != canvas->width || form->height != canvas->height)
+        return fl_fail(err, FL_EARG, "RandomIoUCrop cuts images of one size alike, and it has %u x %u pixels beside %u x %u", form->width,
+                       form->height, canvas->width, canvas->height);
     const fl_code code = fl_fields_renew(worker->fields, err);
     if (!code) *boxes = fl_fields_boxes(worker->fields);
     return code;
 }
 
-/* Makes a further image of the record. */
-static fl_code make_further(fl_worker *worker, const fl_source *source, uint32_t first, fl_key key, fl_span record, fl_box canvas,
-                            const fl_target *targets, uint32_t row, fl_error *err) {
+/* Makes a further image of the record; `canvas` is its first. */
+static fl_code make_further(fl_worker *worker, const fl_source *source, uint32_t first, fl_key key, fl_span record,
+                            const fl_image_form *canvas, const fl_target *targets, uint32_t row, fl_error *err) {
     fl_boxes *boxes = NULL;
     stored found;
-    fl_view raw = {.pixels = NULL};
-    uint32_t width = 0, height = 0;
+    fl_image_form form;
     const int64_t start = fl_clock_ns();
     fl_code code = find_image(worker, source, &source->parts[first], key.index, record, &found, err);
-    if (!code) code = open_image(worker, source, &found, &raw, &width, &height, err);
     const int64_t took = fl_clock_ns() - start;
     add(&worker->counters.read_ns, (uint64_t)took);
     note(worker, FL_TRACE_READ, start, took, code);
-    if (!code) code = boxes_for(worker, source, &source->parts[first], canvas, width, height, &boxes, err);
-    if (!code) code = make_image(worker, source, first, key, raw.pixels ? &raw : NULL, width, height, boxes, targets, row, err);
+    if (!code) code = open_image(worker, source, &found, &form, err);
+    if (!code) code = boxes_for(worker, source, &source->parts[first], canvas, &form, &boxes, err);
+    if (!code) code = make_image(worker, source, first, key, boxes, targets, row, err);
     const char *name = source->parts[first].name;
     if (!code || !err || !name) return code;
     char text[FL_TEXT];
@@ -262,29 +237,28 @@ static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, 
                         const fl_room *rooms, uint32_t row, fl_error *err) {
     stored found = {.proving_ns = 0};
     fl_span record = given;
-    fl_view raw = {.pixels = NULL};
-    uint32_t width = 0, height = 0;
+    fl_image_form form;
     const int64_t start = fl_clock_ns();
     fl_code code =
         source->store ? find_record(worker, source, key.index, given, &record, err) : find_file(worker, source, key.index, &found, err);
     if (!code && source->store) code = find_image(worker, source, source->parts, key.index, record, &found, err);
     if (code) return code;
-    code = open_image(worker, source, &found, &raw, &width, &height, err);
     const int64_t took = fl_clock_ns() - start;
     note(worker, FL_TRACE_READ, start, took, code);
     add(&worker->counters.read_ns, (uint64_t)(took - found.proving_ns));
     add(&worker->counters.decode_ns, (uint64_t)found.proving_ns);
+    code = open_image(worker, source, &found, &form, err);
     if (!code && source->item_count) code = open_items(worker, source, key.index, record, err);
     if (code) return code;
     fl_boxes *boxes = source->item_count ? fl_fields_boxes(worker->fields) : NULL;
-    code = make_image(worker, source, 0, key, raw.pixels ? &raw : NULL, width, height, boxes, targets, row, err);
+    code = make_image(worker, source, 0, key, boxes, targets, row, err);
     if (!code && source->item_count) {
         const int64_t filling = traced_ns(worker);
-        code = fl_fields_write(worker->fields, fl_renderer_geometry(worker->renderer), width, height, rooms, row, err);
+        code = fl_fields_write(worker->fields, fl_renderer_geometry(worker->renderer), form.width, form.height, rooms, row, err);
         note(worker, FL_TRACE_FILL, filling, traced_ns(worker) - filling, code);
     }
     for (uint32_t at = group_of(source, 0); at < source->count && !code; at += group_of(source, at))
-        code = make_further(worker, source, at, key, record, (fl_box){0, 0, width, height}, targets, row, err);
+        code = make_further(worker, source, at, key, record, &form, targets, row, err);
     return code;
 }
 
@@ -311,8 +285,8 @@ fl_code fl_batch_pixels(fl_batch *batch, uint32_t row, const fl_view *image, fl_
     const fl_key key = {at.seed, batch->epoch, at.index};
     worker->row.source = at.source;
     begin_events(worker, key);
-    const fl_code code = make_image(worker, batch->sources[at.source], 0, key, image, image->width, image->height, NULL, batch->target, row,
-                                    &batch->errors[row]);
+    fl_renderer_give(worker->renderer, image);
+    const fl_code code = make_image(worker, batch->sources[at.source], 0, key, NULL, batch->target, row, &batch->errors[row]);
     batch->errors[row].code = code;
     if (code) clear(batch, row);
     return code;

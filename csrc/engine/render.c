@@ -6,14 +6,12 @@
 
 #include "common/buffer.h"
 #include "common/clock.h"
-#include "jpeg/decoder.h"
 #include "jpeg/libjpeg.h"
 #include "resize/axis.h"
 #include "resize/halve.h"
 #include "resize/resize_planes.h"
 #include "resize/resize.h"
 #include "resize/sink.h"
-#include "store/planes.h"
 
 enum { HALVES = 3 /* from 8/8 to 1/8 */ };
 
@@ -27,11 +25,13 @@ typedef struct planned {
 } planned;
 
 struct fl_renderer {
-    fl_jpeg_decoder *decoder;
+    void *states[FL_DECODERS]; /* of the decoders, each made for its first image */
+    int opened; /* the decoder of the image in work; -1: its pixels were given */
+    fl_view given;
+    fl_image_form form; /* of the image in work */
+    int64_t opening_ns; /* that its decoder took to open it */
     fl_resizer *resizer;
-    fl_resize_planes *planes_resizer; /* made for the first planes */
-    fl_planes planes; /* that were opened; of no channels where a JPEG was */
-    fl_buffer pixels, scratch; /* of planes */
+    fl_resize_planes *planes_resizer; /* made for the first image of other than 8-bit RGB */
     fl_buffer halves[HALVES]; /* of the image in work */
     fl_buffer canvas; /* of the part in work, where padding comes before its resize */
     planned parts[FL_PARTS_MAX]; /* of the image in work */
@@ -48,8 +48,7 @@ fl_code fl_renderer_create(fl_renderer **out, fl_error *err) {
     *out = NULL;
     fl_renderer *renderer = calloc(1, sizeof *renderer);
     if (!renderer) return fl_fail(err, FL_ENOMEM, "no memory for a decoder (%zu bytes)", sizeof *renderer);
-    fl_code code = fl_jpeg_decoder_create(&renderer->decoder, err);
-    if (!code) code = fl_resizer_create(&renderer->resizer, err);
+    const fl_code code = fl_resizer_create(&renderer->resizer, err);
     if (code) {
         fl_renderer_free(renderer);
         return code;
@@ -61,34 +60,44 @@ fl_code fl_renderer_create(fl_renderer **out, fl_error *err) {
 void fl_renderer_free(fl_renderer *renderer) {
     if (!renderer) return;
     fl_buffer_free(&renderer->canvas);
-    fl_buffer_free(&renderer->pixels);
     for (int i = 0; i < HALVES; i++) fl_buffer_free(&renderer->halves[i]);
-    fl_buffer_free(&renderer->scratch);
     fl_resize_planes_free(renderer->planes_resizer);
     fl_resizer_free(renderer->resizer);
-    fl_jpeg_decoder_free(renderer->decoder);
+    for (int i = 0; i < FL_DECODERS; i++)
+        if (renderer->states[i]) fl_decoder_at(i)->free(renderer->states[i]);
     free(renderer);
 }
 
-fl_code fl_renderer_open(fl_renderer *renderer, fl_span jpeg, fl_span index, uint64_t max_pixels, uint32_t *width, uint32_t *height,
-                         fl_error *err) {
-    renderer->planes.channels = 0;
-    fl_code code = fl_jpeg_decoder_open(renderer->decoder, jpeg.bytes, jpeg.size, max_pixels, width, height, err);
-    fl_jpeg_decoder_index(renderer->decoder, index.bytes, index.size);
+/* Opens an image by its decoder, which is made for the first of its kind. */
+static fl_code open_by(fl_renderer *renderer, int place, fl_span data, fl_span index, uint64_t max_pixels, fl_error *err) {
+    const fl_decoder *decoder = fl_decoder_at(place);
+    fl_code code = renderer->states[place] ? FL_OK : decoder->create(&renderer->states[place], err);
+    if (!code) code = decoder->open(renderer->states[place], data, index, max_pixels, &renderer->form, err);
+    if (!code && renderer->form.channels && !renderer->planes_resizer) code = fl_resize_planes_create(&renderer->planes_resizer, err);
     return code;
 }
 
-fl_code fl_renderer_open_planes(fl_renderer *renderer, fl_span entry, uint64_t max_pixels, uint32_t *width, uint32_t *height,
-                                fl_error *err) {
-    fl_planes *planes = &renderer->planes;
-    fl_code code = fl_planes_open(entry, planes, err);
-    if (!code && (uint64_t)planes->width * planes->height > max_pixels)
-        code = fl_fail(err, FL_ELIMIT, "%u x %u pixels are more than the limit of %llu", planes->width, planes->height,
-                       (unsigned long long)max_pixels);
-    if (!code && !renderer->planes_resizer) code = fl_resize_planes_create(&renderer->planes_resizer, err);
-    *width = planes->width, *height = planes->height;
+fl_code fl_renderer_open(fl_renderer *renderer, fl_record_kind kind, fl_span data, fl_span index, uint64_t max_pixels, fl_image_form *form,
+                         fl_error *err) {
+    const int64_t start = fl_clock_ns();
+    renderer->opened = fl_decoder_find(kind);
+    renderer->opening_ns = 0;
+    renderer->form = (fl_image_form){.width = 0};
+    if (renderer->opened < 0)
+        return fl_fail(err, FL_EUNSUPPORTED, "its image is of kind %u, which this version cannot decode", (unsigned)kind);
+    const fl_code code = open_by(renderer, renderer->opened, data, index, max_pixels, err);
+    renderer->opening_ns = fl_clock_ns() - start;
+    *form = renderer->form;
     return code;
 }
+
+void fl_renderer_give(fl_renderer *renderer, const fl_view *image) {
+    renderer->opened = -1, renderer->opening_ns = 0;
+    renderer->given = *image;
+    renderer->form = (fl_image_form){image->width, image->height, image->channels, image->depth};
+}
+
+int64_t fl_renderer_opening_ns(const fl_renderer *renderer) { return renderer->opening_ns; }
 
 /* The part of the box whose pixels the visible window needs: all of it when nothing is resampled away, else the window's span and the filter's reach. */
 static void needed(double scale, uint32_t size, int64_t from, int64_t length, int eighths, double reach, uint32_t *start,
@@ -142,7 +151,7 @@ static int scale_of(const fl_geometry *g) {
 
 /* Fills a sink around `keep`. A colour of three is one of all channels, where these are not three: fastload/transforms sees to it. */
 static void fill(const fl_sink *sink, const fl_box *keep, const uint8_t colour[3]) {
-    const uint16_t values[FL_PLANES_CHANNELS] = {colour[0], colour[1], colour[2], colour[2]};
+    const uint16_t values[4] = {colour[0], colour[1], colour[2], colour[2]};
     if (sink->channels) fl_resize_planes_fill(sink, keep, values);
     else fl_resize_sink_fill(sink, keep, colour);
 }
@@ -178,60 +187,41 @@ static fl_box join(fl_box a, fl_box b) {
     return (fl_box){x0, y0, (ax > bx ? ax : bx) - x0, (ay > by ? ay : by) - y0};
 }
 
-/* Decodes what the parts need of planes. */
-static fl_code decode_planes(fl_renderer *renderer, uint32_t count, decoded *out, fl_error *err) {
-    const fl_planes *planes = &renderer->planes;
-    const uint8_t channels = (uint8_t)planes->channels, depth = (uint8_t)(planes->pixel / planes->channels);
-    out->eighths = 8, out->box = (fl_box){0, 0, 0, 0};
-    for (uint32_t i = 0; i < count; i++)
-        if (renderer->parts[i].source.width) out->box = join(out->box, renderer->parts[i].source);
-    if (!out->box.width) return FL_OK;
-    fl_code code = fl_resize_fit(&renderer->pixels, (size_t)out->box.width * out->box.height, planes->pixel, err);
-    if (code) return code;
-    out->view = (fl_view){.pixels = renderer->pixels.bytes,
-                          .stride = (size_t)out->box.width * planes->pixel,
-                          .width = out->box.width,
-                          .height = out->box.height,
-                          .channels = channels,
-                          .depth = depth};
-    return fl_planes_box(planes, out->box, renderer->pixels.bytes, out->view.stride, &renderer->scratch, err);
-}
-
 /* The box from whole blocks of 8 pixels on: there a half, a quarter and an eighth begin with a whole pixel, too. */
 static fl_box from_block(fl_box box) {
     const uint32_t x = box.x % 8, y = box.y % 8;
     return (fl_box){box.x - x, box.y - y, box.width + x, box.height + y};
 }
 
-/* Decodes what the parts need of a JPEG. See NOTE [ render: several views of one image ]. An empty box: they need nothing. */
-static fl_code decode_jpeg(fl_renderer *renderer, uint32_t count, decoded *out, fl_rendered *report, fl_error *err) {
-    out->eighths = 1, out->box = (fl_box){0, 0, 0, 0};
-    bool halved = false;
+/* The scale that each part needs, and the largest of them. See NOTE [ render: several views of one image ]. */
+static int plan_scale(fl_renderer *renderer, uint32_t count) {
+    int most = 1;
     for (uint32_t i = 0; i < count; i++) {
         planned *part = &renderer->parts[i];
         if (!part->source.width) continue;
         part->eighths = scale_of(&part->g);
-        if (part->eighths > out->eighths) out->eighths = part->eighths;
+        if (part->eighths > most) most = part->eighths;
     }
+    return most;
+}
+
+/* The box that holds what all parts need at the scale of each; empty: they need nothing. */
+static fl_box plan_box(fl_renderer *renderer, uint32_t count, int eighths) {
+    fl_box box = {0, 0, 0, 0};
+    bool halved = false;
     for (uint32_t i = 0; i < count; i++) {
         planned *part = &renderer->parts[i];
         if (!part->source.width) continue;
         if (!part->canvas.width) part->source = source_of(&part->g, part->eighths);
-        out->box = join(out->box, part->source);
-        halved = halved || part->eighths < out->eighths;
+        box = join(box, part->source);
+        halved = halved || part->eighths < eighths;
     }
-    if (!out->box.width) return FL_OK;
-    if (halved) out->box = from_block(out->box);
-    fl_code code = fl_jpeg_decoder_decode(renderer->decoder, &out->box, out->eighths, &out->view, err);
-    report->fell_back = fl_jpeg_decoder_fell_back(renderer->decoder);
-    report->warnings = fl_jpeg_decoder_warnings(renderer->decoder);
-    return code;
+    return box.width && halved ? from_block(box) : box;
 }
 
 /* Checks that the targets have the stored form: a lie of the record would be written beyond them. */
-static fl_code check_form(const fl_renderer *renderer, uint32_t count, bool raw, fl_error *err) {
-    const fl_planes *planes = &renderer->planes;
-    const uint32_t channels = raw ? 0 : planes->channels, depth = channels ? planes->pixel / channels : 0;
+static fl_code check_form(const fl_renderer *renderer, uint32_t count, fl_error *err) {
+    const uint32_t channels = renderer->form.channels, depth = renderer->form.depth;
     for (uint32_t i = 0; i < count; i++) {
         const fl_sink *sink = &renderer->parts[i].sink;
         if (sink->channels != channels || sink->depth != depth)
@@ -241,12 +231,19 @@ static fl_code check_form(const fl_renderer *renderer, uint32_t count, bool raw,
     return FL_OK;
 }
 
+/* Decodes what the parts need. An empty box: they need nothing. */
 static fl_code decode(fl_renderer *renderer, uint32_t count, decoded *out, fl_rendered *report, fl_error *err) {
+    const fl_decoder *decoder = fl_decoder_at(renderer->opened);
+    void *state = renderer->states[renderer->opened];
     const int64_t start = fl_clock_ns();
-    const fl_code code =
-        renderer->planes.channels ? decode_planes(renderer, count, out, err) : decode_jpeg(renderer, count, out, report, err);
-    report->decode_at = start;
-    report->decode_ns = (uint64_t)(fl_clock_ns() - start);
+    out->eighths = decoder->scales ? plan_scale(renderer, count) : 8;
+    out->box = plan_box(renderer, count, out->eighths);
+    const fl_code code = out->box.width ? decoder->decode(state, &out->box, out->eighths, &out->view, err) : FL_OK;
+    fl_decode_notes notes = {.warnings = 0};
+    if (out->box.width && decoder->notes) decoder->notes(state, &notes);
+    report->warnings = notes.warnings, report->fell_back = notes.fell_back;
+    report->decode_at = start - renderer->opening_ns;
+    report->decode_ns = (uint64_t)(fl_clock_ns() - report->decode_at);
     return code;
 }
 
@@ -352,17 +349,18 @@ static fl_code resample(fl_renderer *renderer, const planned *part, decoded leve
     return fl_resize(renderer->resizer, &view, &spec, &part->sink, err);
 }
 
-fl_code fl_render(fl_renderer *renderer, const fl_part *parts, uint32_t count, fl_key key, const fl_view *raw, uint32_t width,
-                  uint32_t height, fl_boxes *boxes, const fl_target *targets, uint32_t row, fl_rendered *report, fl_error *err) {
+fl_code fl_render(fl_renderer *renderer, const fl_part *parts, uint32_t count, fl_key key, fl_boxes *boxes, const fl_target *targets,
+                  uint32_t row, fl_rendered *report, fl_error *err) {
+    const uint32_t width = renderer->form.width, height = renderer->form.height;
     fl_code code = FL_OK;
     *report = (fl_rendered){.decode_ns = 0};
     if (count > FL_PARTS_MAX) return fl_fail(err, FL_EARG, "%u parts of one image", count);
     for (uint32_t i = 0; i < count && !code; i++)
         code = plan(&renderer->parts[i], &parts[i], width, height, key, i ? NULL : boxes, &targets[i], row, err);
-    if (!code) code = check_form(renderer, count, raw != NULL, err);
+    if (!code) code = check_form(renderer, count, err);
     if (code) return code;
     decoded levels[HALVES + 1] = {{.box = {0, 0, width, height}, .eighths = 8}};
-    if (raw) levels[0].view = *raw;
+    if (renderer->opened < 0) levels[0].view = renderer->given;
     else code = decode(renderer, count, &levels[0], report, err);
     int64_t start = fl_clock_ns();
     if (!code) report->resize_at = start;

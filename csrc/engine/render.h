@@ -1,7 +1,7 @@
-/* engine/render: the parts that are made of one stored image, a JPEG, raw pixels or planes: one decode of all that they need, then a
- * resample of each into its row.
+/* engine/render: the parts that are made of one stored image: one decode of all that they need, by the decoder of its kind, then a resample
+ * of each into its row.
  *
- * One fl_renderer per thread: decoder, resizer and scratch are kept between images.
+ * One fl_renderer per thread: decoders, resizer and scratch are kept between images.
  *
  * NOTE [ render: several views of one image ]
  * Every part has its own program and draw, so that boxes differ. One decode has the smallest box that holds what all of them need, at the
@@ -17,6 +17,7 @@
 #include "common/image.h"
 #include "common/rng.h"
 #include "common/status.h"
+#include "engine/decoder.h"
 #include "engine/geometry.h"
 #include "engine/target.h"
 
@@ -33,7 +34,8 @@ typedef struct fl_part {
 
 /* Time and warnings of the last call. */
 typedef struct fl_rendered {
-    int64_t decode_at, resize_at; /* when they began, by fl_clock_ns; 0: not at all */
+    int64_t decode_at,
+        resize_at; /* when they began, by fl_clock_ns; 0: not at all. To open the image is the decoder's work, as if just before */
     uint64_t decode_ns, resize_ns;
     uint32_t warnings;
     bool fell_back; /* libjpeg-turbo decoded it */
@@ -44,19 +46,21 @@ typedef struct fl_renderer fl_renderer;
 fl_code fl_renderer_create(fl_renderer **out, fl_error *err);
 void fl_renderer_free(fl_renderer *renderer); /* NULL is allowed */
 
-/* Reads a JPEG's header; the next call of fl_render decodes it. bytes and index stay valid until then. */
-fl_code fl_renderer_open(fl_renderer *renderer, fl_span jpeg, fl_span index, uint64_t max_pixels, uint32_t *width, uint32_t *height,
+/* Opens a stored image; the next call of fl_render decodes it, into parts of its form. data and index stay valid until then. FL_EUNSUPPORTED:
+ * the kind is no image that this version decodes; the decoder's errors. */
+fl_code fl_renderer_open(fl_renderer *renderer, fl_record_kind kind, fl_span data, fl_span index, uint64_t max_pixels, fl_image_form *form,
                          fl_error *err);
 
-/* As fl_renderer_open, of an image that is stored as planes. Their form must be that of the parts' targets. */
-fl_code fl_renderer_open_planes(fl_renderer *renderer, fl_span entry, uint64_t max_pixels, uint32_t *width, uint32_t *height,
-                                fl_error *err);
+/* Takes pixels in place of an image to open. They stay valid until fl_render has returned. */
+void fl_renderer_give(fl_renderer *renderer, const fl_view *image);
 
-/* Makes parts[0..count) of one image into row `row` of their targets. `raw`: the whole image; NULL: what was opened, of width x
- * height. `boxes`: those of the sample, which the first part's geometry moves; NULL: none. FL_ERECORD when an image becomes another size
+/* What the last fl_renderer_open took; the next fl_render adds it to its decode. */
+int64_t fl_renderer_opening_ns(const fl_renderer *renderer);
+
+/* Makes parts[0..count) of the image that was opened or given into row `row` of their targets. `boxes`: those of the sample, which the first part's geometry moves; NULL: none. FL_ERECORD when an image becomes another size
  * than its target. */
-fl_code fl_render(fl_renderer *renderer, const fl_part *parts, uint32_t count, fl_key key, const fl_view *raw, uint32_t width,
-                  uint32_t height, fl_boxes *boxes, const fl_target *targets, uint32_t row, fl_rendered *report, fl_error *err);
+fl_code fl_render(fl_renderer *renderer, const fl_part *parts, uint32_t count, fl_key key, fl_boxes *boxes, const fl_target *targets,
+                  uint32_t row, fl_rendered *report, fl_error *err);
 
 /* The geometry that the last fl_render resolved for its first part; valid until the next one. */
 const fl_geometry *fl_renderer_geometry(const fl_renderer *renderer);

@@ -46,7 +46,7 @@ prefixes() {
     jpeg) echo 'fl_(jpeg|libjpeg)_' ;;
     resize) echo 'fl_resize' ;;
     store) echo 'fl_(store|record|files|open_files|page_cache|place|table|attached|planes|varying|rle|edges)_' ;;
-    engine) echo 'fl_(ring|slot|pool|worker|batch|pipeline|geometry|boxes|rotated|objects|polygons|fields|rooms|render|target|shm|ticket|map|trace|watch)' ;;
+    engine) echo 'fl_(ring|slot|pool|worker|batch|pipeline|decoder|geometry|boxes|rotated|objects|polygons|fields|rooms|render|target|shm|ticket|map|trace|watch)' ;;
     esac
 }
 if [ -n "$library" ]; then

@@ -34,17 +34,18 @@ static void check_render(const uint8_t *data, size_t size, bool holds) {
     fl_error err;
     fl_planes planes;
     fl_rendered report;
-    uint32_t width, height;
+    fl_image_form form;
     if (!renderer) CHECK(fl_renderer_create(&renderer, &err) == FL_OK);
     CHECK(fl_planes_open((fl_span){data, size}, &planes, &err) == FL_OK);
-    CHECK(fl_renderer_open_planes(renderer, (fl_span){data, size}, 1, &width, &height, &err) ==
+    const fl_span entry = {data, size}, none = {NULL, 0};
+    CHECK(fl_renderer_open(renderer, FL_RECORD_KIND_PLANES, entry, none, 1, &form, &err) ==
           (planes.width * planes.height > 1 ? FL_ELIMIT : FL_OK));
-    CHECK(fl_renderer_open_planes(renderer, (fl_span){data, size}, MOST, &width, &height, &err) == FL_OK);
+    CHECK(fl_renderer_open(renderer, FL_RECORD_KIND_PLANES, entry, none, MOST, &form, &err) == FL_OK);
     const fl_part part = {.program = make_program()};
     const fl_key key = {1, 2, noise()};
     fl_target target = {.sink = {.layout = (fl_layout)below(2)}};
     fl_sink *sink = &target.sink;
-    fl_code code = fl_geometry_size(&part.program, width, height, key, &sink->width, &sink->height, &err);
+    fl_code code = fl_geometry_size(&part.program, form.width, form.height, key, &sink->width, &sink->height, &err);
     if (code || (uint64_t)sink->width * sink->height > MOST) return;
     const bool lies = below(16) == 0;
     sink->channels = (uint8_t)(lies ? below(5) : planes.channels);
@@ -52,7 +53,7 @@ static void check_render(const uint8_t *data, size_t size, bool holds) {
     sink->dtype = sink->depth == 2 ? FL_U16 : FL_U8;
     target.row_bytes = (size_t)sink->width * sink->height * (sink->channels ? (size_t)sink->channels * sink->depth : 3);
     sink->data = fuzz_allocate(target.row_bytes);
-    code = fl_render(renderer, &part, 1, key, NULL, width, height, NULL, &target, 0, &report, &err);
+    code = fl_render(renderer, &part, 1, key, NULL, &target, 0, &report, &err);
     fuzz_known(code, &err, FUZZ_CODE(FL_ERECORD) | FUZZ_CODE(FL_ELIMIT));
     if (holds && sink->channels == planes.channels && sink->depth * planes.channels == planes.pixel) {
         CHECK(code == FL_OK);

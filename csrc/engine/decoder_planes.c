@@ -1,0 +1,89 @@
+#include "engine/decoder_planes.h"
+
+#include <stdlib.h>
+
+#include "common/buffer.h"
+#include "resize/axis.h"
+#include "store/planes.h"
+
+static fl_code beyond(uint64_t width, uint64_t height, uint64_t max_pixels, fl_error *err) {
+    return fl_fail(err, FL_ELIMIT, "%llu x %llu pixels are more than the limit of %llu", (unsigned long long)width,
+                   (unsigned long long)height, (unsigned long long)max_pixels);
+}
+
+/* ---- planes */
+
+typedef struct planes_state {
+    fl_planes planes;
+    fl_buffer pixels, scratch;
+} planes_state;
+
+static fl_code create_planes(void **state, fl_error *err) {
+    *state = calloc(1, sizeof(planes_state));
+    return *state ? FL_OK : fl_fail(err, FL_ENOMEM, "no memory for a decoder (%zu bytes)", sizeof(planes_state));
+}
+
+static void free_planes(void *state) {
+    planes_state *s = state;
+    if (!s) return;
+    fl_buffer_free(&s->pixels);
+    fl_buffer_free(&s->scratch);
+    free(s);
+}
+
+static fl_code open_planes(void *state, fl_span data, fl_span index, uint64_t max_pixels, fl_image_form *form, fl_error *err) {
+    fl_planes *p = &((planes_state *)state)->planes;
+    (void)index;
+    const fl_code code = fl_planes_open(data, p, err);
+    if (code) return code;
+    *form = (fl_image_form){p->width, p->height, (uint8_t)p->channels, (uint8_t)(p->pixel / p->channels)};
+    return (uint64_t)p->width * p->height > max_pixels ? beyond(p->width, p->height, max_pixels, err) : FL_OK;
+}
+
+static fl_code decode_planes(void *state, fl_box *box, int eighths, fl_view *view, fl_error *err) {
+    planes_state *s = state;
+    const fl_planes *p = &s->planes;
+    (void)eighths;
+    const fl_code code = fl_resize_fit(&s->pixels, (size_t)box->width * box->height, p->pixel, err);
+    if (code) return code;
+    *view = (fl_view){.pixels = s->pixels.bytes,
+                      .stride = (size_t)box->width * p->pixel,
+                      .width = box->width,
+                      .height = box->height,
+                      .channels = (uint8_t)p->channels,
+                      .depth = (uint8_t)(p->pixel / p->channels)};
+    return fl_planes_box(p, *box, s->pixels.bytes, view->stride, &s->scratch, err);
+}
+
+const fl_decoder fl_decoder_planes = {"planes", false, create_planes, free_planes, open_planes, decode_planes, NULL};
+
+/* ---- raw */
+
+static fl_code create_raw(void **state, fl_error *err) {
+    *state = calloc(1, sizeof(fl_view));
+    return *state ? FL_OK : fl_fail(err, FL_ENOMEM, "no memory for a decoder (%zu bytes)", sizeof(fl_view));
+}
+
+static fl_code open_raw(void *state, fl_span data, fl_span index, uint64_t max_pixels, fl_image_form *form, fl_error *err) {
+    (void)index;
+    if (data.size < FL_RECORD_RAW_HEADER) return fl_fail(err, FL_ERECORD, "a raw image of %zu bytes has no header", data.size);
+    const uint64_t height = fl_bytes_le32(data.bytes), width = fl_bytes_le32(data.bytes + 4), channels = fl_bytes_le32(data.bytes + 8);
+    if (!height || !width || channels != 3 || height > FL_IMAGE_SIDE_MAX || width > FL_IMAGE_SIDE_MAX ||
+        height * width * 3 != data.size - FL_RECORD_RAW_HEADER)
+        return fl_fail(err, FL_ERECORD, "a raw image says %llu x %llu x %llu and has %zu bytes", (unsigned long long)height,
+                       (unsigned long long)width, (unsigned long long)channels, data.size - FL_RECORD_RAW_HEADER);
+    if (height * width > max_pixels) return beyond(width, height, max_pixels, err);
+    *form = (fl_image_form){.width = (uint32_t)width, .height = (uint32_t)height};
+    *(fl_view *)state =
+        (fl_view){.pixels = data.bytes + FL_RECORD_RAW_HEADER, .stride = width * 3, .width = form->width, .height = form->height};
+    return FL_OK;
+}
+
+static fl_code decode_raw(void *state, fl_box *box, int eighths, fl_view *view, fl_error *err) {
+    (void)eighths, (void)err;
+    *view = *(fl_view *)state;
+    *box = (fl_box){0, 0, view->width, view->height};
+    return FL_OK;
+}
+
+const fl_decoder fl_decoder_raw = {"raw", false, create_raw, free, open_raw, decode_raw, NULL};
