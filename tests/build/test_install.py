@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import sysconfig
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -47,15 +47,16 @@ def test_it_installs(has_uv: bool, tmp_path: Path) -> None:
     finds none."""
     write_wheel(tmp_path / "wheels")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
-    given = Path(sysconfig.get_path("purelib"))
     seen = tmp_path / "seen"
     seen.mkdir()
     for name in ("pip", *(["uv"] if has_uv else [])):
+        given = Path(metadata.distribution(name).locate_file(""))
         for found in (given / name, *given.glob(f"{name}-*.dist-info")):
             (seen / found.name).symlink_to(found)
     scripts = tmp_path / "venv" / "bin"
     if has_uv:
-        (scripts / "uv").symlink_to(Path(sys.executable).with_name("uv"))
+        (program,) = (each for each in metadata.files("uv") or () if each.parts[-2:] == ("bin", "uv"))
+        (scripts / "uv").symlink_to(Path(program.locate()).resolve())
     environment = {**os.environ, "PYTHONPATH": str(seen), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "wheels")}
     environment.pop("VIRTUAL_ENV", None)
     done = subprocess.run([scripts / "python", ROOT / "tools" / "install.py", "tiny"], env=environment, capture_output=True, text=True)

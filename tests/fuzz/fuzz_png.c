@@ -1,11 +1,10 @@
 /* A PNG: hostile bytes are FL_EUNSUPPORTED or pixels, whatever box is asked for the same; and rows of any form and filters, made into a
  * file, come out as a plain unfilter makes them. */
-#include <libdeflate.h>
-
 #include "fuzz.h"
 #include "png/pixels.h"
+#include "png_maker.h"
 
-enum { MOST = 1 << 14 /* pixels of a picture that is decoded */, LARGEST = 1 << 16 /* bytes of a made file */ };
+enum { MOST = 1 << 14 /* pixels of a picture that is decoded */ };
 
 static fl_png_reader *reader;
 
@@ -40,50 +39,6 @@ static uint8_t *check_file(const uint8_t *data, size_t size, fl_png *png) {
     return whole;
 }
 
-static uint8_t *put32(uint8_t *at, uint32_t value) {
-    for (int i = 0; i < 4; i++) at[i] = (uint8_t)(value >> (24 - 8 * i));
-    return at + 4;
-}
-
-static uint8_t *put_chunk(uint8_t *at, const char *name, const uint8_t *content, size_t size) {
-    uint8_t *start = put32(at, (uint32_t)size);
-    memcpy(start, name, 4);
-    memcpy(start + 4, content, size);
-    return put32(start + 4 + size, libdeflate_crc32(0, start, size + 4));
-}
-
-/* A file of the rows, whose data lies in chunks of `each` bytes. */
-static size_t make_file(const fl_png *png, const uint8_t *rows, size_t size, size_t each, uint8_t *out) {
-    static const uint8_t magic[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
-    uint8_t header[13] = {0}, *data = fuzz_allocate(LARGEST);
-    struct libdeflate_compressor *deflater = libdeflate_alloc_compressor(1);
-    const size_t packed = libdeflate_zlib_compress(deflater, rows, size, data, LARGEST);
-    CHECK(packed);
-    put32(put32(header, png->width), png->height);
-    header[8] = png->bits, header[9] = (uint8_t)png->colour;
-    memcpy(out, magic, sizeof magic);
-    uint8_t *at = put_chunk(out + sizeof magic, "IHDR", header, sizeof header);
-    if (png->colour == FL_PNG_PALETTE) at = put_chunk(at, "PLTE", png->palette.bytes, png->palette.size);
-    for (size_t from = 0; from < packed; from += each) at = put_chunk(at, "IDAT", data + from, packed - from < each ? packed - from : each);
-    at = put_chunk(at, "IEND", header, 0);
-    libdeflate_free_compressor(deflater);
-    free(data);
-    return (size_t)(at - out);
-}
-
-/* PNG's filters as the specification has them, byte for byte. */
-static void unfilter(uint8_t *rows, size_t row, uint32_t height, uint32_t step) {
-    for (uint32_t y = 0; y < height; y++) {
-        uint8_t *now = rows + y * (row + 1) + 1, *above = now - row - 1;
-        for (size_t i = 0; i < row; i++) {
-            const int a = i >= step ? now[i - step] : 0, b = y ? above[i] : 0, c = y && i >= step ? above[i - step] : 0, p = a + b - c;
-            const int nearest = abs(p - a) <= abs(p - b) && abs(p - a) <= abs(p - c) ? a : abs(p - b) <= abs(p - c) ? b : c;
-            const int base[5] = {0, a, b, (a + b) / 2, nearest};
-            now[i] = (uint8_t)(now[i] + base[now[-1]]);
-        }
-    }
-}
-
 /* The 8-bit value of a channel of a pixel, from unfiltered rows. */
 static uint8_t value_of(const fl_png *png, const uint8_t *row, uint32_t x, uint32_t channel) {
     const uint32_t step = fl_png_step(png), bits = png->bits, mask = bits < 8 ? (1u << bits) - 1 : 255;
@@ -109,12 +64,12 @@ static void check_rows(const uint8_t *data, size_t size) {
     const size_t row = fl_png_row(&made);
     made.height = (uint32_t)((size - 3) / (row + 1) < 60 ? (size - 3) / (row + 1) : 60);
     if (!made.height) return;
-    uint8_t *rows = fuzz_copy(data + 3, made.height * (row + 1)), *file = fuzz_allocate(2 * LARGEST);
+    uint8_t *rows = fuzz_copy(data + 3, made.height * (row + 1)), *file = fuzz_allocate(2 * PNG_LARGEST);
     for (uint32_t y = 0; y < made.height; y++) rows[y * (row + 1)] %= 5;
-    const size_t bytes = make_file(&made, rows, made.height * (row + 1), 1 + below(400), file);
+    const size_t bytes = png_make(&made, rows, made.height * (row + 1), 1 + below(400), file);
     uint8_t *exact = fuzz_copy(file, bytes), *pixels = check_file(exact, bytes, &png);
     CHECK(pixels && png.width == made.width && png.height == made.height);
-    unfilter(rows, row, made.height, fl_png_step(&made));
+    png_plain_unfilter(rows, row, made.height, fl_png_step(&made));
     for (uint32_t y = 0; y < made.height; y++)
         for (uint32_t i = 0; i < 3 * made.width; i++)
             CHECK(pixels[3 * (size_t)made.width * y + i] == value_of(&made, rows + y * (row + 1) + 1, i / 3, i % 3));
@@ -130,7 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uint8_t *copy = fuzz_copy(data, size), *pixels = check_file(copy, size, &png);
     if (pixels) fuzz_count("files that hold");
     free(pixels), free(copy);
-    if (size > 8 && size < LARGEST / 2) check_rows(data, size);
+    if (size > 8 && size < PNG_LARGEST / 2) check_rows(data, size);
     return 0;
 }
 
@@ -143,7 +98,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
     for (size_t at = 8; at + 12 <= size;) {
         const size_t content = (size_t)fl_bytes_be16(data + at) << 16 | fl_bytes_be16(data + at + 2);
         if (content > size - at - 12) break;
-        put32(data + at + 8 + content, libdeflate_crc32(0, data + at + 4, content + 4));
+        png_put32(data + at + 8 + content, libdeflate_crc32(0, data + at + 4, content + 4));
         at += content + 12;
     }
     return size;

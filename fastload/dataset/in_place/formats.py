@@ -22,7 +22,7 @@ class Format:
     """A format of image files.
 
     Attributes:
-        suffixes: of its files' names, in small letters.
+        suffixes: ends of its files' names, in small letters.
         magic: bytes that its files begin with.
     """
 
