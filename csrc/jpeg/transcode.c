@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "jpeg/libjpeg_io.h"
-
-#include <turbojpeg.h>
+#include "jpeg/turn.h"
 
 /* See NOTE [ jpeg: errors by longjmp ]: all that a call owns hangs off this, so that one function releases it after a jump. */
 typedef struct transcoder {
@@ -68,22 +67,7 @@ static fl_code transcoder_free(transcoder *t) {
     return code;
 }
 
-/* TurboJPEG writes a turned file with the standard tables, which have codes for values of at most 11 bits (DC) and 10 (AC), and does not
- * look whether a value has more: it would write rubbish. Coefficients of 8-bit pixels never do. */
-static void check_movable(transcoder *t, jvirt_barray_ptr *coefficients) {
-    struct jpeg_decompress_struct *c = &t->c;
-    for (int ci = 0; ci < c->num_components; ci++)
-        for (JDIMENSION y = 0; y < c->comp_info[ci].height_in_blocks; y++) {
-            JBLOCKROW row = c->mem->access_virt_barray((j_common_ptr)c, coefficients[ci], y, 1, FALSE)[0];
-            for (JDIMENSION x = 0; x < c->comp_info[ci].width_in_blocks; x++)
-                for (int k = 0; k < DCTSIZE2; k++)
-                    if (row[x][k] < -1024 + (k > 0) || row[x][k] > 1023)
-                        fl_libjpeg_io_fail(&t->io, FL_EUNSUPPORTED,
-                                           "the JPEG has coefficients that no 8-bit picture has (%d): it cannot be turned", row[x][k]);
-        }
-}
-
-static void baseline_body(transcoder *t, const uint8_t *bytes, size_t size, uint64_t max_pixels, bool movable) {
+static void baseline_body(transcoder *t, const uint8_t *bytes, size_t size, int orientation, uint64_t max_pixels) {
     jpeg_create_decompress(&t->c);
     t->c.mem->max_memory_to_use = 0;
     fl_libjpeg_io_source(&t->io, &t->c, bytes, size);
@@ -93,7 +77,6 @@ static void baseline_body(transcoder *t, const uint8_t *bytes, size_t size, uint
     if (fl_libjpeg_io_smooths(&t->c))
         fl_libjpeg_io_fail(&t->io, FL_EUNSUPPORTED,
                            "the progressive JPEG stops before full precision, so decoders smooth it; baseline coding would lose that");
-    if (movable) check_movable(t, coefficients);
 
     t->writing = true;
     t->capacity = size + size / 4 + 4096;
@@ -103,18 +86,20 @@ static void baseline_body(transcoder *t, const uint8_t *bytes, size_t size, uint
     t->d.mem->max_memory_to_use = 0;
     t->d.dest = &t->dest;
     jpeg_copy_critical_parameters(&t->c, &t->d);
+    jvirt_barray_ptr *turned = orientation == 1 ? coefficients : fl_jpeg_turn_begin(&t->io, &t->d, orientation);
     t->d.optimize_coding = TRUE;
     t->d.arith_code = FALSE;
-    jpeg_write_coefficients(&t->d, coefficients);
+    jpeg_write_coefficients(&t->d, turned);
+    if (orientation != 1) fl_jpeg_turn_fill(&t->c, coefficients, &t->d, turned, orientation);
     jpeg_finish_compress(&t->d);
     jpeg_finish_decompress(&t->c);
 }
 
-/* fl_jpeg_transform without a turn; `movable`: only of coefficients that can be turned. */
-static fl_code to_baseline(const uint8_t *bytes, size_t size, uint64_t max_pixels, bool movable, uint8_t **out, size_t *written,
-                           fl_error *err) {
+fl_code fl_jpeg_transform(const uint8_t *bytes, size_t size, int orientation, uint64_t max_pixels, uint8_t **out, size_t *written,
+                          fl_error *err) {
     transcoder *t;
     *out = NULL;
+    if (orientation < 1 || orientation > 8) return fl_fail(err, FL_EARG, "EXIF orientation %d is not 1 to 8", orientation);
     fl_code code = transcoder_create(&t, err);
     if (code != FL_OK) return code;
     if (setjmp(t->io.jump)) {
@@ -122,50 +107,11 @@ static fl_code to_baseline(const uint8_t *bytes, size_t size, uint64_t max_pixel
         if (err) err->code = t->io.code;
         return transcoder_free(t);
     }
-    baseline_body(t, bytes, size, max_pixels, movable);
+    baseline_body(t, bytes, size, orientation, max_pixels);
     *out = t->out;
     *written = t->written;
     t->out = NULL;
     return transcoder_free(t);
-}
-
-static fl_code turn(const uint8_t *bytes, size_t size, int orientation, uint8_t **out, unsigned long *written, fl_error *err) {
-    static const int turns[9] = {0,           TJXOP_NONE,       TJXOP_HFLIP, TJXOP_ROT180, TJXOP_VFLIP, TJXOP_TRANSPOSE,
-                                 TJXOP_ROT90, TJXOP_TRANSVERSE, TJXOP_ROT270};
-    tjhandle handle = tjInitTransform();
-    if (!handle) return fl_fail(err, FL_ENOMEM, "no memory for a JPEG transform");
-    tjtransform transform;
-    memset(&transform, 0, sizeof transform);
-    transform.op = turns[orientation];
-    transform.options = TJXOPT_PERFECT | TJXOPT_COPYNONE;
-    fl_code code = FL_OK;
-    if (tjTransform(handle, bytes, (unsigned long)size, 1, out, written, &transform, 0) != 0)
-        code = fl_fail(err, FL_EUNSUPPORTED, "the JPEG cannot be turned without loss (orientation %d): %s", orientation,
-                       tjGetErrorStr2(handle));
-    tjDestroy(handle);
-    return code;
-}
-
-fl_code fl_jpeg_transform(const uint8_t *bytes, size_t size, int orientation, uint64_t max_pixels, uint8_t **out, size_t *written,
-                          fl_error *err) {
-    *out = NULL;
-    if (orientation < 1 || orientation > 8) return fl_fail(err, FL_EARG, "EXIF orientation %d is not 1 to 8", orientation);
-    uint8_t *upright = NULL;
-    size_t upright_size = 0;
-    /* first our own reader: it checks the limits and refuses truncated files, where TurboJPEG would fill in grey */
-    fl_code code = to_baseline(bytes, size, max_pixels, orientation != 1, &upright, &upright_size, err);
-    if (code != FL_OK || orientation == 1) {
-        *out = upright;
-        *written = upright_size;
-        return code;
-    }
-    uint8_t *turned = NULL;
-    unsigned long turned_size = 0;
-    code = turn(upright, upright_size, orientation, &turned, &turned_size, err);
-    free(upright);
-    if (code == FL_OK) code = to_baseline(turned, turned_size, max_pixels, false, out, written, err); /* optimal tables again */
-    tjFree(turned);
-    return code;
 }
 
 /* Coefficients are decoded and dropped: at 1/8 only one of each block's 64 is transformed, and no more than a row is kept. */
