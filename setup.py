@@ -47,7 +47,6 @@ class Need(NamedTuple):
 # Debian's names are Ubuntu's too: where the packages are called otherwise, they provide these names.
 LIBRARIES = {
     "libjpeg": Need("libjpeg-turbo", "libjpeg-dev", "libjpeg-turbo-devel", "jpeg-turbo", "libjpeg-turbo"),
-    "libturbojpeg": Need("libjpeg-turbo's TurboJPEG", "libturbojpeg-dev", "turbojpeg-devel", "jpeg-turbo", "libjpeg-turbo"),
     "libdeflate": Need("libdeflate", "libdeflate-dev", "libdeflate-devel", "libdeflate", "libdeflate"),
     "zlib": Need("zlib", "zlib1g-dev", "zlib-devel", "zlib", "zlib"),
 }

@@ -14,7 +14,7 @@ set -eu
 MOST_MB=45
 PACKAGES="kornia==0.9.0 kornia_rs==0.2.0 lmdb==3.0.0"
 PURE="PyTurboJPEG==1.8.3" # published as source alone
-DEBS="libjpeg62-turbo libjpeg62-turbo-dev libturbojpeg0 libturbojpeg0-dev libdeflate0 libdeflate-dev zlib1g zlib1g-dev"
+DEBS="libjpeg62-turbo libjpeg62-turbo-dev libturbojpeg0 libdeflate0 libdeflate-dev zlib1g zlib1g-dev"
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 python312=${PYTHON312:-python3.12}
@@ -41,15 +41,15 @@ cp -L "$work"/root/lib/*/libz.so.1 "$out/link/" # the machine's own is loaded
 
 cat >"$out/pkg-config" <<'END'
 #!/bin/sh
-# In the place of pkg-config: libjpeg, libturbojpeg, libdeflate and zlib as they lie beside this file.
+# In the place of pkg-config: libjpeg, libdeflate and zlib as they lie beside this file.
 here=$(cd "$(dirname "$0")" && pwd)
 for word; do
     case $word in
         --cflags) printf '%s ' "-I$here/include" ;;
         --libs)
-            printf '%s ' "-L$here/lib" "-L$here/link" -l:libjpeg.so.62 -l:libturbojpeg.so.0 -l:libdeflate.so.0 -l:libz.so.1 "-Wl,-rpath,$here/lib"
+            printf '%s ' "-L$here/lib" "-L$here/link" -l:libjpeg.so.62 -l:libdeflate.so.0 -l:libz.so.1 "-Wl,-rpath,$here/lib"
             ;;
-        --exists | libjpeg | libturbojpeg | libdeflate | zlib) ;;
+        --exists | libjpeg | libdeflate | zlib) ;;
         *) exit 1 ;;
     esac
 done

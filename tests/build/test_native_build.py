@@ -16,7 +16,7 @@ import pytest
 from fastload._native import core
 
 ROOT = Path(__file__).resolve().parents[2]
-LIBRARIES = ("libjpeg", "libturbojpeg", "libdeflate", "zlib")
+LIBRARIES = ("libjpeg", "libdeflate", "zlib")
 
 
 def run_build(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -43,15 +43,11 @@ def found_by_pkg_config(module: str) -> str:
     [
         (
             LIBRARIES,
-            ("apt install libjpeg-dev libturbojpeg-dev libdeflate-dev zlib1g-dev`", "libdeflate-devel zlib-devel`"),
+            ("apt install libjpeg-dev libdeflate-dev zlib1g-dev`", "libdeflate-devel zlib-devel`"),
         ),
         (
             ("libjpeg",),
             ("apt install libjpeg-dev`", "dnf install libjpeg-turbo-devel`", "brew install jpeg-turbo`", "conda"),
-        ),
-        (
-            ("libturbojpeg",),
-            ("apt install libturbojpeg-dev`", "dnf install turbojpeg-devel`", "brew install jpeg-turbo`", "conda"),
         ),
         (("libdeflate",), ("apt install libdeflate-dev", "brew install libdeflate", "conda install libdeflate")),
         (("zlib",), ("apt install zlib1g-dev", "brew install zlib", "conda install zlib")),
@@ -86,7 +82,7 @@ def test_a_missing_pkg_config_stops_the_build_with_one_line(tmp_path: Path) -> N
         "apt install pkg-config",
         "dnf install pkgconf-pkg-config",
         "brew install pkgconf",
-        "libturbojpeg-dev",
+        "libdeflate-dev",
     ):
         assert name in line
 

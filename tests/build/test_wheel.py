@@ -37,7 +37,7 @@ with FastLoader(train, batch_size=16, shuffle=True, seed=3) as loader:
     for images, labels in loader:
         digest.update(images.contiguous().numpy().tobytes() + labels.numpy().tobytes())
 maps = {line.split(maxsplit=5)[-1].strip() for line in open("/proc/self/maps") if ".so" in line}
-for path in sorted(each for each in maps if each.rpartition("/")[2].startswith(("libjpeg", "libturbojpeg", "liblmdb", "libdeflate"))):
+for path in sorted(each for each in maps if each.rpartition("/")[2].startswith(("libjpeg", "liblmdb", "libdeflate"))):
     sys.stdout.write(f"loaded {path}\\n")
 sys.stdout.write(f"package {fastload.__file__}\\n")
 sys.stdout.write(f"digest {digest.hexdigest()}\\n")
@@ -77,7 +77,7 @@ def test_it_holds_what_a_user_needs_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     for wanted in ("fastload/py.typed", "fastload/_native/core.pyi", "fastload/cli/main.py"):
         assert wanted in names
-    for library in ("libjpeg", "libturbojpeg", "libdeflate"):
+    for library in ("libjpeg", "libdeflate"):
         assert any(name.startswith(f"torch_fastload.libs/{library}") for name in names), library
     for text in (
         "LICENSE",
@@ -112,7 +112,7 @@ def test_its_licence_names_all_that_is_in_it(wheel: Path) -> None:
         text = archive.read(metadata).decode()
         bundled = {re.split("[-.]", name.split("/")[1])[0] for name in archive.namelist() if name.startswith("torch_fastload.libs/l")}
     assert "License-Expression: Apache-2.0 AND IJG AND BSD-3-Clause AND Zlib AND MIT" in text
-    assert bundled == {"libdeflate", "libjpeg", "libturbojpeg"}
+    assert bundled == {"libdeflate", "libjpeg"}
 
 
 def test_it_does_the_main_job_where_its_libraries_are_absent(installed: Path, image_folder: Path, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_it_does_the_main_job_where_its_libraries_are_absent(installed: Path, im
     # Pillow's wheel has a libjpeg of its own too.
     assert all(Path(path).parent.name.endswith(".libs") for path in bare["loaded"])
     ours = [Path(path).name for path in bare["loaded"] if path.startswith(f"{environment}/")]
-    assert sorted(re.split("[-.]", name)[0] for name in ours) == ["libjpeg", "libturbojpeg"]
+    assert sorted(re.split("[-.]", name)[0] for name in ours) == ["libdeflate", "libjpeg"]
     here = run(python=sys.executable, out="here.fl")
     assert bare["digest"] == here["digest"]
 
