@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 import warm
-from servers.process import HOST, free_ports
+from servers.process import free_ports
 
 HERE = Path(__file__).parent
 MARK = "FASTLOAD_TEST_PROGRAM"
@@ -46,7 +46,9 @@ def run_program(name: str, *arguments: str | Path, ranks: int | None = None, tim
     environment = {**os.environ, MARK: mark, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     port = free_ports(1)[0]
     started = [
-        warm.Program(HERE / name, *arguments, environment=environment | (rank_variables(rank, ranks, port) if ranks else {}), session=True)
+        warm.Program(
+            HERE / name, *arguments, environment=environment | (warm.rank_variables(rank, ranks, port) if ranks else {}), session=True
+        )
         for rank in range(ranks or 1)
     ]
     with ThreadPoolExecutor(len(started)) as pool:
@@ -67,13 +69,6 @@ def run_program(name: str, *arguments: str | Path, ranks: int | None = None, tim
     assert not any(program.returncode for program in started), output
     assert not left, f"{name} left processes behind: {left}\n{output}"
     return output
-
-
-def rank_variables(rank: int, ranks: int, port: int) -> dict[str, str]:
-    """What torchrun tells a process of its rank, on one machine."""
-    own, whole = {"RANK", "LOCAL_RANK", "ROLE_RANK"}, {"WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE"}
-    numbers = {**dict.fromkeys(own, rank), **dict.fromkeys(whole, ranks), "GROUP_RANK": 0, "GROUP_WORLD_SIZE": 1, "MASTER_PORT": port}
-    return {"MASTER_ADDR": HOST, "TORCHELASTIC_RUN_ID": "none", **{name: str(number) for name, number in numbers.items()}}
 
 
 def _kill(mark: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import warm
-from integration_helpers import HERE, rank_variables, reports, run_program, two_ranks_of
+from integration_helpers import HERE, reports, run_program, two_ranks_of
 from numbers_data import COUNT
 from ranks_program import BEFORE, EPOCHS, TIMEOUT
 from servers.process import free_ports
@@ -79,7 +79,7 @@ def test_a_rank_is_killed(bucket: Bucket, tmp_path: Path, ranks: int) -> None:
     path = os.pathsep.join([str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")])
     common = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     program = HERE / "ranks_program.py", *bucket, out, "killed"
-    children = [warm.Program(*program, environment=common | rank_variables(rank, ranks, port)) for rank in range(ranks)]
+    children = [warm.Program(*program, environment=common | warm.rank_variables(rank, ranks, port)) for rank in range(ranks)]
     try:
         assert children[-1].wait(2 * TIMEOUT) == -9
         killed = time.monotonic()
