@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import warm
 from pictures import write_folder
-from recipe_runs import printed_by_ranks
 
 from fastload import pack
 
@@ -21,20 +19,19 @@ WORDS = ["train.fl", "--checkpoint", "run.pt", "--every", "1", "--batch-size", s
 
 def run(folder: Path, ranks: int, *more: str) -> str:
     """What the example prints under torchrun, on that many ranks."""
-    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     path = os.pathsep.join([str(EXAMPLE.parents[1]), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": path}
-    command = [sys.executable, *launcher, str(EXAMPLE), *WORDS, *more]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    words = ("--standalone", f"--nproc-per-node={ranks}", EXAMPLE, *WORDS, *more)
+    done = warm.run(warm.TORCHRUN, *words, folder=folder, environment=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 @pytest.mark.long
 def test_other_ranks_go_on(tmp_path: Path) -> None:
-    """The rest of the epoch, padded to three ranks, and then whole epochs. The three have no torchrun, which would import torch four times."""
+    """The rest of the epoch, padded to three ranks, and then whole epochs."""
     pack(write_folder(tmp_path / "src", COUNT, classes=3, size=lambda i: (20 + i % 5, 24)), tmp_path / "train.fl")
     assert "epoch" not in run(tmp_path, 2, "--stop-after", str(STOP))
     rest = COUNT - 2 * STOP * BATCH
-    found = re.findall(r"epoch (\d): (\d) ranks, (\d+) samples", printed_by_ranks(tmp_path, 3, EXAMPLE.name, *WORDS))
+    found = re.findall(r"epoch (\d): (\d) ranks, (\d+) samples", run(tmp_path, 3))
     assert found == [("0", "3", str(rest + -rest % 3)), ("1", "3", str(COUNT + -COUNT % 3))]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import csv
 import math
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import warm
 from extras import needed
 from pictures import photo
 from PIL import Image
@@ -73,8 +72,8 @@ def run(folder: Path, command: str, *more: str, imports: tuple[str, ...] = IMPOR
     words += more
     if "torchrun" not in launcher:
         return printed(folder, script, *words, imports=imports)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(PROGRAM), str(EXAMPLES / script)]
-    done = subprocess.run([*torchrun, *words], cwd=folder, env=environment(), capture_output=True, text=True, timeout=120, check=False)
+    torchrun = (warm.TORCHRUN, "--standalone", "--nproc-per-node=2", PROGRAM, EXAMPLES / script)
+    done = warm.run(*torchrun, *words, folder=folder, environment=environment())
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout
 
