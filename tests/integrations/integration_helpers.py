@@ -8,6 +8,7 @@ import random
 import signal
 import time
 import uuid
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def marked_processes(mark: str) -> list[int]:
     return found
 
 
-def run_program(name: str, *arguments: str | Path, ranks: int | None = None, timeout: float = 100) -> str:
+def run_program(name: str, *arguments: str | Path, ranks: int | None = None, imports: Sequence[str] = (), timeout: float = 100) -> str:
     """Runs the program of that name, with `ranks` processes as torchrun starts them where given; the output of all. Fails if it leaves a
     process behind.
 
@@ -47,7 +48,10 @@ def run_program(name: str, *arguments: str | Path, ranks: int | None = None, tim
     port = free_ports(1)[0]
     started = [
         warm.Program(
-            HERE / name, *arguments, environment=environment | (warm.rank_variables(rank, ranks, port) if ranks else {}), session=True
+            *(HERE / name, *arguments),
+            environment=environment | (warm.rank_variables(rank, ranks, port) if ranks else {}),
+            session=True,
+            imports=imports,
         )
         for rank in range(ranks or 1)
     ]
@@ -84,9 +88,9 @@ def reports(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted(folder.glob("rank*.json"))]
 
 
-def two_ranks_of(name: str, packed: Path, out: Path, *, launched: bool = True) -> list[dict[str, Any]]:
+def two_ranks_of(name: str, packed: Path, out: Path, *, launched: bool = True, imports: Sequence[str] = ()) -> list[dict[str, Any]]:
     """What both ranks of the program of that name saw of the packed dataset; they report into `out`. Not launched: it starts its ranks."""
-    run_program(name, packed, out, ranks=2 if launched else None)
+    run_program(name, packed, out, ranks=2 if launched else None, imports=imports)
     found = reports(out)
     assert len(found) == 2
     return found
