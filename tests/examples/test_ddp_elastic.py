@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import warm
 from pictures import write_folder
+from recipe_runs import printed_by_ranks
 
 from fastload import pack
 
@@ -29,9 +30,9 @@ def run(folder: Path, ranks: int, *more: str) -> str:
 
 @pytest.mark.long
 def test_other_ranks_go_on(tmp_path: Path) -> None:
-    """The rest of the epoch, padded to three ranks, and then whole epochs."""
+    """The rest of the epoch, padded to three ranks, and then whole epochs. The three are started without torchrun, which takes longer."""
     pack(write_folder(tmp_path / "src", COUNT, classes=3, size=lambda i: (20 + i % 5, 24)), tmp_path / "train.fl")
     assert "epoch" not in run(tmp_path, 2, "--stop-after", str(STOP))
     rest = COUNT - 2 * STOP * BATCH
-    found = re.findall(r"epoch (\d): (\d) ranks, (\d+) samples", run(tmp_path, 3))
+    found = re.findall(r"epoch (\d): (\d) ranks, (\d+) samples", printed_by_ranks(tmp_path, 3, EXAMPLE.name, *WORDS))
     assert found == [("0", "3", str(rest + -rest % 3)), ("1", "3", str(COUNT + -COUNT % 3))]
