@@ -51,11 +51,8 @@ def network(classes: int) -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, classes))
 
 
-def main() -> None:
-    args = arguments()
-    cuda = torch.cuda.is_available()
-    dist.init_process_group("nccl" if cuda else "gloo", timeout=timedelta(seconds=args.timeout))
-    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
+def train(args: argparse.Namespace, device: torch.device) -> None:
+    """The epochs of one rank."""
     torch.manual_seed(0)
     model = DistributedDataParallel(network(args.classes).to(device))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
@@ -86,6 +83,14 @@ def main() -> None:
             dist.all_reduce(seen)
             if dist.get_rank() == 0:
                 print(f"epoch {epoch}: {dist.get_world_size()} ranks, {int(seen)} samples, loss {loss.item():.3f}", flush=True)
+
+
+def main() -> None:
+    args = arguments()
+    cuda = torch.cuda.is_available()
+    dist.init_process_group("nccl" if cuda else "gloo", timeout=timedelta(seconds=args.timeout))
+    train(args, torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu"))
+    # The model is gone by now. A model that outlives the group may wait for gloo's thread, which waits for the interpreter, for ever.
     dist.destroy_process_group()
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import warm
 from pictures import write_folder
 
 README = Path(__file__).resolve().parent.parent / "README.md"
@@ -29,10 +30,12 @@ def test_commands_of_the_readme_run(tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(here)}
     assert len(blocks()) >= 3
     for language, block in blocks():
-        text = f"import torchvision_ops\n{block}" if "torchvision" in block else block
-        command = ["bash", "-euc", text] if language == "sh" else [sys.executable, "-W", "error", "-c", text]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False)
-        assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
+        if language == "sh":
+            command = ["bash", "-euc", block]
+            done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False)
+        else:
+            done = warm.run(block, folder=tmp_path, environment=environment, error=True, imports=warm.TRAINING, timeout=240)
+        assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
 
 
 def test_quickstart_is_ten_lines_on_both_first_pages() -> None:

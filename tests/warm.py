@@ -3,12 +3,14 @@
 NOTE [ warm: what is fresh and what is not ]
 A program has its own arguments, environment, folder, streams and session. It runs as `__main__` with an empty namespace, imports fastload
 itself, and ends as an interpreter ends: exit handlers, finalizers and status are its own. From the server it has torch and what torch
-imports, under the variables that the server had when it loaded their libraries; OMP_NUM_THREADS holds for torch alone. A test of
-LD_PRELOAD, of such variables or of what gets imported takes `sys.executable` instead.
+imports, under the variables that the server had when it loaded their libraries; OMP_NUM_THREADS holds for torch alone. Frameworks, which
+take as long as torch, it has where the test names them as its `imports`: a second server, forked from the first, imports them for the
+first program that needs them, so a program with `imports` may have the frameworks of an earlier one as well. A test of LD_PRELOAD, of
+such variables or of what gets imported takes `sys.executable` instead.
 The program is a child of the test's process, not of the server: the server forks twice, and the kernel gives the orphan to the test's
 process, which is its subreaper for that moment.
 
-The server is started by the first program, and ends with the process that started it.
+The servers are started by the first program that needs them, and end with the process that started it.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import gc
+import importlib.util
 import io
 import json
 import os
@@ -34,7 +37,9 @@ from typing import IO, Any, TextIO
 
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <linux/prctl.h>
 LARGEST = 1 << 20  # bytes of a request: source text and an environment
-PRELOADED = ("numpy", "torch", "torch.utils.data", "lmdb", "cloudpickle", "threadpoolctl")
+PRELOADED = ("numpy", "torch", "torch.utils.data", "lmdb", "cloudpickle", "threadpoolctl", "pydantic", "typer.main")
+TRAINING = ("torchvision_ops", "torch._dynamo", "torchvision")
+"""The `imports` of a program that trains: optimizers and torchvision import torch._dynamo."""
 
 
 # ---- the tests' side
@@ -51,6 +56,7 @@ class Program:
         error: warnings are errors, as by `-W error`.
         session: it leads a session of its own.
         ignored: signals that it ignores from its start, as under nohup.
+        imports: modules that have been imported for it, beside torch.
     """
 
     def __init__(
@@ -62,6 +68,7 @@ class Program:
         error: bool = False,
         session: bool = False,
         ignored: Sequence[int] = (),
+        imports: Sequence[str] = (),
     ) -> None:
         out, out_there = os.pipe()
         err, err_there = os.pipe()
@@ -74,9 +81,10 @@ class Program:
             "error": error,
             "session": session,
             "ignored": list(ignored),
+            "imports": list(imports),
         }
         try:
-            self.pid = _ask(json.dumps(request).encode(), [out_there, err_there])
+            self.pid = _ask(_start_frameworks() if imports else start_server(), request, [out_there, err_there])
         finally:
             os.close(out_there)
             os.close(err_there)
@@ -147,10 +155,11 @@ def run(
     folder: Path | str = ".",
     environment: Mapping[str, str] | None = None,
     error: bool = False,
+    imports: Sequence[str] = (),
     timeout: float = 120,
 ) -> subprocess.CompletedProcess[str]:
     """Runs a program to its end; it is killed after `timeout` seconds, and subprocess.TimeoutExpired raised."""
-    program = Program(source, *arguments, folder=folder, environment=environment, error=error)
+    program = Program(source, *arguments, folder=folder, environment=environment, error=error, imports=imports)
     try:
         out, err = program.communicate(timeout)
     except subprocess.TimeoutExpired:
@@ -164,6 +173,8 @@ def run(
 _MODULE = "import runpy; runpy.run_module({!r}, run_name='__main__', alter_sys=True)"
 COMMAND, RUN = _MODULE.format("fastload.cli.main"), _MODULE.format("fastload.run")
 """Texts of programs that are `python -m fastload.cli.main`, the command `fastload`, and `python -m fastload.run`."""
+TORCHRUN = _MODULE.format("torch.distributed.run")
+"""That of torchrun, whose ranks are interpreters of their own."""
 
 
 def fastload(
@@ -173,54 +184,82 @@ def fastload(
     return run(COMMAND, *arguments, folder=folder, environment=environment, timeout=timeout)
 
 
+def rank_variables(rank: int, ranks: int, port: int) -> dict[str, str]:
+    """What torchrun tells a process of its rank, on one machine."""
+    own, whole = {"RANK", "LOCAL_RANK", "ROLE_RANK"}, {"WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE"}
+    numbers = {**dict.fromkeys(own, rank), **dict.fromkeys(whole, ranks), "GROUP_RANK": 0, "GROUP_WORLD_SIZE": 1, "MASTER_PORT": port}
+    return {"MASTER_ADDR": "127.0.0.1", "TORCHELASTIC_RUN_ID": "none", **{name: str(number) for name, number in numbers.items()}}
+
+
 @dataclass(frozen=True)
 class Server:
-    """The server's process, this end of the line to it, and the PID of the process that started it."""
+    """A server's PID, this end of the line to it, and the PID of the process that started it."""
 
-    process: subprocess.Popen[bytes]
+    pid: int
     line: socket.socket
     owner: int
 
 
 _started: list[Server] = []
+"""The server, and the one with frameworks."""
 
 
-def server() -> Server | None:
-    """The server of this process, if it has been started."""
-    return _started[0] if _started and _started[0].owner == os.getpid() else None
+def servers() -> list[Server]:
+    """The servers that this process has started."""
+    return [each for each in _started if each.owner == os.getpid()]
 
 
 def start_server() -> Server:
     """The server, started if this process has none."""
-    if (found := server()) is not None:
-        return found
-    line, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * LARGEST)
+    if found := servers():
+        return found[0]
+    line, far = _new_line()
     command = [sys.executable, __file__, str(far.fileno())]
     process = subprocess.Popen(command, pass_fds=[far.fileno()], start_new_session=True, stdin=subprocess.DEVNULL)
     far.close()
-    if line.recv(1) != b"!":
-        raise RuntimeError("the server of warm interpreters did not start")
-    _started[:] = [Server(process, line, os.getpid())]
-    atexit.register(_end_server)
+    _started[:] = [_ready(process.pid, line)]
+    process.returncode = 0  # its PID is waited for below
+    atexit.register(_end_servers)
     return _started[0]
 
 
-def _end_server() -> None:
-    if (found := server()) is not None:
-        found.line.close()
-        found.process.wait()
+def _start_frameworks() -> Server:
+    """The server of programs with `imports`, started if this process has none."""
+    start_server()
+    if len(_started) == 1:
+        line, far = _new_line()
+        pid = _ask(_started[0], {"serves": True}, [far.fileno()])
+        far.close()
+        _started.append(_ready(pid, line))
+    return _started[1]
 
 
-def _ask(request: bytes, streams: list[int]) -> int:
+def _new_line() -> tuple[socket.socket, socket.socket]:
+    line, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * LARGEST)
+    return line, far
+
+
+def _ready(pid: int, line: socket.socket) -> Server:
+    if line.recv(1) != b"!":
+        raise RuntimeError("the server of warm interpreters did not start")
+    return Server(pid, line, os.getpid())
+
+
+def _end_servers() -> None:
+    for server in reversed(servers()):
+        server.line.close()
+        os.waitpid(server.pid, 0)
+
+
+def _ask(server: Server, request: dict[str, Any], streams: list[int]) -> int:
     """Sends a request; the program's PID."""
-    line = start_server().line
     adopt = ctypes.CDLL(None, use_errno=True).prctl
     assert adopt(SUBREAPER, 1, 0, 0, 0) == 0
     try:
-        socket.send_fds(line, [request], streams)
-        number = line.recv(32)
-        orphaned = line.recv(1)
+        socket.send_fds(server.line, [json.dumps(request).encode()], streams)
+        number = server.line.recv(32)
+        orphaned = server.line.recv(1)
     finally:
         adopt(SUBREAPER, 0, 0, 0, 0)
     if not orphaned:
@@ -238,16 +277,27 @@ def _serve(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
         data, streams, _, _ = socket.recv_fds(line, LARGEST, 2)
         if not data:
             os._exit(0)
+        request = json.loads(data)
+        _import(request.get("imports", ()))
         between = os.fork()
         if between == 0:
             program = os.fork()
             if program == 0:
-                return json.loads(data), streams
+                return request, streams
             os._exit(line.send(str(program).encode()) == 0)
         os.waitpid(between, 0)  # now the program is the test's
         line.send(b"!")
         for stream in streams:
             os.close(stream)
+
+
+def _import(names: Sequence[str]) -> None:
+    """Imports what is not imported yet, and installed."""
+    if new := [name for name in names if name not in sys.modules and importlib.util.find_spec(name.partition(".")[0])]:
+        for name in new:
+            __import__(name)
+        gc.collect()
+        gc.freeze()  # the collector in a program leaves the pages shared
 
 
 def _become(request: dict[str, Any], streams: list[int]) -> types.CodeType:
@@ -288,10 +338,11 @@ def _text(number: int, errors: str, through: bool) -> TextIO:
 
 if __name__ == "__main__":
     _line = socket.socket(fileno=int(sys.argv[1]))
-    for _name in PRELOADED:
-        __import__(_name)
-    gc.collect()
-    gc.freeze()  # the collector in a program leaves the pages shared
+    _import(PRELOADED)
     _request, _streams = _serve(_line)
     _line.close()
+    if "serves" in _request:
+        _line = socket.socket(fileno=_streams[0])
+        _request, _streams = _serve(_line)
+        _line.close()
     exec(_become(_request, _streams), sys.modules["__main__"].__dict__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, NoReturn
 
 import typer
@@ -50,19 +50,6 @@ class _Program(HelpfulGroup):
         return program_help(_ABOUT, GROUPS, _OPTIONS)
 
 
-app = typer.Typer(
-    name="fastload",
-    help=_ABOUT,
-    cls=_Program,
-    context_settings={"help_option_names": list(reversed(HELP_NAMES))},
-    pretty_exceptions_enable=False,
-)
-for command in COMMANDS.values():
-    # All that stands after a program's name is the program's.
-    settings = {"allow_interspersed_args": command is not run, "help_option_names": list(reversed(HELP_NAMES))}
-    app.command(cls=HelpfulCommand, context_settings=settings)(stoppable(command))
-
-
 def _show_version(shown: bool) -> None:
     if shown:
         from fastload import __version__
@@ -71,11 +58,25 @@ def _show_version(shown: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(help=_ABOUT)
 def _options(
     version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")] = False,
 ) -> None:
     """Options before a command."""
+
+
+def _program(commands: Iterable[Callable[..., None]]) -> typer.Typer:
+    """The program with some of its commands: typer reads the signature of each, which takes longer than all else that it does."""
+    settings = {"help_option_names": list(reversed(HELP_NAMES))}
+    made = typer.Typer(name="fastload", help=_ABOUT, cls=_Program, context_settings=settings, pretty_exceptions_enable=False)
+    made.callback(help=_ABOUT)(_options)
+    for command in commands:
+        # All that stands after a program's name is the program's.
+        own = settings | {"allow_interspersed_args": command is not run}
+        made.command(cls=HelpfulCommand, context_settings=own)(stoppable(command))
+    return made
+
+
+app = _program(COMMANDS.values())
 
 
 def main() -> None:
@@ -96,7 +97,8 @@ def _run(arguments: list[str]) -> int:
     """Runs the command line with these arguments; its exit code."""
     try:
         with checked_output():
-            code = app(arguments or ["--help"], prog_name="fastload", standalone_mode=False)
+            named = COMMANDS.get(arguments[0]) if arguments else None
+            code = (_program([named]) if named else app)(arguments or ["--help"], prog_name="fastload", standalone_mode=False)
     except OutputError as error:
         if error.error.errno == errno.EPIPE:  # whoever read it has left, and nobody is there to be told
             return 2

@@ -107,14 +107,15 @@ def test_command_does_not_import_torch() -> None:
 
 
 @pytest.mark.long
-def test_bench_prints_the_table_and_writes_json_and_png(photo_folder: Path, packed: Path, tmp_path: Path) -> None:
-    """One real run: four loaders, each with every column, a ratio, a JSON of the schema, a PNG that opens."""
+def test_bench_prints_the_table_and_writes_json_png_and_a_trace(photo_folder: Path, packed: Path, tmp_path: Path) -> None:
+    """One real run: four loaders, each with every column, a ratio, a JSON of the schema, a PNG that opens. The trace is of one more epoch
+    of fastload, after what is measured, with all its steps."""
     app = typer.Typer()
     app.command()(bench)
-    out, image = tmp_path / "r.json", tmp_path / "r.png"
-    arguments = [str(packed), "--against", str(photo_folder), "--json", str(out), "--plot", str(image)]
-    arguments += ["--batch-size", "8", "--workers", "1", "--size", "64", "--rounds", "1", "--seconds", "0"]
-    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "80"})
+    out, image, trace = tmp_path / "r.json", tmp_path / "r.png", tmp_path / "run.json"
+    short = ["--batch-size", "8", "--workers", "1", "--size", "64", "--rounds", "1", "--seconds", "0"]
+    arguments = [str(packed), "--against", str(photo_folder), "--json", str(out), "--plot", str(image), "--trace", str(trace)]
+    result = CliRunner().invoke(app, [*arguments, *short], env={"COLUMNS": "80"})
     assert result.exit_code == 0, result.output
     assert "x torch DataLoader + Pillow" in result.output
     table = result.output[: result.output.index("decode +")]
@@ -136,20 +137,10 @@ def test_bench_prints_the_table_and_writes_json_and_png(photo_folder: Path, pack
     with Image.open(image) as picture:
         assert picture.format == "PNG"
         assert picture.width > 600
-
-
-@pytest.mark.long
-def test_bench_writes_a_trace(packed: Path, tmp_path: Path) -> None:
-    """One more epoch of fastload, after what is measured, with all its steps."""
-    app = typer.Typer()
-    app.command()(bench)
-    out, arguments = tmp_path / "run.json", ["--batch-size", "8", "--workers", "1", "--size", "64", "--rounds", "1", "--seconds", "0"]
-    result = CliRunner().invoke(app, [str(packed), "--trace", str(out), *arguments], env={"COLUMNS": "80"})
-    assert result.exit_code == 0, result.output
-    assert f"trace: {out}" in result.output.replace("\n", "")
-    found = events(out)
+    assert f"trace: {trace}" in result.output.replace("\n", "")
+    found = events(trace)
     assert len(named(found, "step")) == 5
     assert named(found, "decode", epoch=1)  # some were decoded ahead, before the trace began
-    refused = CliRunner().invoke(app, [str(packed), "--trace", str(tmp_path / "gone" / "run.json"), *arguments])
+    refused = CliRunner().invoke(app, [str(packed), "--trace", str(tmp_path / "gone" / "run.json"), *short])
     assert refused.exit_code != 0
     assert "--trace" in str(refused.exception)

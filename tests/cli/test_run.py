@@ -10,10 +10,12 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import warm
 from pictures import write_folder
 
 import fastload
@@ -50,6 +52,12 @@ class Programs:
     def run(self, *arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
         command = self.command(*arguments, command_line=options.pop("command_line", False))
         return self.plain(command, **options)
+
+    def warm(self, *arguments: object, env: dict[str, str], imports: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+        """`python -m fastload.run` with these arguments, in an interpreter that has torch."""
+        paths = os.pathsep.join(filter(None, [str(ROOT), env.get("PYTHONPATH")]))
+        env = {**self.env, **env, "PYTHONPATH": paths}
+        return warm.run(warm.RUN, *map(str, arguments), folder=self.folder, environment=env, imports=imports, timeout=200)
 
     def plain(self, command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
         env = {**self.env, **options.pop("env", {})}
@@ -229,7 +237,7 @@ if __name__ == "__main__":
     assert names == ["fastload.run.stand_in", "torch.utils.data.dataloader"], names
 """,
     )
-    done = programs.run("--quiet", path, env={"PYTHONPATH": str(programs.folder / "mine")})
+    done = programs.warm("--quiet", path, env={"PYTHONPATH": str(programs.folder / "mine")})
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert done.stderr == ""
 
@@ -299,7 +307,7 @@ def test_image_folders_run_on_native_threads(programs: Programs) -> None:
         print(sum(len(labels) for _, labels in torch.utils.data.DataLoader(photos, batch_size=4, num_workers=2)))
         """,
     )
-    done = programs.run("--compare", 2, path, env={"PYTHONPATH": str(TESTS)})
+    done = programs.warm("--compare", 2, path, env={"PYTHONPATH": str(TESTS)}, imports=warm.TRAINING)
     assert (done.returncode, done.stdout) == (0, "24\n"), done.stderr
     compared, first, _ = [line for line in done.stderr.splitlines() if line.startswith("fastload run: ")]
     assert compared.startswith("fastload run: the loader of ImageFolder, 2 batches each")
@@ -325,13 +333,14 @@ if dist.get_rank() == 0:
 dist.destroy_process_group()
 """,
     )
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    torchrun, words = ["--standalone", "--nproc-per-node=2"], [path, "--lr", "1"]
     env = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    for command in (
-        [sys.executable, *torchrun, "-m", "fastload.run", str(path), "--lr", "1"],
-        programs.command(*torchrun, path, "--lr", "1"),
+    of_torch = {"folder": programs.folder, "environment": {**programs.env, **env}}
+    for run in (
+        lambda: warm.run(warm.TORCHRUN, *torchrun, "-m", "fastload.run", *words, **of_torch),
+        lambda: programs.warm("-m", "torch.distributed.run", *torchrun, *words, env=env),
     ):
-        done = programs.plain(command, env=env)
+        done = run()
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout) == ["fastload.run.stand_in", list(range(20)), ["--lr", "1"]]
         assert done.stderr.count("fastload run: 1 loader: 1 in the calling process") == 1, done.stderr
@@ -379,7 +388,7 @@ lightning.Trainer(accelerator="cpu", max_epochs=2, **quiet).fit(model, DataLoade
 assert model.seen == 10
 """,
     )
-    done = programs.run(path, env={"PYTHONPATH": str(TESTS)})
+    done = programs.warm(path, env={"PYTHONPATH": str(TESTS)}, imports=warm.TRAINING)
     assert done.returncode == 0, done.stderr
     assert "torch's DataLoader runs" not in done.stderr
     assert re.search(r"fastload run: \d loaders: ", done.stderr)

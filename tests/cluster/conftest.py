@@ -50,7 +50,7 @@ def cluster(ray_environment: Path) -> Iterator[Any]:
     import ray
     from ray.cluster_utils import Cluster
 
-    node = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
+    node = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False, "include_log_monitor": False}
     started = Cluster(initialize_head=True, head_node_args=node)
     try:
         started.add_node(**node)

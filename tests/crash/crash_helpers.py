@@ -38,9 +38,9 @@ from crash_helpers import *
 
 
 def children(pid: int | str = "self") -> list[int]:
-    """Every child, zombies too, but the two helpers that multiprocessing itself keeps for a program's life, the warm server, and OTHERS."""
+    """Every child, zombies too, but the two helpers that multiprocessing keeps for a program's life, the warm servers, and OTHERS."""
     found = []
-    server = warm.server()
+    servers = {server.pid for server in warm.servers()}
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:
             of_thread = (task / "children").read_text().split()
@@ -48,7 +48,7 @@ def children(pid: int | str = "self") -> list[int]:
             continue  # the thread has ended
         for child in of_thread:
             command = Path(f"/proc/{child}/cmdline").read_bytes()
-            if server is not None and int(child) == server.process.pid:
+            if int(child) in servers:
                 continue
             if b"resource_tracker" not in command and b"multiprocessing.forkserver" not in command:
                 found.append(int(child))

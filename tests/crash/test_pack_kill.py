@@ -23,12 +23,12 @@ from fastload.packing import verify
 from fastload.store import DatasetReader
 
 ROUNDS = 4
-SAMPLES = 900
+SAMPLES = 500
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """900 small photos, every tenth progressive, some PNG, some broken: links to forty files."""
+    """500 small photos, every tenth progressive, some PNG, some broken: links to forty files."""
     root = tmp_path_factory.mktemp("kill") / "src"
     rng = np.random.default_rng(1)
     files = []

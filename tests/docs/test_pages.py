@@ -81,7 +81,8 @@ def test_blocks_run(heavy: bool, tmp_path: Path) -> None:
     script = Path(__file__).with_name("run_blocks.py")
     with bucket(given / "train.fl") as credentials:
         environment = {**os.environ, **credentials, "PATH": path, "XDG_CACHE_HOME": str(tmp_path / "user-cache")}
-        done = warm.run(script, tmp_path, *pages, environment=environment, timeout=280)
+        imports = warm.TRAINING if heavy else ()
+        done = warm.run(script, tmp_path, *pages, environment=environment, imports=imports, timeout=280)
     found = {line["page"]: line["error"] for line in map(json.loads, done.stdout.splitlines())}
     wrong = [f"{name_of(page)}: {error}" for page in pages if (error := found.get(str(page), f"not reached: {done.stderr}"))]
     assert not wrong, "\n".join(wrong)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import csv
 import math
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import warm
 from extras import needed
 from pictures import photo
 from PIL import Image
-from recipe_runs import EXAMPLES, PROGRAM, environment, printed
+from recipe_runs import EXAMPLES, IMPORTS, PROGRAM, environment, printed, printed_by_ranks
 
 from fastload import pack
 
@@ -60,14 +59,21 @@ def commands() -> dict[str, str]:
     return {f"{launcher} {name}": command for command, launcher, name in found}
 
 
-def run(folder: Path, command: str, *more: str) -> str:
-    """Runs one of the page's commands in a folder, with more options; what it printed. torchrun gets two processes."""
+def words_of(command: str) -> tuple[str, str, list[str]]:
+    """The launcher, script and arguments of one of the page's commands."""
     launcher, _, arguments = commands()[command].partition("examples/")
-    script, *words = *arguments.split(), *more
+    script, *words = arguments.split()
+    return launcher, script, words
+
+
+def run(folder: Path, command: str, *more: str, imports: tuple[str, ...] = IMPORTS) -> str:
+    """Runs one of the page's commands in a folder, with more options; what it printed. torchrun gets two processes."""
+    launcher, script, words = words_of(command)
+    words += more
     if "torchrun" not in launcher:
-        return printed(folder, script, *words)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(PROGRAM), str(EXAMPLES / script)]
-    done = subprocess.run([*torchrun, *words], cwd=folder, env=environment(), capture_output=True, text=True, timeout=120, check=False)
+        return printed(folder, script, *words, imports=imports)
+    torchrun = (warm.TORCHRUN, "--standalone", "--nproc-per-node=2", PROGRAM, EXAMPLES / script)
+    done = warm.run(*torchrun, *words, folder=folder, environment=environment())
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -118,12 +124,13 @@ def test_imagenet(here: Path) -> None:
 @pytest.mark.long
 def test_imagenet_on_two_ranks_resumes(here: Path) -> None:
     """Under torchrun, in bfloat16; a run resumed in mid-epoch takes the very same steps, with the same losses to the last digit: batches,
-    weights and learning rates are the same on both ranks."""
+    weights and learning rates are the same on both ranks. The second run has no torchrun, which would import all frameworks twice."""
     each = TRAIN // BATCH // 2
     saved = 2 * each - 1
     text = run(here, "torchrun imagenet", *TINY, "--save-every", str(saved), "--checkpoint", "at{step}.pt")
     check_imagenet(text, 3 * each)
-    resumed = by_step(run(here, "torchrun imagenet", *TINY, "--resume", f"at{saved}.pt"))
+    _, script, words = words_of("torchrun imagenet")
+    resumed = by_step(printed_by_ranks(here, 2, script, *words, *TINY, "--resume", f"at{saved}.pt"))
     assert resumed == {step: line for step, line in by_step(text).items() if step > saved}
 
 
@@ -166,6 +173,7 @@ def lightning_losses(folder: Path, version: int) -> dict[int, float]:
 @pytest.mark.long
 def test_lightning(here: Path) -> None:
     """Trainer.fit takes every step, and resumed from a checkpoint of mid-epoch it takes the same ones again."""
+    imports = (*IMPORTS, "lightning")
     options = [
         "--model",
         "shufflenet_v2_x0_5",
@@ -180,9 +188,9 @@ def test_lightning(here: Path) -> None:
         "--save-every",
         "8",
     ]
-    run(here, "python lightning_module", *options)
+    run(here, "python lightning_module", *options, imports=imports)
     whole = lightning_losses(here, 0)
     assert list(whole) == list(range(2 * TRAIN // BATCH))
     assert all(map(math.isfinite, whole.values()))
-    run(here, "python lightning_module", *options, "--resume", "checkpoints/last.ckpt")
+    run(here, "python lightning_module", *options, "--resume", "checkpoints/last.ckpt", imports=imports)
     assert lightning_losses(here, 1) == {step: loss for step, loss in whole.items() if step >= 8}

@@ -8,6 +8,7 @@ import random
 import signal
 import time
 import uuid
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 import warm
-from servers.process import HOST, free_ports
+from servers.process import free_ports
 
 HERE = Path(__file__).parent
 MARK = "FASTLOAD_TEST_PROGRAM"
@@ -35,7 +36,7 @@ def marked_processes(mark: str) -> list[int]:
     return found
 
 
-def run_program(name: str, *arguments: str | Path, ranks: int | None = None, timeout: float = 100) -> str:
+def run_program(name: str, *arguments: str | Path, ranks: int | None = None, imports: Sequence[str] = (), timeout: float = 100) -> str:
     """Runs the program of that name, with `ranks` processes as torchrun starts them where given; the output of all. Fails if it leaves a
     process behind.
 
@@ -46,7 +47,12 @@ def run_program(name: str, *arguments: str | Path, ranks: int | None = None, tim
     environment = {**os.environ, MARK: mark, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     port = free_ports(1)[0]
     started = [
-        warm.Program(HERE / name, *arguments, environment=environment | (rank_variables(rank, ranks, port) if ranks else {}), session=True)
+        warm.Program(
+            *(HERE / name, *arguments),
+            environment=environment | (warm.rank_variables(rank, ranks, port) if ranks else {}),
+            session=True,
+            imports=imports,
+        )
         for rank in range(ranks or 1)
     ]
     with ThreadPoolExecutor(len(started)) as pool:
@@ -69,13 +75,6 @@ def run_program(name: str, *arguments: str | Path, ranks: int | None = None, tim
     return output
 
 
-def rank_variables(rank: int, ranks: int, port: int) -> dict[str, str]:
-    """What torchrun tells a process of its rank, on one machine."""
-    own, whole = {"RANK", "LOCAL_RANK", "ROLE_RANK"}, {"WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE"}
-    numbers = {**dict.fromkeys(own, rank), **dict.fromkeys(whole, ranks), "GROUP_RANK": 0, "GROUP_WORLD_SIZE": 1, "MASTER_PORT": port}
-    return {"MASTER_ADDR": HOST, "TORCHELASTIC_RUN_ID": "none", **{name: str(number) for name, number in numbers.items()}}
-
-
 def _kill(mark: str) -> None:
     for pid in marked_processes(mark):
         try:
@@ -89,9 +88,9 @@ def reports(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted(folder.glob("rank*.json"))]
 
 
-def two_ranks_of(name: str, packed: Path, out: Path, *, launched: bool = True) -> list[dict[str, Any]]:
+def two_ranks_of(name: str, packed: Path, out: Path, *, launched: bool = True, imports: Sequence[str] = ()) -> list[dict[str, Any]]:
     """What both ranks of the program of that name saw of the packed dataset; they report into `out`. Not launched: it starts its ranks."""
-    run_program(name, packed, out, ranks=2 if launched else None)
+    run_program(name, packed, out, ranks=2 if launched else None, imports=imports)
     found = reports(out)
     assert len(found) == 2
     return found

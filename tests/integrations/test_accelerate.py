@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import warm
 from integration_helpers import two_ranks_of
 from numbers_data import COUNT, FORMS, WITH_FILES, Net, accumulated, dataset_of, loader_of, runs_as_it_should
 from torch.utils.data import DataLoader, IterableDataset
@@ -167,7 +168,7 @@ def test_kept_loader_resumes(accelerator: Any, numbered: Path, form: str, shuffl
 @pytest.fixture(scope="module")
 def two_ranks(numbered: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What both ranks of accelerate_program.py saw."""
-    return two_ranks_of("accelerate_program.py", numbered, tmp_path_factory.mktemp("accelerate"))
+    return two_ranks_of("accelerate_program.py", numbered, tmp_path_factory.mktemp("accelerate"), imports=(*warm.TRAINING, "accelerate"))
 
 
 @pytest.mark.parametrize("form", FORMS)

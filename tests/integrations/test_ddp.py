@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import warm
 from integration_helpers import two_ranks_of
 from numbers_data import COUNT, FORMS, dataset_of, loader_of
 from torch.utils.data import BatchSampler, DataLoader
@@ -23,7 +24,7 @@ def flat(batches: list[list[int]]) -> list[int]:
 @pytest.fixture(scope="module")
 def ranks(numbered: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What both ranks of ddp_program.py saw."""
-    return two_ranks_of("ddp_program.py", numbered, tmp_path_factory.mktemp("ddp"))
+    return two_ranks_of("ddp_program.py", numbered, tmp_path_factory.mktemp("ddp"), imports=warm.TRAINING)
 
 
 @pytest.mark.parametrize("form", FORMS)

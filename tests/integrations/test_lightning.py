@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import warm
 from extras import needed
 from integration_helpers import two_ranks_of
 from numbers_data import COUNT, FORMS, WITH_FILES, loader_of, runs_as_it_should
@@ -142,7 +143,8 @@ def test_checkpoint_resumes_in_mid_epoch(numbered: Path, tmp_path: Path, form: s
 @pytest.fixture(scope="module")
 def two_ranks(numbered: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What both ranks of lightning_program.py saw."""
-    return two_ranks_of("lightning_program.py", numbered, tmp_path_factory.mktemp("lightning"), launched=False)
+    imports = (*warm.TRAINING, "lightning")
+    return two_ranks_of("lightning_program.py", numbered, tmp_path_factory.mktemp("lightning"), launched=False, imports=imports)
 
 
 @pytest.mark.parametrize("form", WITH_FILES)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import warm
 from integration_helpers import HERE, reports, run_program, two_ranks_of
 from numbers_data import COUNT
 from ranks_program import BEFORE, EPOCHS, TIMEOUT
@@ -78,16 +77,9 @@ def test_a_rank_is_killed(bucket: Bucket, tmp_path: Path, ranks: int) -> None:
     out.mkdir()
     (port,) = free_ports(1)
     path = os.pathsep.join([str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")])
-    common = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
-    common |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "CUDA_VISIBLE_DEVICES": ""}
-    children = [
-        subprocess.Popen(
-            [sys.executable, str(HERE / "ranks_program.py"), *bucket, str(out), "killed"],
-            env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stderr=subprocess.DEVNULL,
-        )
-        for rank in range(ranks)
-    ]
+    common = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    program = HERE / "ranks_program.py", *bucket, out, "killed"
+    children = [warm.Program(*program, environment=common | warm.rank_variables(rank, ranks, port)) for rank in range(ranks)]
     try:
         assert children[-1].wait(2 * TIMEOUT) == -9
         killed = time.monotonic()
@@ -96,7 +88,7 @@ def test_a_rank_is_killed(bucket: Bucket, tmp_path: Path, ranks: int) -> None:
     finally:
         for child in children:
             child.kill()
-            child.wait()
+            child.communicate()
     errors = [report["error"] for report in reports(out)]
     assert len(errors) == ranks - 1
     assert all(errors)

@@ -1,8 +1,9 @@
 """A program with transformers' Trainer on a folder of JPEGs: prints the checksum of each batch of its model, and the loader's module.
 
-    python trainer_program.py FOLDER own|torch|fastload
+    python trainer_program.py FOLDER LOADER...
 
-"own" leaves the Trainer as it is; the others override get_train_dataloader(), as docs/guide/frameworks.md shows.
+The loader "own" leaves the Trainer as it is; "torch" and "fastload" override get_train_dataloader(), as docs/guide/frameworks.md shows.
+The Trainer seeds all generators, so that each loader begins as the first one does.
 """
 
 from __future__ import annotations
@@ -75,8 +76,9 @@ class Overridden(Trainer):
         )
 
 
-def main(folder: str, loader: str) -> None:
+def train(folder: str, loader: str) -> None:
     """Trains for two epochs."""
+    SEEN.clear()
     with tempfile.TemporaryDirectory() as out:
         options = {"output_dir": out, "num_train_epochs": 2, "per_device_train_batch_size": 4, "dataloader_num_workers": 2, "seed": 3}
         quiet = {"use_cpu": True, "report_to": [], "save_strategy": "no", "remove_unused_columns": False, "disable_tqdm": True}
@@ -91,4 +93,5 @@ def main(folder: str, loader: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    for _loader in sys.argv[2:]:
+        train(sys.argv[1], _loader)

@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "store"), str(ROOT.parent / "tools")]
 
 import kill_points  # noqa: E402
+import obstore.store  # noqa: E402, F401  (here, and not in each of the children)
 from kill_points import in_child, killed_at  # noqa: E402
 
 from fastload import pack, pull, push  # noqa: E402

@@ -7,13 +7,13 @@ import shlex
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import warm
 from pictures import write_folder
 from servers.proxy import Proxy
 from servers.seaweedfs import SeaweedFS
@@ -29,12 +29,15 @@ RATE = 300_000
 URL = "s3://bucket/photos.fl"
 
 
-class Program(subprocess.Popen[str]):
+class Program(warm.Program):
     """A running program, and when it was started."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.began = time.monotonic()
         super().__init__(*arguments, **options)
+
+
+Start = Callable[..., Program]
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +64,11 @@ def proxy(seaweedfs: SeaweedFS) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[[str, list[str]], Program]]:
-    """Starts a program of Python, with S3's settings in its environment, and a cache and temporary folder of its own."""
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a program's text, with S3's settings in its environment, and a cache and temporary folder of its own."""
     started: list[Program] = []
 
-    def start_(endpoint: str, arguments: list[str]) -> Program:
+    def start_(endpoint: str, text: str, *arguments: str) -> Program:
         settings = {
             "AWS_ENDPOINT_URL": endpoint,
             "AWS_ACCESS_KEY_ID": SeaweedFS.key,
@@ -74,14 +77,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[str, list[str]], Program]]:
             "FASTLOAD_CACHE": str(tmp_path / "cache"),
             "TMPDIR": str(tmp_path),
         }
-        process = Program(
-            [sys.executable, *arguments],
-            env={**os.environ, **settings},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        process = Program(text, *arguments, environment={**os.environ, **settings})
         started.append(process)
         return process
 
@@ -127,18 +123,16 @@ COMMANDS = {
 
 
 def arguments(command: str, files: Path, tmp: Path, url: str = URL) -> list[str]:
-    """The program and arguments of one of COMMANDS."""
+    """The arguments of one of COMMANDS."""
     given = [each.format(photos=files / "photos.fl", source=files / "source", tmp=tmp) for each in COMMANDS[command]]
-    return ["-m", "fastload.cli.main", *(url if each == URL else each for each in given)]
+    return [url if each == URL else each for each in given]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_at_a_server_that_never_answers(
-    command: str, silent: socket.socket, start: Callable[[str, list[str]], Program], files: Path, tmp_path: Path
-) -> None:
+def test_a_command_at_a_server_that_never_answers(command: str, silent: socket.socket, start: Start, files: Path, tmp_path: Path) -> None:
     """Ctrl-C ends it, and it says how to go on."""
-    process = start(f"http://127.0.0.1:{silent.getsockname()[1]}", arguments(command, files, tmp_path))
+    process = start(f"http://127.0.0.1:{silent.getsockname()[1]}", warm.COMMAND, *arguments(command, files, tmp_path))
     connection, _ = silent.accept()
     with connection:
         check_told(process, interrupted(process), COMMANDS[command][0])
@@ -150,7 +144,7 @@ def test_a_command_in_the_middle_of_a_body(
     command: str,
     seaweedfs: SeaweedFS,
     proxy: Proxy,
-    start: Callable[[str, list[str]], Program],
+    start: Start,
     files: Path,
     s3_url: str,
     tmp_path: Path,
@@ -159,13 +153,13 @@ def test_a_command_in_the_middle_of_a_body(
     sends = command in ("push", "pack")
     if not sends:
         fastload.push(files / "photos.fl", s3_url, storage_options=seaweedfs.options())
-    process = start(proxy.endpoint, arguments(command, files, tmp_path, s3_url))
+    process = start(proxy.endpoint, warm.COMMAND, *arguments(command, files, tmp_path, s3_url))
     while proxy.counts()["up" if sends else "down"] < 300_000 and process.poll() is None:
         time.sleep(0.02)
     proxy.set(bandwidth=1.0)
     err = interrupted(process)
     check_told(process, err, COMMANDS[command][0])
-    again = start(seaweedfs.endpoint, ["-m", "fastload.cli.main", *shlex.split(err.split("`")[1])[1:]])
+    again = start(seaweedfs.endpoint, warm.COMMAND, *shlex.split(err.split("`")[1])[1:])
     _, err = again.communicate(timeout=60)
     assert again.returncode == 0, err
     if sends:
@@ -189,32 +183,32 @@ def test_a_program(
     program: str,
     seaweedfs: SeaweedFS,
     proxy: Proxy,
-    start: Callable[[str, list[str]], Program],
+    start: Start,
     files: Path,
     s3_url: str,
+    tmp_path: Path,
 ) -> None:
     """KeyboardInterrupt ends a program that waits for a silent server, on every engine, without a word but its traceback."""
     fastload.push(files / "photos.fl", s3_url, storage_options=seaweedfs.options())
     proxy.set(bandwidth=0.0)
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
     text = f"""
-import sys, fastload, fastload.packing
+import fastload, fastload.packing
 from fastload import FastLoader, PackedDataset
 from fastload.transforms import RandomResizedCrop
 CROP, url, photos = [RandomResizedCrop(32)], {s3_url!r}, {str(files / "photos.fl")!r}
 def STEP(image): return image.clone()
 def silent():
     print("silent", flush=True)
-    sys.stdin.readline()
+    open({str(gate)!r}).read()
 {"silent()" if "silent()" not in PROGRAMS[program] else ""}
 {PROGRAMS[program]}
 """
-    process = start(proxy.endpoint, ["-c", text])
-    assert process.stdin is not None
-    assert process.stdout is not None
+    process = start(proxy.endpoint, text)
     assert process.stdout.readline() == "silent\n", process.communicate()
     proxy.silence(60.0)
-    process.stdin.write("\n")
-    process.stdin.flush()
+    gate.write_text("")
     err = interrupted(process, TORCH_END_S)
     assert process.returncode in (-signal.SIGINT, 130), err
     assert err.count("Traceback") == 1, err

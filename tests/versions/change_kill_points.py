@@ -16,6 +16,7 @@ import kill_points
 from versions_helpers import Shapes, check_shapes, packed, samples, shape
 
 import fastload
+import fastload.versions  # here, and not in each of the children
 from fastload.errors import PackError
 from fastload.packing import verify
 from fastload.store import DatasetChange, Manifest, old_versions
