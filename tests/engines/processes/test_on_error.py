@@ -146,8 +146,13 @@ def test_replacement_by_sample_draws_anew(engine: str) -> None:
 
 @by_engine
 def test_nothing_to_replace_with_is_an_error(engine: str) -> None:
-    """When every substitute is bad too, the error names the sample, its own error, and what was tried."""
-    with loader(Files(range(12)), engine, on_error="replace") as under, pytest.raises(SampleError, match=r"0: ValueError: .*substitutes"):
+    """When every substitute is bad too, the error names the sample, its own error, and what was tried: the first of the batch that comes
+    first."""
+    first = "[048]" if engine == "any free process" else "0"
+    with (
+        loader(Files(range(12)), engine, on_error="replace") as under,
+        pytest.raises(SampleError, match=f"{first}: ValueError: .*substitutes"),
+    ):
         list(under)
 
 
