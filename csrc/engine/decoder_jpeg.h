@@ -2,7 +2,7 @@
 #ifndef FL_ENGINE_DECODER_JPEG_H
 #define FL_ENGINE_DECODER_JPEG_H
 
-#include "engine/decoder.h"
+#include "engine/decoders.h"
 
 extern const fl_decoder fl_decoder_jpeg, fl_decoder_dct;
 

@@ -5,7 +5,7 @@
 
 #include "common/bytes.h"
 #include "common/clock.h"
-#include "engine/decoder.h"
+#include "engine/decoders.h"
 #include "jpeg/entropy.h"
 #include "jpeg/exif.h"
 #include "jpeg/libjpeg.h"

@@ -17,7 +17,7 @@
 #include "common/image.h"
 #include "common/rng.h"
 #include "common/status.h"
-#include "engine/decoder.h"
+#include "engine/decoders.h"
 #include "engine/geometry.h"
 #include "engine/target.h"
 

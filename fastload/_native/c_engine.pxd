@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from fastload._native.c_common cimport fl_box, fl_code, fl_error, fl_key, fl_sink, fl_span, fl_view
 from fastload._native.c_store cimport fl_files, fl_store, fl_tables
 
-cdef extern from "engine/decoder.h" nogil:
+cdef extern from "engine/decoders.h" nogil:
     ctypedef struct fl_image_form:
         uint32_t width, height
         uint8_t channels, depth

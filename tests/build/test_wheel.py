@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -59,7 +60,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not sys.platform.startswith("linux"):
         pytest.skip("wheels are built for Linux only")
     out = tmp_path_factory.mktemp("wheel")
-    done = subprocess.run([sys.executable, f"{ROOT}/tools/build_wheel.py", str(out)], capture_output=True, text=True, check=False)
+    # Test processes may come to this at the same time, and the checkout has one folder to build in.
+    with open(ROOT / "build" / "wheel.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = subprocess.run([sys.executable, f"{ROOT}/tools/build_wheel.py", str(out)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (built,) = out.glob("*.whl")
     return built

@@ -1,12 +1,12 @@
-/* engine/decoder: what makes pixels of a stored image: one fl_decoder for each kind of entry that is an image.
+/* engine/decoders: what makes pixels of a stored image: one fl_decoder for each kind of entry that is an image.
  *
  * A decoder has a state of its own in each thread, made with the first image that needs it. An image is opened, then decoded once or not at
  * all; its bytes stay valid until then. The bytes are hostile. Whatever a decoder does between its open and its decode's return is its time.
  *
- * To add one: its file and header, and a row in decoder.c.
+ * To add one: its file and header, and a row in decoders.c.
  */
-#ifndef FL_ENGINE_DECODER_H
-#define FL_ENGINE_DECODER_H
+#ifndef FL_ENGINE_DECODERS_H
+#define FL_ENGINE_DECODERS_H
 
 #include <stdbool.h>
 

@@ -1,4 +1,4 @@
-#include "engine/decoder.h"
+#include "engine/decoders.h"
 
 #include "engine/decoder_jpeg.h"
 #include "engine/decoder_planes.h"
