@@ -1,4 +1,4 @@
-"""`python tools/install.py ARGUMENTS`: `pip install ARGUMENTS` by uv, in a tenth of the time; by pip where uv does not get there.
+"""`python tools/install.py ARGUMENTS`: `pip install ARGUMENTS` by uv, in an eighth of the time; by pip where uv does not get there.
 
 uv reads nothing of pip's configuration, so what that says of where packages come from is passed on.
 """

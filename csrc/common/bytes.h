@@ -41,6 +41,8 @@ static inline void fl_bytes_put_le32(uint8_t *at, uint32_t value) {
 /* Big-endian. */
 static inline uint32_t fl_bytes_be16(const uint8_t *at) { return (uint32_t)at[0] << 8 | at[1]; }
 
+static inline uint32_t fl_bytes_be32(const uint8_t *at) { return fl_bytes_be16(at) << 16 | fl_bytes_be16(at + 2); }
+
 static inline uint64_t fl_bytes_be64(const uint8_t *at) {
     const uint64_t word = fl_bytes_host64(at);
     return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? __builtin_bswap64(word) : word;

@@ -56,8 +56,6 @@ static const struct {
                [FL_PNG_GREY_ALPHA] = {2, 24},
                [FL_PNG_RGB_ALPHA] = {4, 24}};
 
-static uint32_t be32(const uint8_t *at) { return fl_bytes_be16(at) << 16 | fl_bytes_be16(at + 2); }
-
 static fl_code unsupported(const walk *w, const char *why) { return fl_fail(w->err, FL_EUNSUPPORTED, "the PNG %s", why); }
 
 bool fl_png_is(fl_span data) { return data.size >= sizeof MAGIC && !memcmp(data.bytes, MAGIC, sizeof MAGIC); }
@@ -73,20 +71,20 @@ static bool is_letter(uint8_t byte) { return (byte | 32) >= 'a' && (byte | 32) <
 /* The chunk at w->at, which is not passed. */
 static fl_code peek(const walk *w, chunk *out) {
     const size_t left = (size_t)(w->end - w->at);
-    if (left < AROUND || be32(w->at) > left - AROUND) return unsupported(w, "ends within a chunk");
+    if (left < AROUND || fl_bytes_be32(w->at) > left - AROUND) return unsupported(w, "ends within a chunk");
     for (int i = 4; i < 8; i++)
         if (!is_letter(w->at[i])) return unsupported(w, "has a chunk without a name");
-    *out = (chunk){be32(w->at + 4), {w->at + 8, be32(w->at)}};
+    *out = (chunk){fl_bytes_be32(w->at + 4), {w->at + 8, fl_bytes_be32(w->at)}};
     return FL_OK;
 }
 
 static void pass(walk *w, const chunk *c) { w->at = c->content.bytes + c->content.size + 4; }
 
 static bool has_checksum(const chunk *c) {
-    return libdeflate_crc32(0, c->content.bytes - 4, c->content.size + 4) == be32(c->content.bytes + c->content.size);
+    return libdeflate_crc32(0, c->content.bytes - 4, c->content.size + 4) == fl_bytes_be32(c->content.bytes + c->content.size);
 }
 
-/* Returns true if a zlib stream inflates to at most TEXT_MOST bytes, or to none at all as Pillow takes it. */
+/* True if a zlib stream is sound and inflates to at most TEXT_MOST bytes. */
 static bool text_fits(fl_span stream) {
     struct libdeflate_decompressor *inflater = libdeflate_alloc_decompressor();
     uint8_t *room = malloc(TEXT_MOST);
@@ -162,7 +160,7 @@ static fl_code read_header(walk *w) {
     if (code) return code;
     const uint8_t *s = c.content.bytes;
     if (c.name != IHDR || c.content.size != 13 || !has_checksum(&c)) return unsupported(w, "has no sound header");
-    const uint32_t width = be32(s), height = be32(s + 4);
+    const uint32_t width = fl_bytes_be32(s), height = fl_bytes_be32(s + 4);
     const uint8_t bits = s[8], colour = s[9], depth = bits ? (uint8_t)(__builtin_ctz(bits)) : 0;
     if (!width || !height || width > FL_IMAGE_SIDE_MAX || height > FL_IMAGE_SIDE_MAX) return unsupported(w, "has no size");
     if (colour >= sizeof COLOURS / sizeof *COLOURS || !bits || bits != 1u << depth || !(COLOURS[colour].depths >> depth & 1))
@@ -174,14 +172,15 @@ static fl_code read_header(walk *w) {
     return FL_OK;
 }
 
-/* All up to the first data chunk. */
-static fl_code read_before(walk *w) {
-    chunk c;
+/* All chunks up to the first of that name: IDAT, before which each must have its checksum, or, after the data, IEND. */
+static fl_code read_up_to(walk *w, uint32_t last) {
+    const bool before = last == IDAT;
+    chunk c = {.name = 0};
     for (;;) {
         fl_code code = peek(w, &c);
-        if (code || c.name == IDAT) return code;
-        if (c.name == IEND) return unsupported(w, "has no data");
-        if (!has_checksum(&c)) return unsupported(w, "has a chunk with a wrong checksum");
+        if (code || c.name == last) return code;
+        if (c.name == (before ? IEND : IDAT)) return unsupported(w, before ? "has no data" : "has data in two places");
+        if (before && !has_checksum(&c)) return unsupported(w, "has a chunk with a wrong checksum");
         code = read_other(w, &c);
         if (code) return code;
         pass(w, &c);
@@ -200,32 +199,20 @@ static fl_code read_data(walk *w) {
     return code;
 }
 
-static fl_code read_after(walk *w) {
-    chunk c;
-    for (;;) {
-        fl_code code = peek(w, &c);
-        if (code || c.name == IEND) return code;
-        if (c.name == IDAT) return unsupported(w, "has data in two places");
-        code = read_other(w, &c);
-        if (code) return code;
-        pass(w, &c);
-    }
-}
-
 fl_code fl_png_open(fl_span data, fl_png *png, fl_error *err) {
     walk w = {.png = png, .at = data.bytes + sizeof MAGIC, .end = data.bytes + data.size, .err = err};
     *png = (fl_png){.width = 0};
     if (!fl_png_is(data)) return fl_fail(err, FL_EUNSUPPORTED, "it is no PNG");
     fl_code code = read_header(&w);
-    if (!code) code = read_before(&w);
+    if (!code) code = read_up_to(&w, IDAT);
     if (!code && png->colour == FL_PNG_PALETTE && !png->palette.size) code = unsupported(&w, "has no palette");
     if (!code) code = read_data(&w);
-    return code ? code : read_after(&w);
+    return code ? code : read_up_to(&w, IEND);
 }
 
 void fl_png_join(const fl_png *png, uint8_t *out) {
-    for (const uint8_t *at = png->chunks.bytes, *end = at + png->chunks.size; at < end; at += AROUND + be32(at)) {
-        memcpy(out, at + 8, be32(at));
-        out += be32(at);
+    for (const uint8_t *at = png->chunks.bytes, *end = at + png->chunks.size; at < end; at += AROUND + fl_bytes_be32(at)) {
+        memcpy(out, at + 8, fl_bytes_be32(at));
+        out += fl_bytes_be32(at);
     }
 }

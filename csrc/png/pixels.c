@@ -4,9 +4,9 @@
 #include <stdlib.h>
 
 #include "common/buffer.h"
+#include "common/deflate.h"
 #include "png/unfilter.h"
 
-enum { RATIO_MOST = 1032 /* what deflate makes of one byte at the most (zlib's technical details) */ };
 static const fl_buffer_rule RULE = {.least = 1 << 16, .keep = 1 << 24};
 
 struct fl_png_reader {
@@ -119,7 +119,7 @@ static fl_code convert(fl_png_reader *reader, const fl_png *png, fl_box box, con
 
 fl_code fl_png_reader_box(fl_png_reader *reader, const fl_png *png, fl_box box, fl_view *view, fl_error *err) {
     const size_t size = fl_png_row(png), pitch = size + 1;
-    if (pitch * png->height / RATIO_MOST > png->compressed) /* before memory is asked for */
+    if (pitch * png->height / FL_DEFLATE_RATIO_MOST > png->compressed) /* before memory is asked for */
         return fl_fail(err, FL_EUNSUPPORTED, "the PNG has %zu bytes of data for %u x %u pixels", png->compressed, png->width, png->height);
     fl_code code = fit(&reader->rows, ((size_t)png->height + 1) * pitch + FL_PNG_BEYOND, 1, err);
     if (code) return code;

@@ -4,12 +4,9 @@
 #include <stdlib.h>
 #include <zlib.h>
 
-enum {
-    SUB = 1,
-    UP = 2,
-    LEVEL = 6,
-    RATIO_MOST = 1032 /* what deflate makes of one byte at the most (zlib's technical details) */
-};
+#include "common/deflate.h"
+
+enum { SUB = 1, UP = 2, LEVEL = 6 };
 static const fl_buffer_rule RULE = {.least = 1 << 14, .keep = 1 << 22};
 
 struct fl_planes_inflater {
@@ -84,7 +81,7 @@ static fl_code inflate_strip(fl_planes_inflater *f, uint32_t strip, fl_buffer *s
     const fl_code code = fl_planes_strip(p, strip, &bytes, err);
     if (code) return code;
     f->strip = UINT32_MAX;
-    if (rows * coded / RATIO_MOST > bytes.size) /* before memory is asked for */
+    if (rows * coded / FL_DEFLATE_RATIO_MOST > bytes.size) /* before memory is asked for */
         return fl_fail(err, FL_ERECORD, "strip %" PRIu32 " of its planes has %zu bytes for %" PRIu32 " rows", strip, bytes.size, rows);
     if (!fl_buffer_fit(scratch, rows, stride + coded, RULE))
         return fl_fail(err, FL_ENOMEM, "no memory for %" PRIu32 " rows of %" PRIu32 " pixels", rows, p->width);

@@ -96,7 +96,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
     size = LLVMFuzzerMutate(data, size, max_size);
     if (noise() % 4 == 0) return size;
     for (size_t at = 8; at + 12 <= size;) {
-        const size_t content = (size_t)fl_bytes_be16(data + at) << 16 | fl_bytes_be16(data + at + 2);
+        const size_t content = fl_bytes_be32(data + at);
         if (content > size - at - 12) break;
         png_put32(data + at + 8 + content, libdeflate_crc32(0, data + at + 4, content + 4));
         at += content + 12;

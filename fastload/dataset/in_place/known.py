@@ -29,8 +29,11 @@ _OPENING = OwnCode(
     ("PIL.ImageFile:ImageFile", ("load",)),
 )
 """Code that opens a file's RGB image in Pillow."""
-_PNG_STREAM = (f"PIL.PngImagePlugin:{name}" for name in ("ChunkStream", "PngStream"))
-_PNG = OwnCode(("PIL.PngImagePlugin:PngImageFile", ("_open", "load_prepare", "load_read", "load_end")), *_PNG_STREAM)
+_PNG = OwnCode(
+    ("PIL.PngImagePlugin:PngImageFile", ("_open", "load_prepare", "load_read", "load_end")),
+    "PIL.PngImagePlugin:ChunkStream",
+    "PIL.PngImagePlugin:PngStream",
+)
 _JPEG = OwnCode(("PIL.JpegImagePlugin", ("jpeg_factory",)), ("PIL.JpegImagePlugin:JpegImageFile", ("_open", "load_read")))
 _PLUGINS = {"JPEG": ("PIL.JpegImagePlugin", "jpeg_factory"), "PNG": ("PIL.PngImagePlugin", "PngImageFile")}
 """Module and name of what Pillow registers itself to open a format."""
