@@ -70,6 +70,7 @@ static bool is_letter(uint8_t byte) { return (byte | 32) >= 'a' && (byte | 32) <
 
 /* The chunk at w->at, which is not passed. */
 static fl_code peek(const walk *w, chunk *out) {
+    *out = (chunk){.name = 0};
     const size_t left = (size_t)(w->end - w->at);
     if (left < AROUND || fl_bytes_be32(w->at) > left - AROUND) return unsupported(w, "ends within a chunk");
     for (int i = 4; i < 8; i++)
@@ -175,7 +176,7 @@ static fl_code read_header(walk *w) {
 /* All chunks up to the first of that name: IDAT, before which each must have its checksum, or, after the data, IEND. */
 static fl_code read_up_to(walk *w, uint32_t last) {
     const bool before = last == IDAT;
-    chunk c = {.name = 0};
+    chunk c;
     for (;;) {
         fl_code code = peek(w, &c);
         if (code || c.name == last) return code;
