@@ -150,10 +150,14 @@ def of_status(status: int, code: str = "") -> Failure:
     return Failure("again" if again else "refused", words)
 
 
+SILENCE = Failure("again", "the server was silent for too long, or too slow")
+"""Failure of a try that got no answer within its time."""
+
+
 def of_exception(error: Exception) -> Failure | None:
     """The failure that one of Python's own exceptions means, whichever client raised it; None: the client has to know."""
     if isinstance(error, (concurrent.futures.TimeoutError, asyncio.TimeoutError, TimeoutError)):
-        return Failure("again", "the server was silent for too long, or too slow")
+        return SILENCE
     if isinstance(error, (FileNotFoundError, IsADirectoryError)):
         return Failure("missing", "there is no such object or bucket", replaced=True)
     if isinstance(error, PermissionError):
@@ -233,6 +237,7 @@ class Tries:
         self.known = known
         self.count = 1
         self.last: Failure | None = None
+        self._answer: Failure | None = None  # the last failure but silence
         self._began = self._tried = self.moved = time.monotonic()
         self._renewed = False
 
@@ -250,7 +255,7 @@ class Tries:
         if renew:
             self._renewed = True
             self.count += 1
-            self.last = failure
+            self._note(failure)
         return renew
 
     def pause(self, failure: Failure) -> float:
@@ -259,7 +264,7 @@ class Tries:
         obstore does not show the headers of an answer, and its own retries do not heed them, so Retry-After is unknown. After 429 and 503
         the pauses therefore begin ten times as long, and a client's calls take turns (`fastload.remote.obstore`).
         """
-        self.last = failure
+        self._note(failure)
         if is_sure(failure, self.known):
             return -1.0
         now = time.monotonic()
@@ -276,13 +281,25 @@ class Tries:
         return pause
 
     def error(self, failure: Failure) -> RemoteError:
-        """The exception that this call raises after its last try."""
-        passed = time.monotonic() - self._began
+        """The exception that this call raises after its last try. `failure`: that try's.
+
+        The last tries have little time. Silence of one that had less than half of `timeout` says nothing of the server, so that an earlier
+        answer is named in its place.
+        """
+        now = time.monotonic()
+        passed = now - self._began
+        if failure is SILENCE and self._answer is not None and now - self._tried < self.timeout / 2:
+            failure = self._answer
         text = f"{self.doing} {self.url} failed after {self._counted()} in {passed:.1f} s: {failure.words}"
         if advice := failure.advice or self._advice(failure):
             text = f"{text}; {advice}"
         kind = RemoteMissingError if failure.kind == "missing" else RemoteError
         return kind(text, url=self.url, tries=self.count)
+
+    def _note(self, failure: Failure) -> None:
+        self.last = failure
+        if failure is not SILENCE:
+            self._answer = failure
 
     def stalled(self, others: int) -> str:
         """Report of a call for which nothing has come or gone for long. `others`: number of other such calls."""

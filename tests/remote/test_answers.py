@@ -177,6 +177,15 @@ def test_reading_gives_up_after_the_timeout(proxy: Proxy, opened: Callable[..., 
     dataset[SAMPLE + 1]
 
 
+def test_a_last_try_that_the_timeout_cuts_does_not_hide_the_answer(proxy: Proxy, opened: Callable[..., PackedDataset]) -> None:
+    """A slow server that denies access says so: the last try has no time for an answer."""
+    dataset = opened(timeout=2.0)
+    spoil(proxy, "401 or 403: access denied", 10_000, SHARD)
+    proxy.set(round_trip=0.6)
+    with pytest.raises(RemoteError, match=r"access denied: .*403.*check the credentials"):
+        dataset[SAMPLE]
+
+
 @pytest.mark.parametrize("answer", rows("once it is open", "3 times"))
 def test_reading_believes_bytes_that_stay_the_same(proxy: Proxy, opened: Callable[..., PackedDataset], answer: str) -> None:
     """They are that sample's damage, as of a damaged disk."""
