@@ -184,8 +184,8 @@ CTESTS := $(patsubst tests/c/%.c,%,$(wildcard tests/c/test_*.c))
 TSAN_TESTS := $(filter test_ring% test_pool% test_pipeline% test_shm% test_files% test_open_files% test_table%,$(CTESTS))
 CTEST_FLAGS := -std=gnu11 -Wall -Wextra -Werror -ffp-contract=off -pthread -g1 -Icsrc -Itests/c
 # Asked when a recipe runs, not when make starts: pkg-config may be installed in between.
-CTEST_CFLAGS = $(shell pkg-config --cflags libjpeg libdeflate zlib lmdb)
-CTEST_LIBS = $(shell pkg-config --libs libjpeg libdeflate zlib lmdb) -lm
+CTEST_CFLAGS = $(shell pkg-config --cflags libjpeg libwebp libdeflate zlib lmdb)
+CTEST_LIBS = $(shell pkg-config --libs libjpeg libwebp libdeflate zlib lmdb) -lm
 FLAGS_plain := -O2
 # Under the sanitizers gcc takes a third of its time to choose registers well.
 ANY_REGISTERS := $(if $(findstring clang,$(shell $(CC) --version)),,-fira-algorithm=priority -fira-region=one)

@@ -1,4 +1,4 @@
-"""The native build: Cython and csrc into one extension, against libjpeg-turbo, libdeflate and zlib found by pkg-config.
+"""The native build: Cython and csrc into one extension, against libjpeg-turbo, libwebp, libdeflate and zlib found by pkg-config.
 
 Settings come from the environment, so that pip, make and an editor build alike:
 
@@ -47,6 +47,7 @@ class Need(NamedTuple):
 # Debian's names are Ubuntu's too: where the packages are called otherwise, they provide these names.
 LIBRARIES = {
     "libjpeg": Need("libjpeg-turbo", "libjpeg-dev", "libjpeg-turbo-devel", "jpeg-turbo", "libjpeg-turbo"),
+    "libwebp": Need("libwebp", "libwebp-dev", "libwebp-devel", "webp", "libwebp"),
     "libdeflate": Need("libdeflate", "libdeflate-dev", "libdeflate-devel", "libdeflate", "libdeflate"),
     "zlib": Need("zlib", "zlib1g-dev", "zlib-devel", "zlib", "zlib"),
 }
@@ -72,7 +73,7 @@ def pkg_config(*arguments: str) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        raise stop(f"{command[0]} is missing, which finds libjpeg-turbo, libdeflate and zlib", [PKG_CONFIG, *LIBRARIES.values()]) from None
+        raise stop(f"{command[0]} is missing, which finds libjpeg-turbo, libwebp, libdeflate and zlib", [PKG_CONFIG, *LIBRARIES.values()]) from None
 
 
 def library_flags() -> tuple[list[str], list[str]]:
@@ -133,17 +134,17 @@ class BuildNative(build_ext):
         ext.extra_compile_args += [*sanitizers, *cflags]
         ext.extra_link_args = ["-pthread", *sanitizers[:1], *libs, "-lm"]
         self._werror = ["-Werror"] if os.environ.get("FASTLOAD_WERROR", "") not in ("", "0") else []
-        stamp = self._flags_stamp([*ext.extra_compile_args, *ext.extra_link_args, *self._werror])
+        stamp = self._flags_stamp("flags.txt", [*ext.extra_compile_args, *self._werror])
         generated = cythonize([ext], build_dir=str(Path(self.build_temp) / "cython"), quiet=True)[0]
         ext.sources = generated.sources
         headers = [each for each in ext.depends if each.endswith(".h")]
-        ext.depends = [*ext.depends, stamp]
+        ext.depends = [*ext.depends, stamp, self._flags_stamp("link_flags.txt", ext.extra_link_args)]
         self._compile_stale(ext, [*headers, stamp])
         super().build_extension(ext)
 
-    def _flags_stamp(self, flags: list[str]) -> str:
+    def _flags_stamp(self, name: str, flags: list[str]) -> str:
         """Returns a file that is rewritten only when the flags change."""
-        path = Path(self.build_temp) / "flags.txt"
+        path = Path(self.build_temp) / name
         text = "\n".join([os.environ.get("CC", ""), os.environ.get("CFLAGS", ""), *flags, ""])
         if not path.exists() or path.read_text() != text:
             path.parent.mkdir(parents=True, exist_ok=True)

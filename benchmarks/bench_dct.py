@@ -61,7 +61,7 @@ def build_parse() -> Path:
     headers = [*common.HERE.glob("*.h"), *CSRC.glob("*/*.h")]
     flags = ["-O3", "-std=gnu11", "-ffp-contract=off", f"-I{CSRC}"]
     return common.build_program(
-        "parse_dct", [*sources, *sorted(CSRC.glob("*/*.c"))], ["libjpeg", "libdeflate", "lmdb", "zlib"], flags, headers
+        "parse_dct", [*sources, *sorted(CSRC.glob("*/*.c"))], ["libjpeg", "libwebp", "libdeflate", "lmdb", "zlib"], flags, headers
     )
 
 

@@ -1,7 +1,7 @@
 /* decode: fl_jpeg_baseline, with and without the entropy index and the resize, against libjpeg-turbo on the same files and boxes, turn by turn.
  *
  *   cc -O3 -std=gnu11 -ffp-contract=off -Icsrc -o decode benchmarks/decode.c benchmarks/decode_modes.c benchmarks/floor_decode.c \
- *       $(find csrc -name '*.c') $(pkg-config --cflags --libs libjpeg libturbojpeg libdeflate lmdb zlib) -lm -lpthread
+ *       $(find csrc -name '*.c') $(pkg-config --cflags --libs libjpeg libturbojpeg libwebp libdeflate lmdb zlib) -lm -lpthread
  *   ./decode LIST SIZE EVERY SECONDS SEED THREADS[,THREADS...] MODE...
  *
  * LIST is a text file of paths, one a line; every file is read into RAM and its index made first. A file that fl_jpeg_baseline refuses is an

@@ -1,7 +1,7 @@
 /* parse_dct: coefficients from Huffman codes against coefficients from the DCT form, nothing else: no inverse DCT, no pixels.
  *
  *   cc -O3 -std=gnu11 -ffp-contract=off -Icsrc -o parse_dct benchmarks/parse_dct.c benchmarks/floor_decode.c $(find csrc -name '*.c') \
- *       $(pkg-config --cflags --libs libjpeg libdeflate lmdb zlib) -lm -lpthread
+ *       $(pkg-config --cflags --libs libjpeg libwebp libdeflate lmdb zlib) -lm -lpthread
  *   ./parse_dct LIST ROUNDS
  *
  * LIST is a text file of paths, one a line; every file is read into RAM and converted first. A round goes through all files once in each mode:

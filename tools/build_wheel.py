@@ -15,6 +15,24 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 
+def prefer_archive(module: str, folder: Path, environment: dict[str, str]) -> None:
+    """Lets a build link a library's archive where the system has one: what is not called stays out, and nothing else sees its names.
+
+    Args:
+        module: pkg-config's name for the library.
+        folder: where a .pc file of it is written, for `environment`.
+    """
+
+    def asked(*options: str) -> str:
+        return subprocess.run(["pkg-config", *options, module], env=environment, capture_output=True, text=True, check=True).stdout.strip()
+
+    archive = Path(asked("--variable=libdir"), f"{module}.a")
+    if archive.exists():
+        about = [f"Name: {module}", "Description: its archive", f"Version: {asked('--modversion')}", f"Cflags: {asked('--cflags')}"]
+        (folder / f"{module}.pc").write_text("\n".join([*about, f"Libs: {archive} -Wl,--exclude-libs,{archive.name}", ""]))
+        environment["PKG_CONFIG_PATH"] = os.pathsep.join(filter(None, [str(folder), environment.get("PKG_CONFIG_PATH")]))
+
+
 def build_wheel(out: Path) -> Path:
     """Writes a manylinux wheel of this checkout into `out` and returns its path.
 
@@ -27,7 +45,8 @@ def build_wheel(out: Path) -> Path:
     environment.pop("FASTLOAD_SANITIZE", None)
     for stale in [*ROOT.glob("build/lib*"), *ROOT.glob("build/bdist*")]:
         shutil.rmtree(stale)  # setuptools would ship modules that are no longer in the source tree
-    with tempfile.TemporaryDirectory() as plain:
+    with tempfile.TemporaryDirectory() as plain, tempfile.TemporaryDirectory() as modules:
+        prefer_archive("libwebp", Path(modules), environment)
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-qq"]
         options = ["--no-build-isolation", "--no-deps", "--wheel-dir", plain]
         for command in (

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Fills .device/, an ignored folder that travels with the checkout to a machine with a GPU and no network, for tools/device_check.py:
 #
-#   include, lib, link   libjpeg-turbo, libdeflate and zlib, of Debian's packages: headers, what is loaded, and what is linked against alone
+#   include, lib, link   libjpeg-turbo, libwebp, libdeflate and zlib, of Debian's packages: headers, what is loaded, and what is linked against alone
 #   pkg-config           a program in the place of pkg-config, which knows these libraries
 #   wheels               Python packages that the machine lacks
 #   native               the native module for CPython 3.12, for a machine that cannot build it
@@ -14,7 +14,7 @@ set -eu
 MOST_MB=45
 PACKAGES="kornia==0.9.0 kornia_rs==0.2.0 lmdb==3.0.0"
 PURE="PyTurboJPEG==1.8.3" # published as source alone
-DEBS="libjpeg62-turbo libjpeg62-turbo-dev libturbojpeg0 libdeflate0 libdeflate-dev zlib1g zlib1g-dev"
+DEBS="libjpeg62-turbo libjpeg62-turbo-dev libturbojpeg0 libwebp7 libwebp-dev libdeflate0 libdeflate-dev zlib1g zlib1g-dev"
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 python312=${PYTHON312:-python3.12}
@@ -36,20 +36,21 @@ for deb in *.deb; do
 done
 found=$work/root/usr/lib/$(gcc -print-multiarch)
 cp "$work"/root/usr/include/*.h "$work"/root/usr/include/*/*.h "$out/include/"
-cp -L "$found/libjpeg.so.62" "$found/libturbojpeg.so.0" "$found/libdeflate.so.0" "$out/lib/"
+cp -R "$work/root/usr/include/webp" "$out/include/"
+cp -L "$found/libjpeg.so.62" "$found/libturbojpeg.so.0" "$found/libwebp.so.7" "$found/libdeflate.so.0" "$out/lib/"
 cp -L "$work"/root/lib/*/libz.so.1 "$out/link/" # the machine's own is loaded
 
 cat >"$out/pkg-config" <<'END'
 #!/bin/sh
-# In the place of pkg-config: libjpeg, libdeflate and zlib as they lie beside this file.
+# In the place of pkg-config: libjpeg, libwebp, libdeflate and zlib as they lie beside this file.
 here=$(cd "$(dirname "$0")" && pwd)
 for word; do
     case $word in
         --cflags) printf '%s ' "-I$here/include" ;;
         --libs)
-            printf '%s ' "-L$here/lib" "-L$here/link" -l:libjpeg.so.62 -l:libdeflate.so.0 -l:libz.so.1 "-Wl,-rpath,$here/lib"
+            printf '%s ' "-L$here/lib" "-L$here/link" -l:libjpeg.so.62 -l:libwebp.so.7 -l:libdeflate.so.0 -l:libz.so.1 "-Wl,-rpath,$here/lib"
             ;;
-        --exists | libjpeg | libdeflate | zlib) ;;
+        --exists | libjpeg | libwebp | libdeflate | zlib) ;;
         *) exit 1 ;;
     esac
 done

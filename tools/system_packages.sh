@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the system packages that the build needs and this machine lacks: a C compiler, Python's headers and venv
-# module, pkg-config, libjpeg-turbo, libdeflate, zlib, liblmdb. Without root, sudo or apt it says which are missing, and fails.
+# module, pkg-config, libjpeg-turbo, libwebp, libdeflate, zlib, liblmdb. Without root, sudo or apt it says which are missing, and fails.
 #
 #   PYTHON=python3 tools/system_packages.sh
 set -eu
@@ -27,6 +27,7 @@ needs() {
     command -v pkg-config >/dev/null 2>&1 || echo "pkg-config"
     has_pc libjpeg || echo "libjpeg62-turbo-dev libjpeg-turbo8-dev"
     has_pc libturbojpeg || echo "libturbojpeg0-dev libturbojpeg-dev"
+    has_pc libwebp || echo "libwebp-dev"
     has_pc libdeflate || echo "libdeflate-dev"
     has_pc zlib || echo "zlib1g-dev"
     has_pc lmdb || echo "liblmdb-dev"

@@ -3,13 +3,14 @@
 #include "engine/decoder_jpeg.h"
 #include "engine/decoder_planes.h"
 #include "engine/decoder_png.h"
+#include "engine/decoder_webp.h"
 
 static const struct {
     fl_record_kind kind;
     const fl_decoder *decoder;
 } table[FL_DECODERS] = {
     {FL_RECORD_KIND_JPEG, &fl_decoder_jpeg}, {FL_RECORD_KIND_DCT, &fl_decoder_dct}, {FL_RECORD_KIND_PLANES, &fl_decoder_planes},
-    {FL_RECORD_KIND_RAW, &fl_decoder_raw},   {FL_RECORD_KIND_PNG, &fl_decoder_png},
+    {FL_RECORD_KIND_RAW, &fl_decoder_raw},   {FL_RECORD_KIND_PNG, &fl_decoder_png}, {FL_RECORD_KIND_WEBP, &fl_decoder_webp},
 };
 
 int fl_decoder_find(fl_record_kind kind) {

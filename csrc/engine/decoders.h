@@ -42,7 +42,7 @@ typedef struct fl_decoder {
     void (*notes)(const void *state, fl_decode_notes *notes); /* NULL: there is nothing to tell */
 } fl_decoder;
 
-enum { FL_DECODERS = 5 };
+enum { FL_DECODERS = 6 };
 
 /* FL_ELIMIT if an image has more than max_pixels. */
 fl_code fl_decoder_limit(uint32_t width, uint32_t height, uint64_t max_pixels, fl_error *err);

@@ -106,12 +106,14 @@ static fl_code find_image(fl_worker *worker, const fl_source *source, const fl_p
     if (code) return code;
     *found = (stored){image.kind, image.data, fl_record_index(record, number), 0};
     if (image.kind != FL_RECORD_KIND_PLACE) return FL_OK;
-    found->kind = FL_RECORD_KIND_JPEG;
     uint64_t stamp = 0;
     code = fl_attached_read(image.data, fl_store_base(source->store, index), &worker->file, &found->data, &stamp, err);
     worker->stamp = mixed(worker->stamp, stamp);
-    if (!code) add(&worker->counters.bytes, found->data.size);
-    return code;
+    if (code) return code;
+    add(&worker->counters.bytes, found->data.size);
+    const fl_record_kind kind = fl_decoder_sniff(found->data);
+    found->kind = kind ? kind : FL_RECORD_KIND_JPEG; /* which then says what is wrong with it */
+    return FL_OK;
 }
 
 /* Proves a JPEG file sound when it is first read: packing has checked what a store holds, nobody this. See NOTE [ files: what is learnt ]. */
@@ -147,10 +149,9 @@ static fl_code find_file(fl_worker *worker, const fl_source *source, uint64_t in
     found->kind = fl_decoder_sniff(found->data);
     worker->stamp = stamp;
     add(&worker->counters.bytes, found->data.size);
-    if (found->kind != FL_RECORD_KIND_JPEG) {
-        const bool left = !found->kind || fl_files_jpegs_only(source->files);
-        return left ? fl_fail(err, FL_EUNSUPPORTED, "it is no image that native threads decode") : FL_OK;
-    }
+    if (!found->kind || !fl_files_takes(source->files, found->kind))
+        return fl_fail(err, FL_EUNSUPPORTED, "it is no image that native threads decode");
+    if (found->kind != FL_RECORD_KIND_JPEG) return FL_OK;
     if (fl_files_known(source->files, index, stamp, &found->index)) return FL_OK;
     const int64_t start = fl_clock_ns();
     code = prove_file(worker, source, index, stamp, found, err);

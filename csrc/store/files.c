@@ -36,7 +36,7 @@ struct fl_files {
     uint64_t *starts;      /* of each name */
     uint64_t *stamps;      /* of each name, as its file must be; NULL: entries are whole files, whatever they have become */
     place *places;         /* of each entry; NULL: entry i is file i */
-    bool jpegs_only;
+    uint64_t left; /* kinds of images that are not taken, a bit each */
     _Atomic uint64_t *sound;   /* the stamp of each file that was proved sound; 0: not yet */
     learnt *_Atomic *learnt;   /* of each file; NULL: nothing */
     _Atomic uint64_t indexes, held;
@@ -146,9 +146,9 @@ uint64_t fl_files_count(const fl_files *files) { return files->count; }
 
 bool fl_files_upright(const fl_files *files) { return files->places != NULL; }
 
-void fl_files_take_jpegs_only(fl_files *files) { files->jpegs_only = true; }
+void fl_files_take_only(fl_files *files, uint64_t kinds) { files->left = ~kinds; }
 
-bool fl_files_jpegs_only(const fl_files *files) { return files->jpegs_only; }
+bool fl_files_takes(const fl_files *files, uint32_t kind) { return kind < 64 && !(files->left >> kind & 1); }
 
 static uint64_t number_of(const fl_files *files, uint64_t index) { return files->places ? files->places[index].path : index; }
 

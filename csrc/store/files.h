@@ -40,9 +40,9 @@ fl_code fl_files_create_places(fl_files **out, const char *prefix, const char *n
                                const fl_files_places *places, size_t room, fl_error *err);
 bool fl_files_upright(const fl_files *files); /* whether it is such a list */
 
-/* Leaves files of other formats than JPEG to who opens what is not decoded here. Before the list is read. */
-void fl_files_take_jpegs_only(fl_files *files);
-bool fl_files_jpegs_only(const fl_files *files);
+/* Leaves files of all other formats to who opens what is not decoded here. `kinds`: bit k is that of record kind k. Before the list is read. */
+void fl_files_take_only(fl_files *files, uint64_t kinds);
+bool fl_files_takes(const fl_files *files, uint32_t kind); /* without that: any */
 
 uint64_t fl_files_count(const fl_files *files);
 

@@ -15,6 +15,7 @@ cdef extern from "engine/decoders.h" nogil:
         fl_code (*open)(void *, fl_span data, fl_span index, uint64_t max_pixels, fl_image_form *, fl_error *) noexcept nogil
         fl_code (*decode)(void *, fl_box *, int eighths, fl_view *, fl_error *) noexcept nogil
     int fl_decoder_find(int kind)
+    int fl_decoder_sniff(fl_span data)
     const fl_decoder *fl_decoder_at(int)
 
 cdef extern from "engine/step.h" nogil:

@@ -28,6 +28,7 @@ cdef extern from "store/record.h" nogil:
         FL_RECORD_KIND_VARYING
         FL_RECORD_KIND_DCT
         FL_RECORD_KIND_PNG
+        FL_RECORD_KIND_WEBP
         FL_RECORD_INDEX
     fl_code fl_record_check(fl_span record, uint32_t *entries, fl_error *err)
     fl_record_field fl_record_entry(fl_span record, uint32_t i)
@@ -122,7 +123,7 @@ cdef extern from "store/files.h" nogil:
         uint64_t count
     fl_code fl_files_create_places(fl_files **out, const char *prefix, const char *names, size_t size, uint64_t count,
                                    const fl_files_places *places, size_t room, fl_error *err)
-    void fl_files_take_jpegs_only(fl_files *)
+    void fl_files_take_only(fl_files *, uint64_t kinds)
     fl_code fl_files_read(const fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes, uint64_t *stamp, fl_error *err)
     void fl_files_free(fl_files *files)
     uint64_t fl_files_count(const fl_files *files)

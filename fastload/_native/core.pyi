@@ -1,6 +1,6 @@
 """Types of the native module; one section for each of its parts."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from mmap import mmap
 from os import PathLike
 from types import FunctionType, ModuleType
@@ -35,6 +35,7 @@ KIND_INDEX: int
 KIND_PLACE: int
 KIND_DCT: int
 KIND_PNG: int
+KIND_WEBP: int
 RECORD_INDEX: int
 
 def crc32c(data: _BytesLike, crc: int = 0) -> int: ...
@@ -110,7 +111,7 @@ def file_stamp(path: bytes) -> int: ...
 
 class Files:
     def __new__(
-        cls, prefix: bytes, names: bytes, count: int, room: int, places: _Places | None = None, jpegs_only: bool = False
+        cls, prefix: bytes, names: bytes, count: int, room: int, places: _Places | None = None, kinds: Iterable[int] | None = None
     ) -> Self: ...
     def __len__(self) -> int: ...
     def read(self, index: int) -> bytes: ...
@@ -129,6 +130,7 @@ class JpegHeader(NamedTuple):
     progressive: bool
     arithmetic: bool
 
+def stored_kind(data: _BytesLike) -> int: ...
 def stored_size(kind: int, data: _BytesLike, max_pixels: int = ...) -> tuple[int, int]: ...
 def stored_decode(kind: int, data: _BytesLike, box: Sequence[int] | None = None, max_pixels: int = ...) -> npt.NDArray[np.uint8]: ...
 def jpeg_header(data: _BytesLike, max_pixels: int = ...) -> JpegHeader: ...

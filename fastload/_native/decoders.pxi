@@ -1,7 +1,7 @@
 # Stored images of any kind, by the engine's table of decoders: one call each over bytes in memory.
 
 from fastload._native.c_common cimport fl_box, fl_code, fl_error, fl_span, fl_view
-from fastload._native.c_engine cimport fl_decoder, fl_decoder_at, fl_decoder_find, fl_image_form
+from fastload._native.c_engine cimport fl_decoder, fl_decoder_at, fl_decoder_find, fl_decoder_sniff, fl_image_form
 
 
 cdef class _Decoder:
@@ -32,6 +32,14 @@ cdef class _Decoder:
     def __dealloc__(self):
         if self.state != NULL:
             self.decoder.free(self.state)
+
+
+def stored_kind(data):
+    """Record kind of the image that a file holds, by its first bytes; 0: none that this version decodes."""
+    cdef const uint8_t[::1] view = data
+    cdef fl_span span
+    span.bytes, span.size = _first(view), <size_t>view.shape[0]
+    return <int>fl_decoder_sniff(span)
 
 
 def stored_size(int kind, data, max_pixels=MAX_PIXELS):

@@ -3,7 +3,7 @@
 from fastload._native.c_common cimport fl_buffer, fl_buffer_free, fl_code, fl_error, fl_span
 from fastload._native.c_store cimport (
     fl_files, fl_files_count, fl_files_create, fl_files_create_places, fl_files_free, fl_files_known, fl_files_learn, fl_files_learnt,
-    fl_files_places, fl_files_read, fl_files_stamp, fl_files_take_jpegs_only, fl_place_open, fl_place_stamp,
+    fl_files_places, fl_files_read, fl_files_stamp, fl_files_take_only, fl_place_open, fl_place_stamp,
 )
 from posix.stat cimport struct_stat
 from posix.unistd cimport close as _close_descriptor
@@ -39,7 +39,7 @@ cdef class Files:
         room: bytes of memory for the entropy indexes of files that were read.
         places: None: each path is an image. Or (stamps, offsets, sizes, paths): of each path the stamp that its file must have, 0 for any; of
             each image its place, and the number of its path; size 0 for the whole file. Images whose metadata may turn them then fail.
-        jpegs_only: files of other formats fail, also those that the engine decodes.
+        kinds: record kinds of the images that are decoded, KIND_... constants: files of others fail; None: all that the engine decodes.
 
     Raises:
         ArgumentError: `names` or `places` are not that, or a path is longer than the system takes.
@@ -48,7 +48,7 @@ cdef class Files:
 
     cdef fl_files *ptr
 
-    def __cinit__(self, bytes prefix not None, bytes names not None, uint64_t count, size_t room, places=None, bint jpegs_only=False):
+    def __cinit__(self, bytes prefix not None, bytes names not None, uint64_t count, size_t room, places=None, kinds=None):
         cdef fl_error err
         cdef fl_code code
         cdef const char *start = PyBytes_AS_STRING(prefix)
@@ -76,8 +76,8 @@ cdef class Files:
             with nogil:
                 code = fl_files_create_places(&self.ptr, start, listed, size, count, &parts, room, &err)
         check(code, &err)
-        if jpegs_only:
-            fl_files_take_jpegs_only(self.ptr)
+        if kinds is not None:
+            fl_files_take_only(self.ptr, sum(1 << kind for kind in set(kinds)))
 
     def __dealloc__(self):
         fl_files_free(self.ptr)

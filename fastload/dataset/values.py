@@ -30,7 +30,7 @@ from fastload.batch.containers import each_tensor, has_part, part_at, with_part
 from fastload.errors import SampleError, TransformError
 from fastload.store import DatasetReader, Field, Schema, StoredImage
 from fastload.store.form import Path
-from fastload.store.kinds.codecs import CODECS
+from fastload.store.kinds.codecs import BY_ENTRY, CODECS
 from fastload.store.kinds.rows import ROTATED
 from fastload.store.reader import stored_size
 from fastload.transforms.spec import Plan
@@ -85,7 +85,8 @@ class StoredValues:
         codec = CODECS.get(image.kind)
         if codec is None:
             raise _wrong("its raw pixels do not hold")
-        pixels = codec.decoded(self._reader.read_image(index, codec.entry, image.data)[1], self._max_pixels)
+        kind, data = self._reader.read_image(index, codec.entry, image.data)
+        pixels = BY_ENTRY[kind].decoded(data, self._max_pixels)
         if pixels.shape[:2] != (image.height, image.width):
             raise _wrong(f"it is {pixels.shape[1]} x {pixels.shape[0]}, the columns say {image.width} x {image.height}")
         return pixels

@@ -205,7 +205,7 @@ def _on_counters(figures: Figures) -> Iterator[str]:
     if figures.loaded and figures.loaded >= LOST * figures.samples:
         yield (
             f"{figures.loaded:,} of {figures.samples:,} files were opened by Pillow, one by one in the loop's process: they are no "
-            "JPEGs or PNGs, or damaged; write them anew, or pack the dataset"
+            "JPEGs, PNGs or WebPs, or damaged; write them anew, or pack the dataset"
         )
     if figures.restarts:
         yield (

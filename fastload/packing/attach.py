@@ -1,8 +1,8 @@
 """attach: makes a dataset of images that stay where they are: it holds their places, their entropy indexes, and all other fields.
 
 NOTE [ attach: what is stored ]
-A JPEG is checked and indexed as `pack` with encode="keep" does, and in the place of its bytes the record holds where they lie
-(`fastload.store.shard`). An image of another format is stored as pixels, as a pack stores it. Everything else is a packed dataset.
+An image is checked and indexed as `pack` with encode="keep" does, and in the place of the bytes that this keeps the record holds where they
+lie (`fastload.store.shard`). An image that it stores as pixels is stored so here, too. Everything else is a packed dataset.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from fastload.store.shard import StoredPlace
 def attach(
     source: object, out: str | os.PathLike[str], *, base: str | os.PathLike[str] | None = None, **options: Unpack[AttachKeywords]
 ) -> PackSummary:
-    """Makes the dataset directory `out` of a source whose JPEGs stay where they are; it takes about 1.5 % of their size.
+    """Makes the dataset directory `out` of a source whose images stay where they are; it takes about 1.5 % of their size.
 
     `PackedDataset(out)` is then a packed dataset in everything, for as long as the files are there as they were. A file that was changed
-    is noticed by the CRC32C of the image when it is read, and is that sample's error. Images that are no JPEGs are stored in `out` as
-    pixels.
+    is noticed by the CRC32C of the image when it is read, and is that sample's error. Images that `pack` with encode="keep" would
+    store as pixels are stored so in `out`.
 
     Args:
         source: a folder of class folders, a .csv/.tsv of path,label, .tar files (WebDataset), TFRecord files, a folder of MDS shards or

@@ -4,7 +4,7 @@ NOTE [ encode: what is stored ]
   lossless  a JPEG's own coefficients, without its metadata; progressive, arithmetic and multi-scan files become one
             baseline scan. CMYK and YCCK become RGB at quality 100, 4:4:4. Other formats are stored as pixels, and so are
             progressive files that stop before full precision: see NOTE [ jpeg: files that decoders smooth ].
-  keep      a JPEG byte for byte. Other formats are stored as pixels.
+  keep      a JPEG byte for byte, and so is any other file that the native decoder makes the same pixels of. Others are stored as pixels.
   dct       as keep, with a JPEG's coefficients in the DCT form, from which its file comes back byte for byte. A JPEG of another kind, or
             one that decodes only with warnings, stays as it is; so does one whose form is larger than `DCT_MOST` times the file.
   jpeg      every image is decoded and encoded again.
@@ -45,6 +45,7 @@ from fastload.packing.images import DeepImageError, MissingLibrary, Pixels, enco
 from fastload.packing.options import PackOptions
 from fastload.packing.sources.protocol import Item
 from fastload.packing.summary import COLOUR, ORIENTATION
+from fastload.store.kinds.codecs import BY_ENTRY
 
 CMYK_QUALITY = 100
 SMOOTHED = "the progressive JPEG stops before full precision: decoders smooth it, each in its own way"
@@ -62,8 +63,8 @@ class Encoded:
     """An image in the form that is stored.
 
     Attributes:
-        kind: "jpeg", "dct" or "raw".
-        data: the bytes of the JPEG or of its DCT form, or pixels (height, width, 3).
+        kind: name of its codec.
+        data: the bytes of the file or of a JPEG's DCT form, or pixels (height, width, 3).
         how: names of the summary's counts that it adds to.
         format: format of the source's bytes: jpeg, png, ..., pixels.
         warning: libjpeg-turbo's first warning on the JPEG; "" if there is none.
@@ -132,9 +133,25 @@ class Encoder:
                     raise
                 return self._damaged(item.image, error)
         pixels, lost, name = read_other(item.image, self._options.max_pixels, self._options.exif == "apply")
-        encoded = self._pixels(pixels, name, gray=False)
+        encoded = self._kept(item.image, pixels, name) or self._pixels(pixels, name, gray=False)
         encoded.notices = lost
         return encoded
+
+    def _kept(self, data: bytes, pixels: Pixels, name: str) -> Encoded | None:
+        """A file that is stored as it is; None where it is not, or native threads do not decode it to these pixels."""
+        height, width = pixels.shape[:2]
+        codec = BY_ENTRY.get(core.stored_kind(data))
+        if self._options.encode not in ("keep", "dct") or codec is None or self._size(width, height) is not None:
+            return None
+        try:
+            same = np.array_equal(codec.decoded(data, self._options.max_pixels), pixels)
+        except SampleError:
+            return None
+        return Encoded(codec.name, data, height, width, ("kept",), name, index=b"") if same else None
+
+    def _size(self, width: int, height: int) -> tuple[int, int] | None:
+        """The (width, height) that an image is shrunk to; None: it is not."""
+        return shrunk_size(width, height, self._options.max_side, self._options.min_side)
 
     def _damaged(self, data: bytes, error: SampleError) -> Encoded:
         """The pixels that Pillow makes of a JPEG that libjpeg-turbo refuses by itself. Raises that error where Pillow refuses it too."""
@@ -185,7 +202,7 @@ class Encoder:
             reason = f"{width} x {height} pixels are more than the limit of {options.max_pixels} (FASTLOAD_MAX_PIXELS)"
             raise SampleError(reason, reason=reason)
         how: tuple[str, ...] = ()
-        size = shrunk_size(width, height, options.max_side, options.min_side)
+        size = self._size(width, height)
         if size is not None:
             pixels, how = resample(pixels, size), ("shrunk",)
         if options.encode == "jpeg":
@@ -213,7 +230,7 @@ class Encoder:
         """The DCT form of a JPEG that is to be stored as it is, and is proved sound by that; None for all others."""
         options = self._options
         turns = options.exif == "apply" and found.orientation != 1
-        if turns or not found.whole or shrunk_size(found.width, found.height, options.max_side, options.min_side) is not None:
+        if turns or not found.whole or self._size(found.width, found.height) is not None:
             return None
         if found.kind == "progressive":  # proved by libjpeg-turbo alone
             return None
@@ -236,7 +253,7 @@ class Encoder:
             if count:
                 self._by_pillow(data, first)
         turn = found.orientation if options.exif == "apply" else 1
-        size = shrunk_size(found.width, found.height, options.max_side, options.min_side)
+        size = self._size(found.width, found.height)
         if options.encode in ("jpeg", "raw") or size is not None:
             return self._decoded(data, found, turn, size, warning)
         if options.encode == "keep" or (options.encode == "dct" and turn == 1):

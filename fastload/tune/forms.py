@@ -13,7 +13,7 @@ from fastload.packing.packer import pack
 from fastload.packing.sources import Item
 from fastload.store import DatasetReader
 from fastload.store.field import Field
-from fastload.store.kinds.codecs import BY_ENTRY, DCT, JpegCodec
+from fastload.store.kinds.codecs import DCT, JPEG
 from fastload.tune.trials import Setting
 
 FORM = "encode"
@@ -53,16 +53,17 @@ def forms(dataset: Path) -> tuple[Setting | None, str]:
 
     Raises:
         DatasetError: it cannot be opened.
+        SampleError: a record, or an attached file, cannot be read.
     """
     with DatasetReader(dataset) as reader:
         schema = reader.schema
         if not schema.fields or schema.image is not schema.fields[0] or not schema.image.is_rgb:
             return None, "the first field of its samples is no RGB image"
         looked_at = evenly(reader.count, min(reader.count, _LOOKED_AT))
-        codecs = {BY_ENTRY.get(reader.stored_fields(position).get(0, (-1, b""))[0]) for position in looked_at}
-    if not all(codec is DCT or isinstance(codec, JpegCodec) for codec in codecs):
+        kinds = {reader.read_image(position, *reader.stored_fields(position).get(0, (-1, b"")))[0] for position in looked_at}
+    if not kinds <= {JPEG.entry, DCT.entry}:
         return None, "not all of its images are stored as JPEGs"
-    stored = "dct" if codecs == {DCT} else "jpeg"
+    stored = "dct" if kinds == {DCT.entry} else "jpeg"
     return Setting(FORM, (stored, *(form for form in ENCODES if form != stored)), stored), ""
 
 

@@ -16,7 +16,7 @@ import pytest
 from fastload._native import core
 
 ROOT = Path(__file__).resolve().parents[2]
-LIBRARIES = ("libjpeg", "libdeflate", "zlib")
+LIBRARIES = ("libjpeg", "libwebp", "libdeflate", "zlib")
 
 
 def run_build(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -43,7 +43,7 @@ def found_by_pkg_config(module: str) -> str:
     [
         (
             LIBRARIES,
-            ("apt install libjpeg-dev libdeflate-dev zlib1g-dev`", "libdeflate-devel zlib-devel`"),
+            ("apt install libjpeg-dev libwebp-dev libdeflate-dev zlib1g-dev`", "libwebp-devel libdeflate-devel zlib-devel`"),
         ),
         (
             ("libjpeg",),

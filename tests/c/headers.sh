@@ -7,7 +7,7 @@
 set -eu
 CC=${CC:-cc}
 library=${1:-}
-flags="-std=gnu11 -Wall -Wextra -Werror -Icsrc $(pkg-config --cflags libjpeg libdeflate 2>/dev/null || true)"
+flags="-std=gnu11 -Wall -Wextra -Werror -Icsrc $(pkg-config --cflags libjpeg libwebp libdeflate 2>/dev/null || true)"
 failed=0
 fail() { echo "headers: $*" >&2; failed=1; }
 

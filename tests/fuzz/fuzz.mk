@@ -9,15 +9,15 @@ FUZZ := build/fuzz
 FUZZ_TARGETS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 TARGETS ?= $(FUZZ_TARGETS)
 # What does not need libjpeg or zlib, which the memory sanitizer would have to have compiled.
-FUZZ_OWN := $(filter-out fuzz_pack fuzz_planes fuzz_png fuzz_fields,$(FUZZ_TARGETS))
-OWN_FILES := $(shell grep -LE '<(jpeglib|libdeflate|lmdb|zlib)\.h>|"(jpeg/(libjpeg|libjpeg_io|turn|decoder)|engine/pipeline|store/planes_zlib|engine/decoder_png|png/(chunks|pixels))\.h"' csrc/*/*.c)
+FUZZ_OWN := $(filter-out fuzz_pack fuzz_planes fuzz_png fuzz_webp fuzz_fields,$(FUZZ_TARGETS))
+OWN_FILES := $(shell grep -LE '<(jpeglib|libdeflate|lmdb|webp/decode|zlib)\.h>|"(jpeg/(libjpeg|libjpeg_io|turn|decoder)|engine/pipeline|store/planes_zlib|engine/decoder_(png|webp)|png/(chunks|pixels)|webp/webp)\.h"' csrc/*/*.c)
 CLANG ?= $(firstword $(foreach name,clang clang-19 clang-16 clang-15 clang-14,$(shell command -v $(name) 2>/dev/null)))
 FUZZ_FLAGS := -Itests/fuzz -Wno-unused-function -Wno-unused-but-set-variable
 FLAGS_fuzz := -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 FLAGS_msan := -O1 -fsanitize=memory -fno-omit-frame-pointer -DFUZZ_OWN_CODE
-# Another libjpeg-turbo: FUZZ_JPEG_CFLAGS="-I.../include" FUZZ_JPEG_LIBS=".../libjpeg.a -ldeflate -lz".
-FUZZ_JPEG_CFLAGS ?= $(shell pkg-config --cflags libjpeg libdeflate zlib)
-FUZZ_JPEG_LIBS ?= $(shell pkg-config --libs libjpeg libdeflate zlib)
+# Another libjpeg-turbo: FUZZ_JPEG_CFLAGS="-I.../include" FUZZ_JPEG_LIBS=".../libjpeg.a -lwebp -ldeflate -lz".
+FUZZ_JPEG_CFLAGS ?= $(shell pkg-config --cflags libjpeg libwebp libdeflate zlib)
+FUZZ_JPEG_LIBS ?= $(shell pkg-config --libs libjpeg libwebp libdeflate zlib)
 
 define fuzz_kind
 $(FUZZ)/$(1)/%.o: csrc/%.c | $(STAMPS)/system

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import importlib
 import io
 import itertools
 import struct
 import zlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 
@@ -22,21 +25,19 @@ class Format:
     """A format of image files.
 
     Attributes:
+        kind: record kind of its images.
         suffixes: ends of its files' names, in small letters.
-        magic: bytes that its files begin with.
+        is_pillows: returns True if native threads and the installed Pillow make the same RGB pixels of its files.
     """
 
+    kind: int
     suffixes: tuple[str, ...]
-    magic: bytes
-
-
-JPEG = Format((".jpg", ".jpeg", ".jpe", ".jfif"), b"\xff\xd8")
-PNG = Format((".png",), b"\x89PNG\r\n\x1a\n")
+    is_pillows: Callable[[], bool]
 
 
 def formats() -> tuple[Format, ...]:
-    """The formats that are decoded here: PNG only where the installed Pillow gives its pixels."""
-    return (JPEG, PNG) if pngs_are_pillows() else (JPEG,)
+    """The formats that are decoded here: those of which the installed Pillow makes the same pixels."""
+    return tuple(each for each in _FORMATS if each.is_pillows())
 
 
 def suffixes() -> tuple[str, ...]:
@@ -44,29 +45,56 @@ def suffixes() -> tuple[str, ...]:
     return tuple(itertools.chain.from_iterable(each.suffixes for each in formats()))
 
 
-def magics() -> tuple[bytes, ...]:
-    """The first bytes of all."""
-    return tuple(each.magic for each in formats())
+def is_native(start: bytes) -> bool:
+    """Returns True if bytes are the start of a file of one of them. `start`: at least START bytes, or the whole file."""
+    kind = core.stored_kind(start)
+    return any(each.kind == kind for each in formats())
 
 
-@cache
-def pngs_are_pillows() -> bool:
-    """Returns True if native threads and the installed Pillow make the same RGB pixels of PNGs of every form. Releases differ in grey of
-    16 bits."""
-    from PIL.PngImagePlugin import PngImageFile
+START = 16
+"""Bytes by which a format is known."""
 
-    for bits, colour in _FORMS:
-        data = _png(bits, colour)
-        with PngImageFile(io.BytesIO(data)) as image:
+
+def _same(files: Iterable[bytes], plugin: str) -> bool:
+    """Returns True if native threads make the pixels of all files that Pillow's own plugin makes, by its module and class."""
+    module, _, name = plugin.partition(":")
+    opened = getattr(importlib.import_module(module), name)
+    for data in files:
+        with opened(io.BytesIO(data)) as image:
             theirs = np.asarray(image.convert("RGB"))
-        if not np.array_equal(core.stored_decode(core.KIND_PNG, data), theirs):
+        if not np.array_equal(core.stored_decode(core.stored_kind(data), data), theirs):
             return False
     return True
 
 
+@cache
+def pngs_are_pillows() -> bool:
+    """Asks of PNGs of every form. Releases of Pillow differ in grey of 16 bits."""
+    return _same((_png(bits, colour) for bits, colour in _PNGS), "PIL.PngImagePlugin:PngImageFile")
+
+
+@cache
+def webps_are_pillows() -> bool:
+    """Asks of WebPs of both codings. False where Pillow was built without WebP."""
+    from PIL import features
+
+    return bool(features.check("webp")) and _same(map(base64.b85decode, _WEBPS), "PIL.WebPImagePlugin:WebPImageFile")
+
+
+_FORMATS = (
+    Format(core.KIND_JPEG, (".jpg", ".jpeg", ".jpe", ".jfif"), lambda: True),
+    Format(core.KIND_PNG, (".png",), pngs_are_pillows),
+    Format(core.KIND_WEBP, (".webp",), webps_are_pillows),
+)
+_WEBPS = (
+    "Qb|TecmMzZS4BclR!}$~YybcNumS*`0V)ju3jhLuLM5;QbVnd$fPSj_00J{mhX4Tn`=Jg2qJ8yj+vz9v{=x(K{(q3-*Y-Ox#g6XD1kam8*-!XZ-}|UWlkVv9fA|73{T|Iz"
+    "y-B+tPtpo^&g9?r0i#sr91h--y#N3J",
+    "Qb|TeOaK4?S4BclR!}%hKmY&$FARVJ0L^tFqW`go81Vi_K~dXAl3@-1*AP2*2?z*^{2z@-+h(}3?jK!IkWJc<EomPizyK+~SEPN>;g2)`",
+)
+"""Checks of 13 x 11 pixels, lossy, with chroma at half the resolution, and lossless."""
 _SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 """Samples of a pixel, by PNG's number of its colour."""
-_FORMS = [(bits, colour) for colour in _SAMPLES for bits in {0: (1, 2, 4, 8, 16), 3: (1, 2, 4, 8)}.get(colour, (8, 16))]
+_PNGS = [(bits, colour) for colour in _SAMPLES for bits in {0: (1, 2, 4, 8, 16), 3: (1, 2, 4, 8)}.get(colour, (8, 16))]
 
 
 def _png(bits: int, colour: int) -> bytes:
@@ -78,6 +106,6 @@ def _png(bits: int, colour: int) -> bytes:
         chunks.append((b"PLTE", bytes(range(30 if bits == 8 else 6))))
     row = row[: (width * bits * _SAMPLES[colour] + 7) // 8]
     chunks += [(b"IDAT", zlib.compress(b"\0" + row)), (b"IEND", b"")]
-    return PNG.magic + b"".join(
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks
     )

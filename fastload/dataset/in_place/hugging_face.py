@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from fastload.common.originals import OwnCode
 from fastload.dataset.in_place.base import InPlaceDataset
-from fastload.dataset.in_place.formats import NATIVE, magics, suffixes
+from fastload.dataset.in_place.formats import NATIVE, START, is_native, suffixes
 from fastload.dataset.in_place.known import NotInPlaceError, opening_replaced
 from fastload.dataset.in_place.listed import ListedImages
 from fastload.dataset.in_place.mapped import MappedFiles, places_of
@@ -227,7 +227,7 @@ class ArrowDataset(InPlaceDataset):
         before: an earlier one, whose list of images is kept where it is of the same table.
 
     Raises:
-        NotInPlaceError: the images are not in files, or few of them are JPEGs or PNGs.
+        NotInPlaceError: the images are not in files, or few of them are JPEGs, PNGs or WebPs.
         TransformError: the transform cannot be planned.
     """
 
@@ -349,7 +349,7 @@ def _check_formats(listed: ListedImages, positions: npt.NDArray[np.int64] | None
     rows = some if positions is None else positions[some]
     found = sum(_is_native(listed, int(row)) for row in rows)
     if found < NATIVE * len(rows):
-        raise NotInPlaceError(f"{found} of {len(rows)} of its images are JPEGs or PNGs: pack it (fastload pack)")
+        raise NotInPlaceError(f"{found} of {len(rows)} of its images are JPEGs, PNGs or WebPs: pack it (fastload pack)")
 
 
 def _is_native(listed: ListedImages, row: int) -> bool:
@@ -360,6 +360,6 @@ def _is_native(listed: ListedImages, row: int) -> bool:
     try:
         with open(path, "rb", buffering=0) as file:
             file.seek(int(listed.places.offsets[row]))
-            return file.read(8).startswith(magics())
+            return is_native(file.read(START))
     except OSError as error:
         raise NotInPlaceError(f"{path} cannot be read: {error.strerror}") from error

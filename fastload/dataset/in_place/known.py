@@ -35,7 +35,12 @@ _PNG = OwnCode(
     "PIL.PngImagePlugin:PngStream",
 )
 _JPEG = OwnCode(("PIL.JpegImagePlugin", ("jpeg_factory",)), ("PIL.JpegImagePlugin:JpegImageFile", ("_open", "load_read")))
-_PLUGINS = {"JPEG": ("PIL.JpegImagePlugin", "jpeg_factory"), "PNG": ("PIL.PngImagePlugin", "PngImageFile")}
+_WEBP = OwnCode(("PIL.WebPImagePlugin:WebPImageFile", ("_open", "load", "load_seek", "seek", "_get_next", "_reset")))
+_PLUGINS = {
+    "JPEG": ("PIL.JpegImagePlugin", "jpeg_factory"),
+    "PNG": ("PIL.PngImagePlugin", "PngImageFile"),
+    "WEBP": ("PIL.WebPImagePlugin", "WebPImageFile"),
+}
 """Module and name of what Pillow registers itself to open a format."""
 _LOADING = OwnCode((f"{_MODULE}folder", (*_LOADERS, "accimage_loader")), ("torchvision", ("get_image_backend",)))
 
@@ -96,8 +101,8 @@ def _item_code(owner: type) -> OwnCode:
 
 
 def opening_replaced() -> str:
-    """Clause that names the replaced part of Pillow's own way to open a JPEG or PNG file; "" if none was."""
-    if found := _OPENING.replaced() or _JPEG.replaced() or _PNG.replaced():
+    """Clause that names the replaced part of Pillow's own way to open a file that native threads decode; "" if none was."""
+    if found := _OPENING.replaced() or _JPEG.replaced() or _PNG.replaced() or _WEBP.replaced():
         return found
     openers = getattr(sys.modules.get("PIL.Image"), "OPEN", {})
     for kind, (plugin, name) in _PLUGINS.items():

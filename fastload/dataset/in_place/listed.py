@@ -32,7 +32,7 @@ import numpy.typing as npt
 from fastload._native import core
 from fastload.common.files import expanded, open_entry, open_folder
 from fastload.common.system import available_memory
-from fastload.dataset.in_place.formats import PNG, pngs_are_pillows
+from fastload.dataset.in_place.formats import formats
 from fastload.errors import ArgumentError, FastloadError
 
 _MAGIC = b"FLINDEX2"
@@ -186,7 +186,8 @@ class ListedImages:
                 block = [path[len(prefix) :] + "\0" for path in self.paths[start : start + BLOCK]]
                 names += os.fsencode("".join(block))
             places = None if self.places is None else (self.places.stamps, self.places.offsets, self.places.sizes, self.places.numbers)
-            self._files = core.Files(os.fsencode(prefix), bytes(names), len(self.paths), self.room, places, not pngs_are_pillows())
+            kinds = [each.kind for each in formats()]
+            self._files = core.Files(os.fsencode(prefix), bytes(names), len(self.paths), self.room, places, kinds)
             if self._folder is not None:
                 key = b"" if self.places is None else self.places.key()
                 self._cache = IndexCache(self._folder, os.fsencode(prefix), bytes(names), key)
@@ -205,7 +206,7 @@ class ListedImages:
     def _longer_side(self, index: int) -> int | None:
         try:
             data = self.files.read(index)
-            return max(core.stored_size(core.KIND_PNG if data.startswith(PNG.magic) else core.KIND_JPEG, data))
+            return max(core.stored_size(core.stored_kind(data), data))
         except (OSError, FastloadError):
             return None
 

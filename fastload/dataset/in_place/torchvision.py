@@ -19,7 +19,7 @@ class FileDataset(InPlaceDataset):
     """Samples (image, label) of image files.
 
     Raises:
-        NotInPlaceError: the lists are not paths and integers, or few of the files are JPEGs or PNGs.
+        NotInPlaceError: the lists are not paths and integers, or few of the files are JPEGs, PNGs or WebPs.
         TransformError: the transform cannot be planned.
     """
 
@@ -68,7 +68,7 @@ def _divided(known: KnownDataset) -> tuple[list[str], npt.NDArray[Any], bool]:
     native = suffixes()
     count = sum(path.lower().endswith(native) for path in paths)
     if count < NATIVE * len(paths):
-        raise NotInPlaceError(f"{count} of its {len(paths)} files are JPEGs or PNGs by their names: pack it (fastload pack)")
+        raise NotInPlaceError(f"{count} of its {len(paths)} files are JPEGs, PNGs or WebPs by their names: pack it (fastload pack)")
     try:
         return paths, np.array(labels, np.int64 if kind is int else kind), kind is int
     except OverflowError:

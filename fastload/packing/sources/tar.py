@@ -252,7 +252,7 @@ def _members(path: str, number: int, file: BinaryIO, size: int, left_out: Notice
 
 COMMENT_MOST = HEADER_BYTES // 2
 """Characters of a description that a tar has: it is left out where it is longer."""
-_PICTURES = ("jpg", "png", "npy")
+_PICTURES = ("jpg", "png", "webp", "npy")
 
 
 def member_names(fields: Iterable[Field]) -> dict[str, str]:

@@ -91,6 +91,43 @@ class JpegCodec(ImageCodec):
         return data
 
 
+class FileCodec(ImageCodec):
+    """Image files of one format, decoded as the row of the engine's table of decoders for their kind does."""
+
+    is_file = True
+
+    def encoded(self, field: Field, value: object, height: int, width: int) -> Any:
+        if not isinstance(value, bytes | bytearray | memoryview) or core.stored_kind(value) != self.entry:
+            raise refuse(field, value, f"it is no {self.name.upper()} file")
+        return value
+
+    def decoded(self, data: bytes, max_pixels: int) -> Pixels:
+        return core.stored_decode(self.entry, data, None, max_pixels)
+
+    def verified(self, data: bytes, max_pixels: int, decode: bool) -> tuple[Size, int]:
+        height, width = self.decoded(data, max_pixels).shape[:2] if decode else core.stored_size(self.entry, data, max_pixels)
+        return (height, width), 0
+
+    def file(self, data: bytes) -> bytes | Pixels:
+        return data
+
+
+class PngCodec(FileCodec):
+    """PNG files of which Pillow makes 8-bit RGB."""
+
+    name = "png"
+    entry = core.KIND_PNG
+    ending = "png"
+
+
+class WebpCodec(FileCodec):
+    """Still WebP files."""
+
+    name = "webp"
+    entry = core.KIND_WEBP
+    ending = "webp"
+
+
 class DctCodec(ImageCodec):
     """JPEGs in the DCT form: their coefficients without Huffman codes. docs/format.md has the bytes."""
 
@@ -176,12 +213,12 @@ class RawCodec(ImageCodec):
         return self._pixels(data, "its raw image does not hold")
 
 
-class PlaceCodec(JpegCodec):
-    """The place of a JPEG in another file, bytes of a `fastload.store.shard.StoredPlace`. `opened` makes it a JPEG."""
+class PlaceCodec(ImageCodec):
+    """The place of an image's file in another one, bytes of a `fastload.store.shard.StoredPlace`. `opened` makes it that file."""
 
     name = "place"
     entry = core.KIND_PLACE
-    is_file = False
+    can_be_indexed = True
     is_first = True
 
     def encoded(self, field: Field, value: object, height: int, width: int) -> Any:
@@ -190,7 +227,8 @@ class PlaceCodec(JpegCodec):
         return value
 
     def opened(self, data: bytes, read: Callable[[bytes], bytes]) -> tuple[int, bytes]:
-        return core.KIND_JPEG, read(data)
+        file = read(data)
+        return core.stored_kind(file) or core.KIND_JPEG, file
 
 
 class PlanesCodec(ImageCodec):
@@ -217,7 +255,7 @@ class PlanesCodec(ImageCodec):
         return core.decode_planes(data)
 
 
-JPEG, DCT, RAW, PLACE, PLANES = JpegCodec(), DctCodec(), RawCodec(), PlaceCodec(), PlanesCodec()
-CODECS: Mapping[str, ImageCodec] = {codec.name: codec for codec in (JPEG, DCT, RAW, PLACE, PLANES)}
-BY_ENTRY: Mapping[int, ImageCodec] = {codec.entry: codec for codec in (JPEG, DCT, RAW, PLACE)}
+JPEG, PNG, WEBP, DCT, RAW, PLACE, PLANES = JpegCodec(), PngCodec(), WebpCodec(), DctCodec(), RawCodec(), PlaceCodec(), PlanesCodec()
+BY_ENTRY: Mapping[int, ImageCodec] = {codec.entry: codec for codec in (JPEG, PNG, WEBP, DCT, RAW, PLACE)}
 """Codecs of images of 8-bit RGB, by the kind of their entry."""
+CODECS: Mapping[str, ImageCodec] = {codec.name: codec for codec in (*BY_ENTRY.values(), PLANES)}

@@ -177,7 +177,7 @@ def test_a_folder_of_other_formats_runs_in_processes(tmp_path: Path) -> None:
     dataset.samples = [
         (path if number % 3 else path.replace(".jpg", ".webp"), label) for number, (path, label) in enumerate(dataset.samples)
     ]
-    assert "8 of its 12 files are JPEGs or PNGs" in FastLoader(dataset).explain(all=True)
+    assert "8 of its 12 files are JPEGs, PNGs or WebPs" in FastLoader(dataset).explain(all=True)
 
 
 def test_packed_and_loose_together_run_in_python(tmp_path: Path) -> None:

@@ -6,13 +6,13 @@ set -eu
 cd "$SRC/fastload"
 
 flags="-std=gnu11 -ffp-contract=off -pthread -Icsrc -Itests/c -Itests/fuzz -Wno-unused-function"
-own=$(grep -LE '<(jpeglib|libdeflate|lmdb|zlib)\.h>|"(jpeg/(libjpeg|libjpeg_io|turn|decoder)|engine/pipeline|store/planes_zlib|engine/decoder_png|png/(chunks|pixels))\.h"' csrc/*/*.c)
+own=$(grep -LE '<(jpeglib|libdeflate|lmdb|webp/decode|zlib)\.h>|"(jpeg/(libjpeg|libjpeg_io|turn|decoder)|engine/pipeline|store/planes_zlib|engine/decoder_(png|webp)|png/(chunks|pixels)|webp/webp)\.h"' csrc/*/*.c)
 if [ "${SANITIZER:-address}" = memory ]; then
-    sources=$own targets=$(ls tests/fuzz/fuzz_*.c | grep -vE "fuzz_(pack|planes|png)\.c") flags="$flags -DFUZZ_OWN_CODE" libraries=""
+    sources=$own targets=$(ls tests/fuzz/fuzz_*.c | grep -vE "fuzz_(pack|planes|png|webp)\.c") flags="$flags -DFUZZ_OWN_CODE" libraries=""
 else
     sources=$(ls csrc/*/*.c) targets=$(ls tests/fuzz/fuzz_*.c)
-    flags="$flags $(pkg-config --cflags libjpeg libdeflate zlib lmdb)"
-    libraries="-Wl,-Bstatic $(pkg-config --libs libjpeg libdeflate zlib lmdb) -Wl,-Bdynamic"
+    flags="$flags $(pkg-config --cflags libjpeg libwebp libdeflate zlib lmdb)"
+    libraries="-Wl,-Bstatic $(pkg-config --libs libjpeg libwebp libdeflate zlib lmdb) -Wl,-Bdynamic"
 fi
 
 work=${WORK:-$(mktemp -d)}
