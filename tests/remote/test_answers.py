@@ -181,7 +181,7 @@ def test_a_last_try_that_the_timeout_cuts_does_not_hide_the_answer(proxy: Proxy,
     """A slow server that denies access says so: the last try has no time for an answer."""
     dataset = opened(timeout=2.0)
     spoil(proxy, "401 or 403: access denied", 10_000, SHARD)
-    proxy.set(round_trip=0.6)
+    proxy.set(round_trip=0.2)
     with pytest.raises(RemoteError, match=r"access denied: .*403.*check the credentials"):
         dataset[SAMPLE]
 
