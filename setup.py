@@ -73,7 +73,7 @@ def pkg_config(*arguments: str) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        raise stop(f"{command[0]} is missing, which finds libjpeg-turbo, libwebp, libdeflate and zlib", [PKG_CONFIG, *LIBRARIES.values()]) from None
+        raise stop(f"{command[0]} is missing, which finds the native libraries", [PKG_CONFIG, *LIBRARIES.values()]) from None
 
 
 def library_flags() -> tuple[list[str], list[str]]:

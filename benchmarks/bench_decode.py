@@ -70,7 +70,11 @@ def build_decode() -> Path:
     headers = [*common.HERE.glob("*.h"), *CSRC.glob("*/*.h")]
     flags = ["-O3", "-std=gnu11", "-ffp-contract=off", f"-I{CSRC}"]
     return common.build_program(
-        "decode", [*sources, *sorted(CSRC.glob("*/*.c"))], ["libjpeg", "libturbojpeg", "libwebp", "libdeflate", "lmdb", "zlib"], flags, headers
+        "decode",
+        [*sources, *sorted(CSRC.glob("*/*.c"))],
+        ["libjpeg", "libturbojpeg", "libwebp", "libdeflate", "lmdb", "zlib"],
+        flags,
+        headers,
     )
 
 

@@ -1,13 +1,14 @@
 """Files in place: torchvision's ImageFolder in FastLoader as it stands, against torch's DataLoader on the same object, and packed data.
 
-    python benchmarks/bench_in_place.py [--rounds 5] [--times 8] [--cold] [--arrow] [--save in_place]
+    python benchmarks/bench_in_place.py [--rounds 5] [--times 8] [--cold] [--arrow] [--format png] [--save in_place]
 
 Method: a folder with --times copies of each photograph of the corpus, so that an epoch is long against the start of worker processes. In
 turn, each round: one epoch of torch's DataLoader on the ImageFolder; the first epoch of a FastLoader made anew on the same object, which
 proves every file sound and learns its entropy index; its second epoch; an epoch of packed data. The transform is one list of torchvision's
 for all: RandomResizedCrop(224), flip, ToTensor. Warm: all is in the page cache. Every turn takes all the samples. With --cold (as root) the
 page cache is emptied before each turn, and the second epoch and packed data are left out. With --arrow the files are in the Arrow files of
-a Hugging Face dataset that was saved to disk, whose transform is an OnImages, for all.
+a Hugging Face dataset that was saved to disk, whose transform is an OnImages, for all. With --format the files are PNGs, lossy WebPs of
+quality 80 or lossless ones, which Pillow made of the photographs, and are packed as they are.
 """
 
 from __future__ import annotations
@@ -34,6 +35,27 @@ def epoch(loader: Iterable[Any]) -> common.Json:
         images += len(batch["label"] if isinstance(batch, dict) else batch[1])
     spent = sum(os.times()[:4]) - cpu
     return {"ok": True, "images_per_s": images / (time.perf_counter() - began), "cpu_s_per_1000": spent / images * 1000}
+
+
+FORMATS = {"png": ("png", {}), "webp": ("webp", {"quality": 80}), "lossless": ("webp", {"lossless": True, "method": 2})}
+"""Ending of the files, and Pillow's options."""
+LEAST = {"": 2.5, "png": 2.0, "webp": 2.5, "lossless": 2.5}
+"""Least rate of the first epoch, in those of torch's DataLoader."""
+
+
+def converted(source: Path, form: str) -> Path:
+    """The photographs of a CLASS/IMAGE tree in another format; kept under build/bench between runs."""
+    out = common.WORK / f"{source.name}-{form}"
+    done = out.with_suffix(".done")
+    if not done.exists():
+        from PIL import Image
+
+        ending, options = FORMATS[form]
+        for path in sorted(source.glob("*/*.*")):
+            (out / path.parent.name).mkdir(parents=True, exist_ok=True)
+            Image.open(path).convert("RGB").save(out / path.parent.name / f"{path.stem}.{ending}", **options)
+        done.touch()
+    return out
 
 
 def arrow_dataset(tree: Path, transform: Any) -> Any:
@@ -94,12 +116,14 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=8, help="How often the corpus is listed.")
     parser.add_argument("--cold", action="store_true", help="Empty the page cache before each turn.")
     parser.add_argument("--arrow", action="store_true", help="The same files in a Hugging Face dataset.")
+    parser.add_argument("--format", choices=sorted(FORMATS), default="", help="The photographs in another format.")
     arguments = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     import torchvision_ops  # noqa: F401  (beside torch's CPU build)
 
-    tree = common.copies(common.corpus(arguments.corpus, "in500"), arguments.times)
-    packed = common.pack_fresh(tree, f"in500-times-{arguments.times}.fl", workers=arguments.workers)
+    source = common.corpus(arguments.corpus, "in500")
+    tree = common.copies(converted(source, arguments.format) if arguments.format else source, arguments.times)
+    packed = common.pack_fresh(tree, f"{tree.name}.fl", workers=arguments.workers, encode="keep" if arguments.format else "lossless")
     rows = harness.interleave(
         turns(tree, packed, arguments.workers, cold=arguments.cold, arrow=arguments.arrow), arguments.rounds, common.note
     )
@@ -113,11 +137,11 @@ def main() -> int:
         targets = [common.Target("cold, epoch 1 / torch DataLoader", rate("first", "torch"), 2.0, False)]
         return common.finish("in_place_cold", arguments, targets, rows=[row.to_json() for row in rows])
     targets = [
-        common.Target("epoch 1 / torch DataLoader", rate("first", "torch"), 2.5, False),
-        common.Target("epoch 2 / torch DataLoader", rate("second", "torch"), 4.0, False),
+        common.Target("epoch 1 / torch DataLoader", rate("first", "torch"), LEAST[arguments.format], False),
+        common.Target("epoch 2 / torch DataLoader", rate("second", "torch"), LEAST[arguments.format] if arguments.format else 4.0, False),
         common.Target("epoch 2 / packed", rate("second", "packed"), 0.85, False),
     ]
-    return common.finish("in_place", arguments, targets, rows=[row.to_json() for row in rows])
+    return common.finish("_".join(filter(None, ("in_place", arguments.format))), arguments, targets, rows=[row.to_json() for row in rows])
 
 
 if __name__ == "__main__":

@@ -343,8 +343,8 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
         "augment" of whole batches, on a GPU as it counts them), "slots", "slot_bytes", "envelope_batches" and "envelope_bytes" (batches
         that went by pickle instead), "fetched_bytes" (of records, from buckets), "fallbacks" (JPEGs that native threads left to
         libjpeg-turbo, the slower decoder: progressive or damaged files, and other unusual kinds), "loaded" (files in place that their
-        dataset's own loader opened, in the calling process, because they are no sound JPEGs), "restarts", "replaced", "skipped", "slow"
-        (the slowest samples, as (index, seconds)).
+        dataset's own loader opened, in the calling process, because native threads do not decode them), "restarts", "replaced",
+        "skipped", "slow" (the slowest samples, as (index, seconds)).
         """
         return stats(self._fastload)
 

@@ -20,7 +20,8 @@
 
 /* Borrows the file's bytes. */
 typedef struct fl_webp {
-    fl_span image; /* the chunk of the image, after that of its alpha: to bytes behind them, which its codes may lead to, Pillow does not come */
+    fl_span
+        image; /* the chunk of the image, after that of its alpha: to bytes behind them, which its codes may lead to, Pillow does not come */
     uint32_t width, height;
     bool may_turn; /* it has metadata that may say how to turn it */
 } fl_webp;

@@ -17,6 +17,7 @@ from fastload.errors import ArgumentError, SampleError
 from fastload.packing.pipeline import OrderedPipeline
 from fastload.packing.progress import Progress
 from fastload.store import DatasetReader, DatasetRewriter, indexed_image, with_index
+from fastload.store.kinds.codecs import BY_ENTRY
 
 _GO_ON = "run `fastload index` again: nothing is lost, and shards that have their index keep it"
 
@@ -141,7 +142,10 @@ class _Job:
             return _Seen(None, 0, False, False, read)
         if any(entry[:2] == (image[0] | core.RECORD_INDEX, core.KIND_INDEX) for entry in fields):
             return _Seen(None, 0, True, True, read)
-        made = self._make(reader.read_image(at, *image[1:])[1])
+        kind, data = reader.read_image(at, *image[1:])
+        if not BY_ENTRY[kind].can_be_indexed:
+            return _Seen(None, 0, False, False, read)
+        made = self._make(data)
         if not made:
             return _Seen(None, 0, True, False, read)
         try:

@@ -98,9 +98,9 @@ class PackOptions:
         default="lossless",
         metadata=option(
             '"lossless" (the same pixels: JPEGs keep their coefficients and lose their metadata, progressive and arithmetic ones become '
-            'baseline, other formats become raw pixels, CMYK becomes RGB at quality 100), "keep" (JPEGs, PNGs and WebPs byte for byte), "dct" (as '
-            '"keep", with the coefficients of JPEGs in a form that decodes about twice as fast, of which `unpack` makes the same files '
-            'again), "jpeg" (all encoded anew) or "raw" (all decoded).',
+            'baseline, other formats become raw pixels, CMYK becomes RGB at quality 100), "keep" (JPEGs, PNGs and WebPs byte for byte), '
+            '"dct" (as "keep", with the coefficients of JPEGs in a form that decodes about twice as fast, of which `unpack` makes the same '
+            'files again), "jpeg" (all encoded anew) or "raw" (all decoded).',
             {
                 "pack": "How images are stored: with the same pixels, files byte for byte, in a form that decodes faster, all encoded "
                 "anew, or all decoded. With lossless, metadata is dropped, progressive JPEGs become baseline, and other formats are stored "

@@ -2,7 +2,7 @@
 # The rules of csrc that no compiler checks by itself: sh tests/c/headers.sh [libcsrc.a]
 #   each header can be included alone, and all together in both orders;
 #   every .c has its .h of the same name, and includes it first;
-#   an include goes to the same room or to one below: engine -> store, jpeg, png, resize -> common;
+#   an include goes to the same room or to one below: engine -> store, jpeg, png, webp, resize -> common;
 #   each global name of the library begins with a prefix of its room.
 set -eu
 CC=${CC:-cc}
@@ -29,7 +29,7 @@ done
 below() {
     case $1 in
     common) echo common ;;
-    engine) echo "common jpeg png resize store engine" ;;
+    engine) echo "common jpeg png webp resize store engine" ;;
     *) echo "common $1" ;;
     esac
 }
@@ -45,6 +45,7 @@ prefixes() {
     common) echo 'fl_(fail|cpu|buffer|crc32c|rng|philox)' ;;
     jpeg) echo 'fl_(jpeg|libjpeg)_' ;;
     png) echo 'fl_png_' ;;
+    webp) echo 'fl_webp_' ;;
     resize) echo 'fl_resize' ;;
     store) echo 'fl_(store|record|files|open_files|page_cache|place|table|attached|planes|varying|rle|edges)_' ;;
     engine) echo 'fl_(ring|slot|pool|worker|batch|pipeline|decoder|geometry|boxes|rotated|objects|polygons|fields|rooms|render|target|shm|ticket|map|trace|watch)' ;;

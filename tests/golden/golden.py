@@ -221,6 +221,7 @@ def joined(folder: Path) -> None:
 MAKES: Mapping[str, Callable[[Path], object]] = {
     "photos": lambda out: fastload.pack("photos", out, shard_samples=3, workers=1),
     "noindex": lambda out: fastload.pack("photos", out, index=False, encode="keep", workers=1),
+    "kept": lambda out: fastload.pack("files", out, encode="keep", workers=1),
     "raw": lambda out: fastload.pack("photos", out, encode="raw", limit=3, workers=1),
     "attached": lambda out: attached(out),
     "unindexed": lambda out: attached(out, index=False),

@@ -37,8 +37,22 @@ def write_pictures() -> None:
     Image.fromarray(np.dstack([picture(8, 16, 20), np.full((16, 20), 7, np.uint8)])).save(DATA / "photos" / "ant" / "8.png")
 
 
+def write_files() -> None:
+    """Files that pack keeps as they are, and one that it does not: a BMP."""
+    for name in ("png", "webp"):
+        (DATA / "files" / name).mkdir(parents=True)
+    for number, form in enumerate(({}, {"bits": 2})):
+        Image.fromarray(picture(number, 31, 17)).quantize(4 if form else 200).save(DATA / "files" / "png" / f"{number}.png", **form)
+    Image.fromarray(np.dstack([picture(8, 16, 20), np.full((16, 20), 7, np.uint8)])).save(DATA / "files" / "png" / "2.png")
+    for number, form in enumerate(({"quality": 70}, {"lossless": True})):
+        Image.fromarray(picture(number, 33, 27)).save(DATA / "files" / "webp" / f"{number + 3}.webp", **form)
+    Image.fromarray(picture(3, 9, 8)).save(DATA / "files" / "webp" / "5.bmp")
+
+
 def main() -> None:
     """Makes what is not there."""
+    if not (DATA / "files").exists():
+        write_files()
     if not (DATA / "photos").exists():
         write_pictures()
     os.chdir(DATA)

@@ -97,12 +97,12 @@ def test_files_of_one_name(tmp_path: Path) -> None:
 
 
 def test_other_formats_are_stored(tmp_path: Path) -> None:
-    """An image that is no JPEG is stored as its pixels, and counted."""
+    """An image that `encode="keep"` would not keep is stored as its pixels, and counted."""
     image = picture(1, 40, 50)
-    tree(tmp_path / "src", {"a/0.jpg": jpeg(0), "a/1.png": encoded(image, "PNG")})
+    tree(tmp_path / "src", {"a/0.jpg": jpeg(0), "a/1.bmp": encoded(image, "BMP")})
     summary = attach(tmp_path / "src", tmp_path / "index")
     assert (summary.attached, summary.raw) == (1, 1)
-    (tmp_path / "src" / "a" / "1.png").unlink()
+    (tmp_path / "src" / "a" / "1.bmp").unlink()
     pixels = PackedDataset(tmp_path / "index", transforms.PILToTensor())[1][0]
     assert torch.equal(pixels, transforms.PILToTensor()(image))
 

@@ -167,13 +167,13 @@ def test_files_that_change_or_move(tmp_path: Path) -> None:
     assert torch.equal(masks[2]["mask"], torch.from_numpy(np.array(Image.open(io.BytesIO(mask(2))))))
 
 
-def test_first_image_that_is_no_jpeg(tmp_path: Path) -> None:
+def test_first_image_that_is_not_kept(tmp_path: Path) -> None:
     """A first image of another format is stored beside its mask, and its file is not needed later."""
     image, label = picture(3, 6, 8), np.arange(48, dtype=np.uint8).reshape(6, 8)
-    tree(tmp_path / "src", {"images/0.png": encoded(image, "PNG"), "masks/0.png": encoded(Image.fromarray(label), "PNG")})
+    tree(tmp_path / "src", {"images/0.bmp": encoded(image, "BMP"), "masks/0.png": encoded(Image.fromarray(label), "PNG")})
     summary = attach(tmp_path / "src" / "images", tmp_path / "index", masks=tmp_path / "src" / "masks")
     assert (summary.samples, summary.attached, summary.raw) == (1, 0, 1)
-    for path in (tmp_path / "src").rglob("*.png"):
+    for path in (tmp_path / "src").rglob("0.*"):
         path.unlink()
     found = PackedDataset(tmp_path / "index")[0]
     assert equal(found, (torch.from_numpy(np.asarray(image).transpose(2, 0, 1).copy()), torch.from_numpy(label)))

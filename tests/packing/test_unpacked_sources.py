@@ -306,7 +306,7 @@ def rewritten(path: Path, out: Path, change: Callable[[str, bytes], tuple[str, b
 
 
 MEMBERS: dict[str, Callable[[str, bytes], tuple[str, bytes] | None]] = {
-    r"it has no member \.mask\.jpg or \.mask\.png or \.mask\.npy": lambda n, d: None if n == "00000001.mask.png" else (n, d),
+    r"it has no member \.mask\.jpg or \.mask\.png or \.mask\.webp or": lambda n, d: None if n == "00000001.mask.png" else (n, d),
     r"it has no member \.json": lambda n, d: None if n == "00000001.json" else (n, d),
     r"its \.json is no object of blob, score": lambda n, d: (n, b"[]" if n == "00000001.json" else d),
     r"its \.json has no value of 'blob'": lambda n, d: (n, b"{}" if n == "00000001.json" else d),

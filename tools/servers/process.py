@@ -49,7 +49,7 @@ def accepts(port: int) -> bool:
     return False
 
 
-_STARTS = 3
+STARTS = 3
 
 
 class ServerProcess:
@@ -133,7 +133,7 @@ class ServerProcess:
         return False
 
     def _start_somewhere(self) -> None:
-        for _ in range(_STARTS - 1):
+        for _ in range(STARTS - 1):
             try:
                 return self.start()
             except RuntimeError:  # noqa: PERF203

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from servers.process import HOST, free_ports
+from servers.process import HOST, STARTS, free_ports
 from servers.proxy_faults import Fault
 
 
@@ -30,17 +30,32 @@ class Proxy:
     def __init__(self, port: int, round_trip: float = 0.0, bandwidth: float = 0.0) -> None:
         self._target = port
         self._first = {"delay": round_trip / 2, "bandwidth": bandwidth}
-        self.port = free_ports(1)[0]
-        self.endpoint = f"http://{HOST}:{self.port}"
+        self.port = 0
         self._process: subprocess.Popen[str] | None = None
 
+    @property
+    def endpoint(self) -> str:
+        """Its URL, once it runs."""
+        return f"http://{HOST}:{self.port}"
+
     def __enter__(self) -> Proxy:
+        for left in reversed(range(STARTS)):  # another program may take a free port first
+            self.port = free_ports(1)[0]
+            try:
+                self._start()
+                return self
+            except (RuntimeError, BrokenPipeError):
+                self.__exit__(None, None, None)
+                if not left:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _start(self) -> None:
         tools = str(Path(__file__).parents[1])
         program = f"import sys; sys.path.insert(0, {tools!r}); import runpy; runpy.run_module('servers.proxy_loop', run_name='__main__')"
         command = [sys.executable, "-c", program, HOST, str(self._target), str(self.port)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._tell(**self._first)
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         process, self._process = self._process, None

@@ -117,7 +117,8 @@ class ImageKind(PictureKind):
                     f"field {field.name!r} ({field}) is of kind {image.kind!r}; images of 8-bit RGB are no planes, all others are"
                 )
         elif codec is None:
-            raise PackError(f"field {field.name!r} (image) is of kind {image.kind!r}; images are {', '.join(each.name for each in BY_ENTRY.values())}")
+            kinds = ", ".join(each.name for each in BY_ENTRY.values())
+            raise PackError(f"field {field.name!r} (image) is of kind {image.kind!r}; images are {kinds}")
         return codec.entry, codec.encoded(field, image.data, image.height, image.width)
 
     def parse(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> Any:

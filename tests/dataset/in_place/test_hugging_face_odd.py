@@ -67,12 +67,13 @@ NATIVE = {
     "png": encoded(PICTURE, "PNG"),
     "palette": encoded(PICTURE.quantize(16), "PNG"),
     "alpha": encoded(PICTURE.convert("RGBA"), "PNG"),
+    "webp": encoded(PICTURE, "WEBP"),
     "deep": encoded(Image.fromarray(np.arange(8000, dtype=np.uint16).reshape(80, 100)), "PNG"),
 }
 BY_PILLOW = {
     "png that is turned": turned(6, form="PNG"),
     "png that is turned in xmp": png_in_xmp(6),
-    "webp": encoded(PICTURE, "WEBP"),
+    "bmp": encoded(PICTURE, "BMP"),
     **{f"turned {orientation}": turned(orientation) for orientation in range(2, 9)},
     "turned in xmp": in_xmp(6),
     "no orientation that is known": turned(9),
@@ -81,7 +82,7 @@ BY_PILLOW = {
 
 @pytest.mark.parametrize("by_path", [False, True])
 def test_every_format_gives_the_librarys_pixels(tmp_path: Path, by_path: bool) -> None:
-    """PNGs, and grey, CMYK and progressive JPEGs natively; other formats, and JPEGs that metadata turn, by the library."""
+    """PNGs, WebPs, and grey, CMYK and progressive JPEGs natively; other formats, and JPEGs that metadata turn, by the library."""
     images: list[Any] = [*NATIVE.values(), *BY_PILLOW.values(), *(jpeg(n) for n in range(200))]
     if by_path:
         for number, data in enumerate(images):
@@ -128,9 +129,9 @@ def table_of(images: list[bytes], names: Iterable[str] = COLUMNS) -> tuple[list[
 
 @pytest.mark.parametrize("form", FORMS)
 def test_columns_beside_an_image_that_the_library_opens(tmp_path: Path, form: str) -> None:
-    """A batch has the columns of every row, whoever opens its image: a photo that EXIF turns, a WebP, a row alone in its batch."""
+    """A batch has the columns of every row, whoever opens its image: a photo that EXIF turns, a BMP, a row alone in its batch."""
     images = [jpeg(n) for n in range(20)]
-    images[1], images[2], images[10] = turned(6), BY_PILLOW["webp"], turned(3)
+    images[1], images[2], images[10] = turned(6), BY_PILLOW["bmp"], turned(3)
     names = OF_TORCH if form in ("default", "single") else COLUMNS
     loader = assert_as_torch(stored(tmp_path, *table_of(images, names)), **{"batch_size": 4, **FORMS[form]})
     assert loader.stats()["loaded"] == 3

@@ -175,7 +175,7 @@ def test_what_makes_no_batches_fails_as_under_torch(tmp_path: Path, transform: A
 def test_a_folder_of_other_formats_runs_in_processes(tmp_path: Path) -> None:
     dataset = folder(tmp_path, transform=EXACT)
     dataset.samples = [
-        (path if number % 3 else path.replace(".jpg", ".webp"), label) for number, (path, label) in enumerate(dataset.samples)
+        (path if number % 3 else path.replace(".jpg", ".bmp"), label) for number, (path, label) in enumerate(dataset.samples)
     ]
     assert "8 of its 12 files are JPEGs, PNGs or WebPs" in FastLoader(dataset).explain(all=True)
 

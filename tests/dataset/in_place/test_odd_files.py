@@ -37,6 +37,7 @@ def add_odd(root: Path) -> list[str]:
     picture.convert("RGBA").save(folder_ / "alpha.png")
     Image.fromarray(np.arange(8000, dtype=np.uint16).reshape(80, 100)).save(folder_ / "deep.png")
     picture.save(folder_ / "w.webp")
+    picture.save(folder_ / "b.bmp")
     (folder_ / "p.jpg").write_bytes((folder_ / "a.png").read_bytes())
     picture.convert("CMYK").save(folder_ / "cmyk.jpg")
     picture.convert("L").save(folder_ / "grey.jpg")
@@ -46,7 +47,7 @@ def add_odd(root: Path) -> list[str]:
     with open(save(folder_ / "trailing.jpg", 6), "ab") as file:
         file.write(b"\0" * 100 + (folder_ / "full.jpg").read_bytes())
     (folder_ / "turns.png").write_bytes(interlaced(np.asarray(picture)))
-    return ["w.webp", "turns.png"]
+    return ["b.bmp", "turns.png"]
 
 
 def test_every_format_gives_pillows_pixels(tmp_path: Path) -> None:
