@@ -26,10 +26,9 @@ static void free_planes(void *state) {
     free(s);
 }
 
-static fl_code open_planes(void *state, fl_span data, fl_span index, uint64_t max_pixels, fl_image_form *form, fl_error *err) {
+static fl_code open_planes(void *state, const fl_stored *image, uint64_t max_pixels, fl_image_form *form, fl_error *err) {
     fl_planes *p = &((planes_state *)state)->planes;
-    (void)index;
-    const fl_code code = fl_planes_open(data, p, err);
+    const fl_code code = fl_planes_open(image->data, p, err);
     if (code) return code;
     *form = (fl_image_form){
         .width = p->width, .height = p->height, .channels = (uint8_t)p->channels, .depth = (uint8_t)(p->pixel / p->channels)};
@@ -60,8 +59,8 @@ static fl_code create_raw(void **state, fl_error *err) {
     return *state ? FL_OK : fl_fail(err, FL_ENOMEM, "no memory for a decoder (%zu bytes)", sizeof(fl_view));
 }
 
-static fl_code open_raw(void *state, fl_span data, fl_span index, uint64_t max_pixels, fl_image_form *form, fl_error *err) {
-    (void)index;
+static fl_code open_raw(void *state, const fl_stored *image, uint64_t max_pixels, fl_image_form *form, fl_error *err) {
+    const fl_span data = image->data;
     if (data.size < FL_RECORD_RAW_HEADER) return fl_fail(err, FL_ERECORD, "a raw image of %zu bytes has no header", data.size);
     const uint64_t height = fl_bytes_le32(data.bytes), width = fl_bytes_le32(data.bytes + 4), channels = fl_bytes_le32(data.bytes + 8);
     if (!height || !width || channels != 3 || height > FL_IMAGE_SIDE_MAX || width > FL_IMAGE_SIDE_MAX ||

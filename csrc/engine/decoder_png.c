@@ -22,10 +22,9 @@ static fl_code create_png(void **state, fl_error *err) {
     return code;
 }
 
-static fl_code open_png(void *state, fl_span data, fl_span index, uint64_t max_pixels, fl_image_form *form, fl_error *err) {
+static fl_code open_png(void *state, const fl_stored *image, uint64_t max_pixels, fl_image_form *form, fl_error *err) {
     fl_png *png = &((png_state *)state)->png;
-    (void)index;
-    const fl_code code = fl_png_open(data, png, err);
+    const fl_code code = fl_png_open(image->data, png, err);
     if (code) return code;
     *form = (fl_image_form){.width = png->width, .height = png->height, .may_turn = png->may_turn};
     return fl_decoder_limit(png->width, png->height, max_pixels, err);

@@ -6,6 +6,7 @@
 
 typedef struct webp_state {
     fl_webp webp;
+    bool sound;
     fl_buffer rows;
 } webp_state;
 
@@ -19,10 +20,10 @@ static void free_webp(void *state) {
     free(state);
 }
 
-static fl_code open_webp(void *state, fl_span data, fl_span index, uint64_t max_pixels, fl_image_form *form, fl_error *err) {
+static fl_code open_webp(void *state, const fl_stored *image, uint64_t max_pixels, fl_image_form *form, fl_error *err) {
     fl_webp *webp = &((webp_state *)state)->webp;
-    (void)index;
-    const fl_code code = fl_webp_open(data, webp, err);
+    ((webp_state *)state)->sound = image->sound;
+    const fl_code code = fl_webp_open(image->data, webp, err);
     if (code) return code;
     *form = (fl_image_form){.width = webp->width, .height = webp->height, .may_turn = webp->may_turn};
     return fl_decoder_limit(webp->width, webp->height, max_pixels, err);
@@ -31,7 +32,7 @@ static fl_code open_webp(void *state, fl_span data, fl_span index, uint64_t max_
 static fl_code decode_webp(void *state, fl_box *box, int eighths, fl_view *view, fl_error *err) {
     webp_state *s = state;
     (void)eighths;
-    return fl_webp_box(&s->webp, *box, &s->rows, view, err);
+    return fl_webp_box(&s->webp, *box, s->sound, &s->rows, view, err);
 }
 
 const fl_decoder fl_decoder_webp = {"webp", false, fl_webp_is, create_webp, free_webp, open_webp, decode_webp, NULL};

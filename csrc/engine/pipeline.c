@@ -75,13 +75,6 @@ static void begin_events(fl_worker *worker, fl_key key) {
 
 static void add(_Atomic uint64_t *counter, uint64_t value) { atomic_fetch_add_explicit(counter, value, memory_order_relaxed); }
 
-/* An image as it is stored. */
-typedef struct stored {
-    fl_record_kind kind;
-    fl_span data, index; /* the entropy index, if there is one */
-    int64_t proving_ns;  /* of the time that it took to find it: not reading, but the work of a decoder */
-} stored;
-
 static fl_code find_record(fl_worker *worker, const fl_source *source, uint64_t index, fl_span given, fl_span *record, fl_error *err) {
     *record = given;
     const fl_code code = given.bytes ? fl_store_check_record(source->store, index, given, err)
@@ -98,13 +91,13 @@ static uint16_t number_of(const fl_source *source, const fl_part *part, uint64_t
 static uint64_t mixed(uint64_t before, uint64_t stamp) { return before ? before * 0x9E3779B97F4A7C15u ^ stamp : stamp; }
 
 /* Finds the image of some parts in a record that passed fl_record_check. */
-static fl_code find_image(fl_worker *worker, const fl_source *source, const fl_part *part, uint64_t index, fl_span record, stored *found,
+static fl_code find_image(fl_worker *worker, const fl_source *source, const fl_part *part, uint64_t index, fl_span record, fl_stored *found,
                           fl_error *err) {
     const uint16_t number = number_of(source, part, index);
     fl_record_field image;
     fl_code code = fl_record_find(record, number, &image, err);
     if (code) return code;
-    *found = (stored){image.kind, image.data, fl_record_index(record, number), 0};
+    *found = (fl_stored){image.kind, image.data, fl_record_index(record, number), true};
     if (image.kind != FL_RECORD_KIND_PLACE) return FL_OK;
     uint64_t stamp = 0;
     code = fl_attached_read(image.data, fl_store_base(source->store, index), &worker->file, &found->data, &stamp, err);
@@ -117,7 +110,7 @@ static fl_code find_image(fl_worker *worker, const fl_source *source, const fl_p
 }
 
 /* Proves a JPEG file sound when it is first read: packing has checked what a store holds, nobody this. See NOTE [ files: what is learnt ]. */
-static fl_code prove_file(fl_worker *worker, const fl_source *source, uint64_t index, uint64_t stamp, stored *found, fl_error *err) {
+static fl_code prove_file(fl_worker *worker, const fl_source *source, uint64_t index, uint64_t stamp, fl_stored *found, fl_error *err) {
     const fl_span data = found->data;
     if (fl_files_upright(source->files) && !fl_jpeg_exif_upright(data.bytes, data.size))
         return fl_fail(err, FL_EUNSUPPORTED, "its metadata may turn it");
@@ -137,12 +130,14 @@ static fl_code prove_file(fl_worker *worker, const fl_source *source, uint64_t i
         size = 0;
     }
     found->index = (fl_span){marks, size};
+    found->sound = true;
     fl_files_learn(source->files, index, stamp, found->index);
     return FL_OK;
 }
 
-/* Files of other formats prove themselves with each decode. */
-static fl_code find_file(fl_worker *worker, const fl_source *source, uint64_t index, stored *found, fl_error *err) {
+/* Files of other formats are proved sound by their first decode. proving_ns: of the time that this took: not reading, but the work of a
+ * decoder. */
+static fl_code find_file(fl_worker *worker, const fl_source *source, uint64_t index, fl_stored *found, int64_t *proving_ns, fl_error *err) {
     uint64_t stamp = 0;
     fl_code code = fl_files_read(source->files, index, &worker->file, &found->data, &stamp, err);
     if (code) return code;
@@ -151,12 +146,12 @@ static fl_code find_file(fl_worker *worker, const fl_source *source, uint64_t in
     add(&worker->counters.bytes, found->data.size);
     if (!found->kind || !fl_files_takes(source->files, found->kind))
         return fl_fail(err, FL_EUNSUPPORTED, "it is no image that native threads decode");
-    if (found->kind != FL_RECORD_KIND_JPEG) return FL_OK;
-    if (fl_files_known(source->files, index, stamp, &found->index)) return FL_OK;
+    found->sound = fl_files_known(source->files, index, stamp, &found->index);
+    if (found->sound || found->kind != FL_RECORD_KIND_JPEG) return FL_OK;
     const int64_t start = fl_clock_ns();
     code = prove_file(worker, source, index, stamp, found, err);
-    found->proving_ns = fl_clock_ns() - start;
-    note(worker, FL_TRACE_CHECK, start, found->proving_ns, code);
+    *proving_ns = fl_clock_ns() - start;
+    note(worker, FL_TRACE_CHECK, start, *proving_ns, code);
     return code;
 }
 
@@ -168,8 +163,8 @@ static uint32_t group_of(const fl_source *source, uint32_t first) {
 }
 
 /* Opens an image that was found. See fl_renderer_open. */
-static fl_code open_image(fl_worker *worker, const fl_source *source, const stored *found, fl_image_form *form, fl_error *err) {
-    const fl_code code = fl_renderer_open(worker->renderer, found->kind, found->data, found->index, source->max_pixels, form, err);
+static fl_code open_image(fl_worker *worker, const fl_source *source, const fl_stored *found, fl_image_form *form, fl_error *err) {
+    const fl_code code = fl_renderer_open(worker->renderer, found, source->max_pixels, form, err);
     if (!code) return FL_OK;
     const int64_t took = fl_renderer_opening_ns(worker->renderer);
     add(&worker->counters.decode_ns, (uint64_t)took);
@@ -215,7 +210,7 @@ static fl_code boxes_for(fl_worker *worker, const fl_source *source, const fl_pa
 static fl_code make_further(fl_worker *worker, const fl_source *source, uint32_t first, fl_key key, fl_span record,
                             const fl_image_form *canvas, const fl_target *targets, uint32_t row, fl_error *err) {
     fl_boxes *boxes = NULL;
-    stored found;
+    fl_stored found;
     fl_image_form form;
     const int64_t start = fl_clock_ns();
     fl_code code = find_image(worker, source, &source->parts[first], key.index, record, &found, err);
@@ -241,18 +236,19 @@ static fl_code open_items(fl_worker *worker, const fl_source *source, uint64_t i
 
 static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given, const fl_target *targets,
                         const fl_room *rooms, uint32_t row, fl_error *err) {
-    stored found = {.proving_ns = 0};
+    fl_stored found = {.sound = false};
+    int64_t proving_ns = 0;
     fl_span record = given;
     fl_image_form form;
     const int64_t start = fl_clock_ns();
-    fl_code code =
-        source->store ? find_record(worker, source, key.index, given, &record, err) : find_file(worker, source, key.index, &found, err);
+    fl_code code = source->store ? find_record(worker, source, key.index, given, &record, err)
+                                 : find_file(worker, source, key.index, &found, &proving_ns, err);
     if (!code && source->store) code = find_image(worker, source, source->parts, key.index, record, &found, err);
     if (code) return code;
     const int64_t took = fl_clock_ns() - start;
     note(worker, FL_TRACE_READ, start, took, code);
-    add(&worker->counters.read_ns, (uint64_t)(took - found.proving_ns));
-    add(&worker->counters.decode_ns, (uint64_t)found.proving_ns);
+    add(&worker->counters.read_ns, (uint64_t)(took - proving_ns));
+    add(&worker->counters.decode_ns, (uint64_t)proving_ns);
     code = open_image(worker, source, &found, &form, err);
     if (!code && source->files && fl_files_upright(source->files) && form.may_turn)
         code = fl_fail(err, FL_EUNSUPPORTED, "its metadata may turn it");
@@ -260,6 +256,7 @@ static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, 
     if (code) return code;
     fl_boxes *boxes = source->item_count ? fl_fields_boxes(worker->fields) : NULL;
     code = make_image(worker, source, 0, key, boxes, targets, row, err);
+    if (!code && source->files && !found.sound) fl_files_learn(source->files, key.index, worker->stamp, found.index);
     if (!code && source->item_count) {
         const int64_t filling = traced_ns(worker);
         code = fl_fields_write(worker->fields, fl_renderer_geometry(worker->renderer), form.width, form.height, rooms, row, err);

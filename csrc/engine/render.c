@@ -69,23 +69,22 @@ void fl_renderer_free(fl_renderer *renderer) {
 }
 
 /* Opens an image by its decoder, which is made for the first of its kind. */
-static fl_code open_by(fl_renderer *renderer, int place, fl_span data, fl_span index, uint64_t max_pixels, fl_error *err) {
+static fl_code open_by(fl_renderer *renderer, int place, const fl_stored *image, uint64_t max_pixels, fl_error *err) {
     const fl_decoder *decoder = fl_decoder_at(place);
     fl_code code = renderer->states[place] ? FL_OK : decoder->create(&renderer->states[place], err);
-    if (!code) code = decoder->open(renderer->states[place], data, index, max_pixels, &renderer->form, err);
+    if (!code) code = decoder->open(renderer->states[place], image, max_pixels, &renderer->form, err);
     if (!code && renderer->form.channels && !renderer->planes_resizer) code = fl_resize_planes_create(&renderer->planes_resizer, err);
     return code;
 }
 
-fl_code fl_renderer_open(fl_renderer *renderer, fl_record_kind kind, fl_span data, fl_span index, uint64_t max_pixels, fl_image_form *form,
-                         fl_error *err) {
+fl_code fl_renderer_open(fl_renderer *renderer, const fl_stored *image, uint64_t max_pixels, fl_image_form *form, fl_error *err) {
     const int64_t start = fl_clock_ns();
-    renderer->opened = fl_decoder_find(kind);
+    renderer->opened = fl_decoder_find(image->kind);
     renderer->opening_ns = 0;
     renderer->form = (fl_image_form){.width = 0};
     if (renderer->opened < 0)
-        return fl_fail(err, FL_EUNSUPPORTED, "its image is of kind %u, which this version cannot decode", (unsigned)kind);
-    const fl_code code = open_by(renderer, renderer->opened, data, index, max_pixels, err);
+        return fl_fail(err, FL_EUNSUPPORTED, "its image is of kind %u, which this version cannot decode", (unsigned)image->kind);
+    const fl_code code = open_by(renderer, renderer->opened, image, max_pixels, err);
     renderer->opening_ns = fl_clock_ns() - start;
     *form = renderer->form;
     return code;

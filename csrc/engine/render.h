@@ -46,10 +46,9 @@ typedef struct fl_renderer fl_renderer;
 fl_code fl_renderer_create(fl_renderer **out, fl_error *err);
 void fl_renderer_free(fl_renderer *renderer); /* NULL is allowed */
 
-/* Opens a stored image; the next call of fl_render decodes it, into parts of its form. data and index stay valid until then. FL_EUNSUPPORTED:
+/* Opens a stored image; the next call of fl_render decodes it, into parts of its form. Its bytes stay valid until then. FL_EUNSUPPORTED:
  * the kind is no image that this version decodes; the decoder's errors. */
-fl_code fl_renderer_open(fl_renderer *renderer, fl_record_kind kind, fl_span data, fl_span index, uint64_t max_pixels, fl_image_form *form,
-                         fl_error *err);
+fl_code fl_renderer_open(fl_renderer *renderer, const fl_stored *image, uint64_t max_pixels, fl_image_form *form, fl_error *err);
 
 /* Takes pixels in place of an image to open. They stay valid until fl_render has returned. */
 void fl_renderer_give(fl_renderer *renderer, const fl_view *image);

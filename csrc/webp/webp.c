@@ -112,12 +112,16 @@ fl_code fl_webp_open(fl_span data, fl_webp *webp, fl_error *err) {
 /* The first pixel that is decoded for a box that begins at `at`. */
 static uint32_t beginning(uint32_t at) { return at < MARGIN ? 0 : (at - MARGIN) & ~1u; }
 
-fl_code fl_webp_box(const fl_webp *webp, fl_box box, fl_buffer *buffer, fl_view *view, fl_error *err) {
+/* Where the pixels end that are decoded for a box that ends at `at`. */
+static uint32_t ending(uint32_t at, uint32_t size) { return size - at < MARGIN ? size : at + MARGIN; }
+
+fl_code fl_webp_box(const fl_webp *webp, fl_box box, bool sound, fl_buffer *buffer, fl_view *view, fl_error *err) {
     WebPDecoderConfig config;
     if (!WebPInitDecoderConfig(&config)) return fl_fail(err, FL_EUNSUPPORTED, "libwebp is of another version than it was built for");
     const uint32_t left = beginning(box.x), top = beginning(box.y);
-    const uint32_t right = webp->width - box.x - box.width < MARGIN ? webp->width : box.x + box.width + MARGIN;
-    const size_t stride = 3 * (size_t)(right - left), rows = webp->height - top, size = stride * rows;
+    const uint32_t right = ending(box.x + box.width, webp->width);
+    const uint32_t bottom = sound ? ending(box.y + box.height, webp->height) : webp->height;
+    const size_t stride = 3 * (size_t)(right - left), rows = bottom - top, size = stride * rows;
     if (!fl_buffer_fit(buffer, size + BEYOND, 1, RULE)) return fl_fail(err, FL_ENOMEM, "no memory for %zu bytes of a WebP", size);
     config.options.use_cropping = 1;
     config.options.crop_left = (int)left, config.options.crop_width = (int)(right - left);

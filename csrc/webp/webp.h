@@ -6,7 +6,7 @@
  * container's order. Any other file is FL_EUNSUPPORTED, sound or not, and Pillow opens it and decides. Left to Pillow on purpose: animated
  * files. As convert() does, this drops alpha.
  *
- * One thread at a time. Memory: the rows of a box, down to the image's last.
+ * One thread at a time. Memory: the rows of a box, down to the image's last where that is not known.
  */
 #ifndef FL_WEBP_WEBP_H
 #define FL_WEBP_WEBP_H
@@ -32,8 +32,8 @@ bool fl_webp_is(fl_span data);
 /* FL_EUNSUPPORTED with the reason. See NOTE [ webp: what is decoded here ]. */
 fl_code fl_webp_open(fl_span data, fl_webp *webp, fl_error *err);
 
-/* The pixels of a box of an open image, in the buffer. All of its data is read, so that which files are errors does not depend on the box.
- * FL_EUNSUPPORTED: it is damaged. */
-fl_code fl_webp_box(const fl_webp *webp, fl_box box, fl_buffer *buffer, fl_view *view, fl_error *err);
+/* The pixels of a box of an open image, in the buffer. All of its data is read, so that which files are errors does not depend on the box, but
+ * of one that is known to be `sound`. FL_EUNSUPPORTED: it is damaged. */
+fl_code fl_webp_box(const fl_webp *webp, fl_box box, bool sound, fl_buffer *buffer, fl_view *view, fl_error *err);
 
 #endif

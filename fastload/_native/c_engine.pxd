@@ -9,10 +9,14 @@ cdef extern from "engine/decoders.h" nogil:
     ctypedef struct fl_image_form:
         uint32_t width, height
         uint8_t channels, depth
+    ctypedef struct fl_stored:
+        int kind
+        fl_span data, index
+        bint sound
     ctypedef struct fl_decoder:
         fl_code (*create)(void **, fl_error *) noexcept nogil
         void (*free)(void *) noexcept nogil
-        fl_code (*open)(void *, fl_span data, fl_span index, uint64_t max_pixels, fl_image_form *, fl_error *) noexcept nogil
+        fl_code (*open)(void *, const fl_stored *, uint64_t max_pixels, fl_image_form *, fl_error *) noexcept nogil
         fl_code (*decode)(void *, fl_box *, int eighths, fl_view *, fl_error *) noexcept nogil
     int fl_decoder_find(int kind)
     int fl_decoder_sniff(fl_span data)

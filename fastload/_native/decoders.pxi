@@ -1,7 +1,7 @@
 # Stored images of any kind, by the engine's table of decoders: one call each over bytes in memory.
 
 from fastload._native.c_common cimport fl_box, fl_code, fl_error, fl_span, fl_view
-from fastload._native.c_engine cimport fl_decoder, fl_decoder_at, fl_decoder_find, fl_decoder_sniff, fl_image_form
+from fastload._native.c_engine cimport fl_decoder, fl_decoder_at, fl_decoder_find, fl_decoder_sniff, fl_image_form, fl_stored
 
 
 cdef class _Decoder:
@@ -15,7 +15,7 @@ cdef class _Decoder:
     def __cinit__(self, int kind, data, max_pixels):
         cdef fl_error err
         cdef fl_code code
-        cdef fl_span span, index
+        cdef fl_stored image
         cdef uint64_t limit = max_pixels
         cdef int place = fl_decoder_find(kind)
         if place < 0:
@@ -23,10 +23,10 @@ cdef class _Decoder:
         self.decoder = fl_decoder_at(place)
         check(self.decoder.create(&self.state, &err), &err)
         self.view = data
-        span.bytes, span.size = _first(self.view), <size_t>self.view.shape[0]
-        index.bytes, index.size = NULL, 0
+        image.data.bytes, image.data.size = _first(self.view), <size_t>self.view.shape[0]
+        image.kind, image.index.bytes, image.index.size, image.sound = kind, NULL, 0, False
         with nogil:
-            code = self.decoder.open(self.state, span, index, limit, &self.form, &err)
+            code = self.decoder.open(self.state, &image, limit, &self.form, &err)
         check(code, &err)
 
     def __dealloc__(self):

@@ -37,10 +37,10 @@ static void check_render(const uint8_t *data, size_t size, bool holds) {
     fl_image_form form;
     if (!renderer) CHECK(fl_renderer_create(&renderer, &err) == FL_OK);
     CHECK(fl_planes_open((fl_span){data, size}, &planes, &err) == FL_OK);
-    const fl_span entry = {data, size}, none = {NULL, 0};
-    CHECK(fl_renderer_open(renderer, FL_RECORD_KIND_PLANES, entry, none, 1, &form, &err) ==
+    const fl_span entry = {data, size};
+    CHECK(fl_renderer_open(renderer, &(fl_stored){.kind = FL_RECORD_KIND_PLANES, .data = entry}, 1, &form, &err) ==
           (planes.width * planes.height > 1 ? FL_ELIMIT : FL_OK));
-    CHECK(fl_renderer_open(renderer, FL_RECORD_KIND_PLANES, entry, none, MOST, &form, &err) == FL_OK);
+    CHECK(fl_renderer_open(renderer, &(fl_stored){.kind = FL_RECORD_KIND_PLANES, .data = entry}, MOST, &form, &err) == FL_OK);
     const fl_part part = {.program = make_program()};
     const fl_key key = {1, 2, noise()};
     fl_target target = {.sink = {.layout = (fl_layout)below(2)}};

@@ -8,10 +8,10 @@ enum { MOST = 1 << 14 /* pixels of a picture that is decoded */ };
 
 static fl_buffer rows;
 
-static uint8_t *read_box(const fl_webp *webp, fl_box box, fl_code *code) {
+static uint8_t *read_box(const fl_webp *webp, fl_box box, bool sound, fl_code *code) {
     fl_view view;
     fl_error err;
-    *code = fl_webp_box(webp, box, &rows, &view, &err);
+    *code = fl_webp_box(webp, box, sound, &rows, &view, &err);
     fuzz_known(*code, &err, FUZZ_CODE(FL_EUNSUPPORTED));
     if (*code) return NULL;
     CHECK(view.width == box.width && view.height == box.height && !view.channels);
@@ -27,11 +27,11 @@ static uint8_t *check_file(const uint8_t *data, size_t size, fl_webp *webp) {
     fl_code code = fl_webp_open((fl_span){data, size}, webp, &err);
     fuzz_known(code, &err, FUZZ_CODE(FL_EUNSUPPORTED));
     if (code || (uint64_t)webp->width * webp->height > MOST) return NULL;
-    uint8_t *whole = read_box(webp, (fl_box){0, 0, webp->width, webp->height}, &code);
+    uint8_t *whole = read_box(webp, (fl_box){0, 0, webp->width, webp->height}, false, &code);
     const uint32_t x = below(webp->width), y = below(webp->height);
     const fl_box box = {x, y, 1 + below(webp->width - x), 1 + below(webp->height - y)};
     fl_code again;
-    uint8_t *part = read_box(webp, box, &again);
+    uint8_t *part = read_box(webp, box, !code && below(2), &again);
     CHECK(again == code);
     for (uint32_t row = 0; row < box.height && part; row++)
         CHECK(!memcmp(part + 3 * (size_t)box.width * row, whole + 3 * ((size_t)webp->width * (y + row) + x), 3 * (size_t)box.width));
