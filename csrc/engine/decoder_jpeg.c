@@ -29,5 +29,5 @@ static void notes(const void *state, fl_decode_notes *notes) {
 
 static bool is_jpeg(fl_span data) { return data.size >= 4 && data.bytes[0] == 0xFF && data.bytes[1] == 0xD8; }
 
-const fl_decoder fl_decoder_jpeg = {"jpeg", true, is_jpeg, create, free_it, open_jpeg, decode, notes};
-const fl_decoder fl_decoder_dct = {"dct", true, NULL, create, free_it, open_dct, decode, notes};
+const fl_decoder fl_decoder_jpeg = {FL_RECORD_KIND_JPEG, "jpeg", true, is_jpeg, create, free_it, open_jpeg, decode, notes};
+const fl_decoder fl_decoder_dct = {FL_RECORD_KIND_DCT, "dct", true, NULL, create, free_it, open_dct, decode, notes};

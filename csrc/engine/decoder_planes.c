@@ -50,7 +50,8 @@ static fl_code decode_planes(void *state, fl_box *box, int eighths, fl_view *vie
     return fl_planes_box(p, *box, s->pixels.bytes, view->stride, &s->scratch, err);
 }
 
-const fl_decoder fl_decoder_planes = {"planes", false, NULL, create_planes, free_planes, open_planes, decode_planes, NULL};
+const fl_decoder fl_decoder_planes = {FL_RECORD_KIND_PLANES, "planes",    false,         NULL, create_planes,
+                                      free_planes,           open_planes, decode_planes, NULL};
 
 /* ---- raw */
 
@@ -80,4 +81,4 @@ static fl_code decode_raw(void *state, fl_box *box, int eighths, fl_view *view, 
     return FL_OK;
 }
 
-const fl_decoder fl_decoder_raw = {"raw", false, NULL, create_raw, free, open_raw, decode_raw, NULL};
+const fl_decoder fl_decoder_raw = {FL_RECORD_KIND_RAW, "raw", false, NULL, create_raw, free, open_raw, decode_raw, NULL};

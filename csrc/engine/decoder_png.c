@@ -36,4 +36,4 @@ static fl_code decode_png(void *state, fl_box *box, int eighths, fl_view *view, 
     return fl_png_reader_box(s->reader, &s->png, *box, view, err);
 }
 
-const fl_decoder fl_decoder_png = {"png", false, fl_png_is, create_png, free_png, open_png, decode_png, NULL};
+const fl_decoder fl_decoder_png = {FL_RECORD_KIND_PNG, "png", false, fl_png_is, create_png, free_png, open_png, decode_png, NULL};

@@ -35,4 +35,4 @@ static fl_code decode_webp(void *state, fl_box *box, int eighths, fl_view *view,
     return fl_webp_box(&s->webp, *box, s->sound, &s->rows, view, err);
 }
 
-const fl_decoder fl_decoder_webp = {"webp", false, fl_webp_is, create_webp, free_webp, open_webp, decode_webp, NULL};
+const fl_decoder fl_decoder_webp = {FL_RECORD_KIND_WEBP, "webp", false, fl_webp_is, create_webp, free_webp, open_webp, decode_webp, NULL};

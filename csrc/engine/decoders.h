@@ -36,6 +36,7 @@ typedef struct fl_decode_notes {
 } fl_decode_notes;
 
 typedef struct fl_decoder {
+    fl_record_kind kind; /* of the entries that it decodes */
     const char *name;
     /* The smaller sizes that it decodes to for less: eighths of 1, 2, 4; else it is always asked for 8. */
     bool scales;
@@ -49,7 +50,7 @@ typedef struct fl_decoder {
     void (*notes)(const void *state, fl_decode_notes *notes); /* NULL: there is nothing to tell */
 } fl_decoder;
 
-enum { FL_DECODERS = 6 };
+enum { FL_DECODERS_MOST = 16 };
 
 /* FL_ELIMIT if an image has more than max_pixels. */
 fl_code fl_decoder_limit(uint32_t width, uint32_t height, uint64_t max_pixels, fl_error *err);
@@ -60,7 +61,7 @@ int fl_decoder_find(fl_record_kind kind);
 /* The kind of image that a file's bytes begin as; 0: none of the table. */
 fl_record_kind fl_decoder_sniff(fl_span data);
 
-/* The decoder at a place, 0 .. FL_DECODERS - 1. */
+/* The decoder at a place of the table; NULL: beyond its end. */
 const fl_decoder *fl_decoder_at(int place);
 
 #endif

@@ -25,7 +25,7 @@ typedef struct planned {
 } planned;
 
 struct fl_renderer {
-    void *states[FL_DECODERS]; /* of the decoders, each made for its first image */
+    void *states[FL_DECODERS_MOST]; /* of the decoders, each made for its first image */
     int opened; /* the decoder of the image in work; -1: its pixels were given */
     fl_view given;
     fl_image_form form; /* of the image in work */
@@ -63,7 +63,7 @@ void fl_renderer_free(fl_renderer *renderer) {
     for (int i = 0; i < HALVES; i++) fl_buffer_free(&renderer->halves[i]);
     fl_resize_planes_free(renderer->planes_resizer);
     fl_resizer_free(renderer->resizer);
-    for (int i = 0; i < FL_DECODERS; i++)
+    for (int i = 0; fl_decoder_at(i); i++)
         if (renderer->states[i]) fl_decoder_at(i)->free(renderer->states[i]);
     free(renderer);
 }

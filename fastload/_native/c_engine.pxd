@@ -14,6 +14,8 @@ cdef extern from "engine/decoders.h" nogil:
         fl_span data, index
         bint sound
     ctypedef struct fl_decoder:
+        int kind
+        const char *name
         fl_code (*create)(void **, fl_error *) noexcept nogil
         void (*free)(void *) noexcept nogil
         fl_code (*open)(void *, const fl_stored *, uint64_t max_pixels, fl_image_form *, fl_error *) noexcept nogil

@@ -27,8 +27,6 @@ cdef extern from "store/record.h" nogil:
         FL_RECORD_KIND_PLANES
         FL_RECORD_KIND_VARYING
         FL_RECORD_KIND_DCT
-        FL_RECORD_KIND_PNG
-        FL_RECORD_KIND_WEBP
         FL_RECORD_INDEX
     fl_code fl_record_check(fl_span record, uint32_t *entries, fl_error *err)
     fl_record_field fl_record_entry(fl_span record, uint32_t i)

@@ -1,6 +1,6 @@
 """Types of the native module; one section for each of its parts."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from mmap import mmap
 from os import PathLike
 from types import FunctionType, ModuleType
@@ -34,8 +34,6 @@ KIND_JSON: int
 KIND_INDEX: int
 KIND_PLACE: int
 KIND_DCT: int
-KIND_PNG: int
-KIND_WEBP: int
 RECORD_INDEX: int
 
 def crc32c(data: _BytesLike, crc: int = 0) -> int: ...
@@ -129,6 +127,8 @@ class JpegHeader(NamedTuple):
     components: int
     progressive: bool
     arithmetic: bool
+
+IMAGE_KINDS: Mapping[str, int]
 
 def stored_kind(data: _BytesLike) -> int: ...
 def stored_size(kind: int, data: _BytesLike, max_pixels: int = ...) -> tuple[int, int]: ...

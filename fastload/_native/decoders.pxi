@@ -3,6 +3,8 @@
 from fastload._native.c_common cimport fl_box, fl_code, fl_error, fl_span, fl_view
 from fastload._native.c_engine cimport fl_decoder, fl_decoder_at, fl_decoder_find, fl_decoder_sniff, fl_image_form, fl_stored
 
+from types import MappingProxyType as _MappingProxyType
+
 
 cdef class _Decoder:
     """The decoder of a kind of entry, with an image open. Used by one thread; freed with the last reference."""
@@ -34,6 +36,19 @@ cdef class _Decoder:
             self.decoder.free(self.state)
 
 
+def _image_kinds():
+    """Record kind of the stored images that each decoder of the table makes pixels of, by its name."""
+    found = {}
+    cdef int place = 0
+    while fl_decoder_at(place) != NULL:
+        found[fl_decoder_at(place).name.decode()] = fl_decoder_at(place).kind
+        place += 1
+    return found
+
+
+IMAGE_KINDS = _MappingProxyType(_image_kinds())
+
+
 def stored_kind(data):
     """Record kind of the image that a file holds, by its first bytes; 0: none that this version decodes."""
     cdef const uint8_t[::1] view = data
@@ -52,7 +67,7 @@ def stored_decode(int kind, data, box=None, max_pixels=MAX_PIXELS):
     """Decodes a stored image of 8-bit RGB.
 
     Args:
-        kind: record kind of its entry, a KIND_... constant.
+        kind: record kind of its entry.
         data: the entry's bytes, any contiguous bytes-like object.
         box: (x, y, width, height) in pixels, None for all of it.
         max_pixels: a larger image is refused before anything is allocated.

@@ -3,8 +3,8 @@
 from fastload._native.c_common cimport fl_buffer, fl_buffer_free, fl_bytes_put_le16, fl_bytes_put_le32, fl_code, fl_crc32c, fl_error, fl_span
 from fastload._native.c_store cimport (
     fl_record_check, FL_RECORD_ENTRIES_MAX, FL_RECORD_ENTRY, fl_record_entry, fl_record_field, FL_RECORD_HEADER,
-    FL_RECORD_INDEX, FL_RECORD_KIND_BYTES, FL_RECORD_KIND_DCT, FL_RECORD_KIND_INDEX, FL_RECORD_KIND_JPEG, FL_RECORD_KIND_PNG,
-    FL_RECORD_KIND_JSON, FL_RECORD_KIND_PLACE, FL_RECORD_KIND_RAW, FL_RECORD_KIND_TEXT, FL_RECORD_KIND_WEBP, FL_RECORD_MAGIC, FL_RECORD_VERSION, fl_attached_read,
+    FL_RECORD_INDEX, FL_RECORD_KIND_BYTES, FL_RECORD_KIND_DCT, FL_RECORD_KIND_INDEX, FL_RECORD_KIND_JPEG,
+    FL_RECORD_KIND_JSON, FL_RECORD_KIND_PLACE, FL_RECORD_KIND_RAW, FL_RECORD_KIND_TEXT, FL_RECORD_MAGIC, FL_RECORD_VERSION, fl_attached_read,
 )
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -27,8 +27,6 @@ KIND_JSON = FL_RECORD_KIND_JSON
 KIND_INDEX = FL_RECORD_KIND_INDEX
 KIND_PLACE = FL_RECORD_KIND_PLACE
 KIND_DCT = FL_RECORD_KIND_DCT
-KIND_PNG = FL_RECORD_KIND_PNG
-KIND_WEBP = FL_RECORD_KIND_WEBP
 RECORD_INDEX = FL_RECORD_INDEX
 
 # bytes copied and summed at a time when a record is built: small enough to be summed out of the nearest cache

@@ -31,7 +31,7 @@ def by_pillow(data: bytes) -> Any:
 
 def by_us(data: bytes, box: tuple[int, ...] | None = None) -> Any:
     try:
-        return core.stored_decode(core.KIND_PNG, data, box)
+        return core.stored_decode(core.IMAGE_KINDS["png"], data, box)
     except SampleError:
         return None
 
@@ -45,7 +45,7 @@ def test_every_form(colour: int, bits: int) -> None:
         want = by_pillow(data)
         assert np.array_equal(by_us(data), want), data
         height, width = want.shape[:2]
-        assert core.stored_size(core.KIND_PNG, data) == (height, width)
+        assert core.stored_size(core.IMAGE_KINDS["png"], data) == (height, width)
         x, y = draw.randrange(width), draw.randrange(height)
         w, h = draw.randint(1, width - x), draw.randint(1, height - y)
         assert np.array_equal(by_us(data, (x, y, w, h)), want[y : y + h, x : x + w])
@@ -125,7 +125,7 @@ LEFT = {
 def test_left_to_pillow(how: str) -> None:
     """Files that the engine refuses, whatever Pillow makes of them."""
     with pytest.raises(SampleError):
-        core.stored_decode(core.KIND_PNG, LEFT[how])
+        core.stored_decode(core.IMAGE_KINDS["png"], LEFT[how])
 
 
 def test_taken_as_pillow_takes_them() -> None:
@@ -140,10 +140,10 @@ def test_taken_as_pillow_takes_them() -> None:
 def test_limits() -> None:
     """More pixels than the limit, a header that promises more than its data can hold, and a box beyond the image are errors."""
     with pytest.raises(SampleError, match="more than the limit"):
-        core.stored_decode(core.KIND_PNG, photograph(), None, 1000)
+        core.stored_decode(core.IMAGE_KINDS["png"], photograph(), None, 1000)
     huge = MAGIC + chunk(b"IHDR", struct.pack(">IIBBBBB", 1 << 15, 1 << 13, 16, 6, 0, 0, 0)) + b"".join(parts(photograph())[1:])
     with pytest.raises(SampleError, match="bytes of data for"):
-        core.stored_decode(core.KIND_PNG, huge)
+        core.stored_decode(core.IMAGE_KINDS["png"], huge)
     for box in ((0, 0, 121, 90), (120, 0, 1, 1), (0, 0, 0, 5)):
         with pytest.raises(ArgumentError, match="box"):
-            core.stored_decode(core.KIND_PNG, photograph(), box)
+            core.stored_decode(core.IMAGE_KINDS["png"], photograph(), box)

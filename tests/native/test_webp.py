@@ -30,7 +30,7 @@ def by_pillow(data: bytes) -> Any:
 
 def by_us(data: bytes, box: tuple[int, ...] | None = None) -> Any:
     try:
-        return core.stored_decode(core.KIND_WEBP, data, box)
+        return core.stored_decode(core.IMAGE_KINDS["webp"], data, box)
     except SampleError:
         return None
 
@@ -44,8 +44,8 @@ def test_every_form(form: str) -> None:
         want = by_pillow(data)
         assert np.array_equal(by_us(data), want)
         height, width = want.shape[:2]
-        assert core.stored_kind(data) == core.KIND_WEBP
-        assert core.stored_size(core.KIND_WEBP, data) == (height, width)
+        assert core.stored_kind(data) == core.IMAGE_KINDS["webp"]
+        assert core.stored_size(core.IMAGE_KINDS["webp"], data) == (height, width)
         for _ in range(4):
             x, y = draw.randrange(width), draw.randrange(height)
             w, h = draw.randint(1, width - x), draw.randint(1, height - y)
@@ -103,7 +103,7 @@ LEFT = {
 def test_left_to_pillow(how: str) -> None:
     """Files that the engine refuses, whatever Pillow makes of them."""
     with pytest.raises(SampleError):
-        core.stored_decode(core.KIND_WEBP, LEFT[how])
+        core.stored_decode(core.IMAGE_KINDS["webp"], LEFT[how])
 
 
 def test_extended_files() -> None:
@@ -116,6 +116,6 @@ def test_extended_files() -> None:
 def test_limits() -> None:
     """An image of more pixels than allowed is refused before memory is asked for, and a box outside of it is an error."""
     with pytest.raises(SampleError, match="120 x 90 pixels are more than the limit of 100"):
-        core.stored_decode(core.KIND_WEBP, photograph(), None, 100)
+        core.stored_decode(core.IMAGE_KINDS["webp"], photograph(), None, 100)
     with pytest.raises(ArgumentError, match="is not inside"):
-        core.stored_decode(core.KIND_WEBP, photograph(), (100, 0, 21, 1))
+        core.stored_decode(core.IMAGE_KINDS["webp"], photograph(), (100, 0, 21, 1))

@@ -71,7 +71,7 @@ class Stored:
             return core.jpeg_decode(self.data)
         if self.kind == core.KIND_DCT:
             return core.jpeg_decode(core.DctCoder().restore(self.data))
-        if self.kind in (core.KIND_PNG, core.KIND_WEBP):
+        if self.kind in (core.IMAGE_KINDS["png"], core.IMAGE_KINDS["webp"]):
             return core.stored_decode(self.kind, self.data)
         height, width, channels = np.frombuffer(self.data[:12], "<u4")
         return np.frombuffer(self.data[12:], np.uint8).reshape(height, width, channels)

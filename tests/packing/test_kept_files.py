@@ -96,7 +96,12 @@ def test_the_files_come_back(source: Path, dataset: Path, tmp_path: Path) -> Non
     export(dataset, tmp_path / "out.tar")
     pack(tmp_path / "out.tar", tmp_path / "again", encode="keep")
     kinds = [sample.kind for sample in stored_samples(tmp_path / "again")]
-    assert [kinds.count(kind) for kind in (core.KIND_JPEG, core.KIND_PNG, core.KIND_WEBP, core.KIND_RAW)] == [4, 8, 12, 0]
+    assert [kinds.count(kind) for kind in (core.KIND_JPEG, core.IMAGE_KINDS["png"], core.IMAGE_KINDS["webp"], core.KIND_RAW)] == [
+        4,
+        8,
+        12,
+        0,
+    ]
     unpack(tmp_path / "again", tmp_path / "twice")
     assert sorted(path.read_bytes() for path in (tmp_path / "twice").rglob("*") if path.suffix in (".png", ".webp", ".jpg")) == wanted
 

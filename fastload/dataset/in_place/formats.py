@@ -1,4 +1,4 @@
-"""Formats of image files that native threads decode: by their names, by their first bytes, and as the installed Pillow decodes them."""
+"""Formats of image files that native threads decode: by their names, by their first bytes, and as the installed Pillow opens and decodes them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from functools import cache
 import numpy as np
 
 from fastload._native import core
+from fastload.common.originals import OwnCode
 
 NATIVE = 0.9
 """Part of the images that must have such a format: the others are decoded one after the other, in the calling process."""
@@ -25,19 +26,28 @@ class Format:
     """A format of image files.
 
     Attributes:
-        kind: record kind of its images.
+        name: the name of its decoder.
         suffixes: ends of its files' names, in small letters.
+        plugin: "module:name" of what Pillow registers itself to open them.
+        own: code of Pillow's that opens them.
         is_pillows: returns True if native threads and the installed Pillow make the same RGB pixels of its files.
     """
 
-    kind: int
+    name: str
     suffixes: tuple[str, ...]
+    plugin: str
+    own: OwnCode
     is_pillows: Callable[[], bool]
+
+    @property
+    def kind(self) -> int:
+        """Record kind of its images."""
+        return core.IMAGE_KINDS[self.name]
 
 
 def formats() -> tuple[Format, ...]:
     """The formats that are decoded here: those of which the installed Pillow makes the same pixels."""
-    return tuple(each for each in _FORMATS if each.is_pillows())
+    return tuple(each for each in FORMATS if each.is_pillows())
 
 
 def suffixes() -> tuple[str, ...]:
@@ -81,10 +91,32 @@ def webps_are_pillows() -> bool:
     return bool(features.check("webp")) and _same(map(base64.b85decode, _WEBPS), "PIL.WebPImagePlugin:WebPImageFile")
 
 
-_FORMATS = (
-    Format(core.KIND_JPEG, (".jpg", ".jpeg", ".jpe", ".jfif"), lambda: True),
-    Format(core.KIND_PNG, (".png",), pngs_are_pillows),
-    Format(core.KIND_WEBP, (".webp",), webps_are_pillows),
+FORMATS = (
+    Format(
+        "jpeg",
+        (".jpg", ".jpeg", ".jpe", ".jfif"),
+        "PIL.JpegImagePlugin:jpeg_factory",
+        OwnCode(("PIL.JpegImagePlugin", ("jpeg_factory",)), ("PIL.JpegImagePlugin:JpegImageFile", ("_open", "load_read"))),
+        lambda: True,
+    ),
+    Format(
+        "png",
+        (".png",),
+        "PIL.PngImagePlugin:PngImageFile",
+        OwnCode(
+            ("PIL.PngImagePlugin:PngImageFile", ("_open", "load_prepare", "load_read", "load_end")),
+            "PIL.PngImagePlugin:ChunkStream",
+            "PIL.PngImagePlugin:PngStream",
+        ),
+        pngs_are_pillows,
+    ),
+    Format(
+        "webp",
+        (".webp",),
+        "PIL.WebPImagePlugin:WebPImageFile",
+        OwnCode(("PIL.WebPImagePlugin:WebPImageFile", ("_open", "load", "load_seek", "seek", "_get_next", "_reset"))),
+        webps_are_pillows,
+    ),
 )
 _WEBPS = (
     "Qb|TecmMzZS4BclR!}$~YybcNumS*`0V)ju3jhLuLM5;QbVnd$fPSj_00J{mhX4Tn`=Jg2qJ8yj+vz9v{=x(K{(q3-*Y-Ox#g6XD1kam8*-!XZ-}|UWlkVv9fA|73{T|Iz"

@@ -20,6 +20,7 @@ from operator import attrgetter
 from typing import Any
 
 from fastload.common.originals import OwnCode, original
+from fastload.dataset.in_place.formats import FORMATS
 
 _MODULE = "torchvision.datasets."
 _LOADERS = ("default_loader", "pil_loader")
@@ -29,19 +30,6 @@ _OPENING = OwnCode(
     ("PIL.ImageFile:ImageFile", ("load",)),
 )
 """Code that opens a file's RGB image in Pillow."""
-_PNG = OwnCode(
-    ("PIL.PngImagePlugin:PngImageFile", ("_open", "load_prepare", "load_read", "load_end")),
-    "PIL.PngImagePlugin:ChunkStream",
-    "PIL.PngImagePlugin:PngStream",
-)
-_JPEG = OwnCode(("PIL.JpegImagePlugin", ("jpeg_factory",)), ("PIL.JpegImagePlugin:JpegImageFile", ("_open", "load_read")))
-_WEBP = OwnCode(("PIL.WebPImagePlugin:WebPImageFile", ("_open", "load", "load_seek", "seek", "_get_next", "_reset")))
-_PLUGINS = {
-    "JPEG": ("PIL.JpegImagePlugin", "jpeg_factory"),
-    "PNG": ("PIL.PngImagePlugin", "PngImageFile"),
-    "WEBP": ("PIL.WebPImagePlugin", "WebPImageFile"),
-}
-"""Module and name of what Pillow registers itself to open a format."""
 _LOADING = OwnCode((f"{_MODULE}folder", (*_LOADERS, "accimage_loader")), ("torchvision", ("get_image_backend",)))
 
 
@@ -102,11 +90,12 @@ def _item_code(owner: type) -> OwnCode:
 
 def opening_replaced() -> str:
     """Clause that names the replaced part of Pillow's own way to open a file that native threads decode; "" if none was."""
-    if found := _OPENING.replaced() or _JPEG.replaced() or _PNG.replaced() or _WEBP.replaced():
+    if found := next(filter(None, (code.replaced() for code in (_OPENING, *(each.own for each in FORMATS)))), ""):
         return found
     openers = getattr(sys.modules.get("PIL.Image"), "OPEN", {})
-    for kind, (plugin, name) in _PLUGINS.items():
-        if kind in openers and original(openers[kind][0]) is not getattr(sys.modules.get(plugin), name, None):
+    for each in FORMATS:
+        kind, (module, _, name) = each.name.upper(), each.plugin.partition(":")
+        if kind in openers and original(openers[kind][0]) is not getattr(sys.modules.get(module), name, None):
             return f"Pillow opens {kind} files by another plugin than its own"
     return ""
 

@@ -41,6 +41,7 @@ from fastload.packing.summary import MEMBERS, Notice, Notices
 from fastload.store import Field, Schema
 from fastload.store.checked import Bad, get_object, parse_json
 from fastload.store.form import Form
+from fastload.store.kinds.codecs import CODECS
 from fastload.store.labels import is_label
 
 IMAGES = ("jpg", "jpeg", "png", "webp")
@@ -252,7 +253,8 @@ def _members(path: str, number: int, file: BinaryIO, size: int, left_out: Notice
 
 COMMENT_MOST = HEADER_BYTES // 2
 """Characters of a description that a tar has: it is left out where it is longer."""
-_PICTURES = ("jpg", "png", "webp", "npy")
+_PICTURES = (*dict.fromkeys(codec.ending for codec in CODECS.values() if codec.ending), "npy")
+"""Endings of the pictures that export writes."""
 
 
 def member_names(fields: Iterable[Field]) -> dict[str, str]:

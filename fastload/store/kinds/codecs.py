@@ -115,17 +115,15 @@ class FileCodec(ImageCodec):
 class PngCodec(FileCodec):
     """PNG files of which Pillow makes 8-bit RGB."""
 
-    name = "png"
-    entry = core.KIND_PNG
-    ending = "png"
+    name = ending = "png"
+    entry = core.IMAGE_KINDS[name]
 
 
 class WebpCodec(FileCodec):
     """Still WebP files."""
 
-    name = "webp"
-    entry = core.KIND_WEBP
-    ending = "webp"
+    name = ending = "webp"
+    entry = core.IMAGE_KINDS[name]
 
 
 class DctCodec(ImageCodec):
