@@ -15,22 +15,26 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def prefer_archive(module: str, folder: Path, environment: dict[str, str]) -> None:
+def prefer_archive(module: str, folder: Path) -> None:
     """Lets a build link a library's archive where the system has one: what is not called stays out, and nothing else sees its names.
 
     Args:
         module: pkg-config's name for the library.
-        folder: where a .pc file of it is written, for `environment`.
+        folder: where a .pc file of it is written.
     """
 
-    def asked(*options: str) -> str:
-        return subprocess.run(["pkg-config", *options, module], env=environment, capture_output=True, text=True, check=True).stdout.strip()
+    def asked(*command: str) -> str:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
-    archive = Path(asked("--variable=libdir"), f"{module}.a")
-    if archive.exists():
-        about = [f"Name: {module}", "Description: its archive", f"Version: {asked('--modversion')}", f"Cflags: {asked('--cflags')}"]
-        (folder / f"{module}.pc").write_text("\n".join([*about, f"Libs: {archive} -Wl,--exclude-libs,{archive.name}", ""]))
-        environment["PKG_CONFIG_PATH"] = os.pathsep.join(filter(None, [str(folder), environment.get("PKG_CONFIG_PATH")]))
+    def about(option: str) -> str:
+        return asked("pkg-config", option, module)
+
+    compiler = os.environ.get("CC", "cc")
+    places = Path(about("--variable=libdir"), f"{module}.a"), Path(asked(*compiler.split(), f"-print-file-name={module}.a"))
+    archive = next((place for place in places if place.is_absolute() and place.exists()), None)
+    if archive is not None:
+        head = [f"Name: {module}", "Description: its archive", f"Version: {about('--modversion')}", f"Cflags: {about('--cflags')}"]
+        (folder / f"{module}.pc").write_text("\n".join([*head, f"Libs: {archive} -Wl,--exclude-libs,{archive.name}", ""]))
 
 
 def build_wheel(out: Path) -> Path:
@@ -46,7 +50,9 @@ def build_wheel(out: Path) -> Path:
     for stale in [*ROOT.glob("build/lib*"), *ROOT.glob("build/bdist*")]:
         shutil.rmtree(stale)  # setuptools would ship modules that are no longer in the source tree
     with tempfile.TemporaryDirectory() as plain, tempfile.TemporaryDirectory() as modules:
-        prefer_archive("libwebp", Path(modules), environment)
+        for module in ("libdeflate", "libwebp"):
+            prefer_archive(module, Path(modules))
+        environment["PKG_CONFIG_PATH"] = os.pathsep.join(filter(None, [modules, environment.get("PKG_CONFIG_PATH")]))
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-qq"]
         options = ["--no-build-isolation", "--no-deps", "--wheel-dir", plain]
         for command in (

@@ -1,4 +1,4 @@
-"""Formats of image files that native threads decode: by their names, by their first bytes, and as the installed Pillow opens and decodes them."""
+"""Formats of image files that native threads decode: by their names, by their first bytes, and as the installed Pillow opens them."""
 
 from __future__ import annotations
 
