@@ -124,3 +124,8 @@ def digest_of(count: int, part: Callable[[int, int], np.ndarray[Any, Any]]) -> s
 def evenly(count: int, used: int) -> list[int]:
     """``used`` of ``count`` indices, ascending and evenly spaced: every class of a sorted dataset keeps its share."""
     return [k * count // used for k in range(used)]
+
+
+def evenly_spaced(count: int, most: int) -> list[int]:
+    """At most so many numbers below count, evenly spaced, ascending."""
+    return sorted({int(number) for number in np.linspace(0, count - 1, min(count, most))})

@@ -504,3 +504,39 @@ def parts_of(dataset: Any) -> Iterator[Any]:
     elif type(dataset) is ConcatDataset:
         for part in dataset.datasets:
             yield from parts_of(part)
+
+
+def mixture_state(dataset: Any) -> dict[str, Any]:
+    """The part of a state about a Mixture, as JSON values, as "mixture": what its order follows from; {} for any other dataset."""
+    return {"mixture": dataset.described()} if isinstance(dataset, Mixture) else {}
+
+
+def check_mixture(dataset: Any, stored: Any) -> None:
+    """Checks that a state, which holds `stored` as its mixture, goes with a dataset.
+
+    Raises:
+        ArgumentError: one is of a Mixture and the other is not, or they differ in more than weights, or the state is damaged.
+    """
+    if not isinstance(dataset, Mixture):
+        if stored is not None:
+            raise ArgumentError(f"the state was taken with a Mixture, and this loader's dataset is a {type(dataset).__name__}: give it one")
+        return
+    if stored is None:
+        raise ArgumentError("the state was taken without a Mixture, and this loader's dataset is one: resume with the same dataset")
+    why = dataset.fits(stored)
+    if why:
+        raise ArgumentError(
+            f"the state does not fit this loader's Mixture: {why}. Resume with the same sources, samples_per_epoch and seed"
+        )
+
+
+def mixture_facts(dataset: Any) -> Iterator[tuple[str, Any]]:
+    """What all ranks must have in common of a Mixture, with a name for each; nothing of any other dataset."""
+    if isinstance(dataset, Mixture):
+        described = dataset.described()
+        yield "a Mixture with the seed", described["seed"]
+        yield "a Mixture with samples_per_epoch", described["samples"]
+        yield "a Mixture with sources of the lengths", described["lengths"]
+        yield "a Mixture with the epoch", dataset.epoch
+        yield "a Mixture with the weights", list(dataset.weights())
+        yield "a Mixture with the weights from epochs on", [change for change in described["weights"] if change[0] <= dataset.epoch]

@@ -16,30 +16,37 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset, Subset
+from typing_extensions import Buffer
 
 from fastload._native import core
 from fastload.common.files import expanded
 from fastload.common.limits import checked_max_pixels
-from fastload.common.positions import position_in
+from fastload.common.positions import evenly_spaced, position_in
 from fastload.common.rng import checked_epoch, checked_seed, current_occurrence, row_seed
 from fastload.common.text import ShownAsText
 from fastload.dataset.contact_sheet import contact_sheet
 from fastload.dataset.native_row import NativeFields, NativeImages, exchanged_pairs
+from fastload.dataset.native_source import NativeSource
 from fastload.dataset.opened import OpenedDataset, OpenOnUse, files_of
 from fastload.dataset.sample_form import SampleForm
 from fastload.dataset.values import StoredValues, check_transform, finished, word_flips
 from fastload.errors import ArgumentError, Computed, DatasetError, RemoteError, SampleError, TransformError
+from fastload.remote.files import RemoteFiles
+from fastload.store import Schema
 from fastload.store.class_counts import class_counts, class_lines
 from fastload.store.columns import Values
 from fastload.store.entries import checked_base
+from fastload.store.kinds.base import Collated
 from fastload.store.labels import label_field, object_labels
-from fastload.transforms.changes import TransformedDataset, fingerprint
+from fastload.transforms.changes import fingerprint
 from fastload.transforms.spec import Plan
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _NAMES = ("path", "name", "file", "filename")
+_SHARDS = 4
+"""Limit on the shards whose columns are read for `longer_sides`."""
 
 
 class FolderAttributes:
@@ -120,7 +127,7 @@ SHOWN_MOST = 1024
 """Most thumbnails of show()."""
 
 
-class PackedDataset(TransformedDataset, FolderAttributes, ShownAsText, Dataset[Any]):
+class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
     """Samples of a dataset made by `fastload pack`.
 
     `ds[i]` has the structure of the samples that were packed; of other sources it is `(image, label)` or `(image, mask)` if those are the
@@ -163,6 +170,8 @@ class PackedDataset(TransformedDataset, FolderAttributes, ShownAsText, Dataset[A
         ArgumentError: fields that the dataset does not have, or a base that is no path; max_pixels, or the variable in its place, is no
             number of pixels.
     """
+
+    max_pixels: int
 
     def __init__(
         self,
@@ -295,6 +304,45 @@ class PackedDataset(TransformedDataset, FolderAttributes, ShownAsText, Dataset[A
     def fields(self) -> tuple[str, ...]:
         """Names of the delivered fields."""
         return self.form.names
+
+    @property
+    def schema(self) -> Schema:
+        return self.opened.reader.schema
+
+    @property
+    def paths(self) -> Mapping[str, tuple[Any, ...]]:
+        return self.form.paths
+
+    @property
+    def root(self) -> Any:
+        return self.form.root
+
+    @property
+    def alike(self) -> tuple[Any, ...]:
+        return PackedDataset, self.form
+
+    @property
+    def alike_in_rows(self) -> tuple[Any, ...]:
+        schema, of_boxes = self.schema, bool(self.plan.of_boxes)
+        boxes = [str(field) for field in schema if field.handler.owns_objects] if of_boxes else []
+        return (
+            of_boxes,
+            *boxes,
+            *(str(schema[name]) for name in self.fields if name != self.image_field),
+        )  # columns are stacked in one dtype
+
+    @property
+    def collated(self) -> Mapping[str, Collated | None]:
+        return {name: self.schema[name].handler.collated for name in self.fields}
+
+    @property
+    def remote(self) -> RemoteFiles | None:
+        files = self.opened.reader.files
+        return files if isinstance(files, RemoteFiles) else None
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        return self.opened.reader.manifest.summary
 
     @property
     def mean_bytes(self) -> float | None:
@@ -471,6 +519,25 @@ class PackedDataset(TransformedDataset, FolderAttributes, ShownAsText, Dataset[A
             raise self.sample_error(index, getattr(error, "reason", None) or str(error)) from None
         fields = self.row_fields(plan) if made else None
         return images.by_name(plan, parts) | ({} if fields is None else fields.sample(made, (parts[0].shape[-2], parts[0].shape[-1])))
+
+    def longer_sides(self, most: int) -> list[int]:
+        """Of some shards' images; none of those in a bucket, whose columns would be fetched, and none where other fields lie in the pixels,
+        whose sizes `pack` does not change."""
+        reader, schema = self.opened.reader, self.schema
+        if (
+            not len(reader)
+            or schema.image is None
+            or reader.files.remote
+            or any(field.handler.follows_image or field.is_planes for field in schema)
+        ):
+            return []
+        numbers = evenly_spaced(len(reader.manifest.shards), _SHARDS)
+        heights, widths = (np.concatenate([reader.chunk(number, name) for number in numbers]) for name in ("__height__", "__width__"))
+        sides: list[int] = np.maximum(heights, widths)[evenly_spaced(len(heights), most)].tolist()
+        return sides
+
+    def healed(self, index: int) -> Buffer | None:
+        return self.opened.reader.healed(index)
 
     def check_fields(self, plan: Plan) -> None:
         """Raises TransformError where a plan would change the image and leave a delivered field behind that lies in it, or exchange points

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from fastload.dataset.view import NativeData
+from fastload.dataset.native_data import NativeData
 from fastload.device.stages import BatchStage, StageCall, has_numbers, numbered, one_by_one, stage_calls
 from fastload.device.to_float import DTYPES, Floats, Form
 from fastload.engines.of_kornia import per_sample, settings_of

@@ -22,9 +22,12 @@ from torch.utils.data import IterableDataset
 
 from fastload._native import core
 from fastload.common.distribution import pip_install
+from fastload.dataset.copies import Draws
 from fastload.dataset.in_place.base import InPlaceDataset
-from fastload.dataset.mixture import Mixture
-from fastload.dataset.view import Draws, NativeData, NativeDataReader, NativeDataset, NativeView, same_objects
+from fastload.dataset.native_data import NativeData
+from fastload.dataset.native_source import NativeSource
+from fastload.dataset.resolver import NativeDataReader, draws_of, in_epoch, same_objects
+from fastload.dataset.view import NativeView
 from fastload.device.pinning import HostMemory, host_memory
 from fastload.device.stages import BatchFields, FormedSamples
 from fastload.device.to_float import Floats
@@ -150,11 +153,11 @@ class ExecutionPlan:
 
     def python_dataset(self, epoch: int) -> tuple[Any, Draws | None]:
         """The dataset as worker processes, or the calling process, read it; and the basis of its draws, if it is packed or a Mixture."""
-        dataset = self.settings.dataset
-        draws = self.settings.seed, epoch, dataset.changes if isinstance(dataset, Mixture) else None
+        dataset, seed = self.settings.dataset, self.settings.seed
         if self.data is None:
-            return (dataset.at_epoch(epoch), draws) if isinstance(dataset, Mixture) else (dataset, None)
-        return self.data.for_python(self.settings.dataset, draws), draws
+            return in_epoch(dataset, seed, epoch)
+        draws = draws_of(dataset, seed, epoch)
+        return self.data.for_python(dataset, draws), draws
 
 
 class Planner:
@@ -327,22 +330,20 @@ def _fields_of(data: NativeData) -> BatchFields:
     """Places of the images, and of fields that lie in them, in a batch."""
     dataset = data.view.datasets[0]
     image = dataset.image_field
-    if isinstance(dataset, InPlaceDataset):
-        return BatchFields(image)
-    given = (each for each in dataset.opened.reader.schema if each.name in dataset.fields and each.name != image)
+    given = (each for each in dataset.schema if each.name in dataset.fields and each.name != image)
     form = dataset.plan.box_format  # the format of converted boxes
     moved = [each for each in given if each.handler.follows_image or each.handler.is_image]
     objects = tuple((each.name, each.kind, each.format and (form or each.format)) for each in moved)
     images = {each.name for each in moved if each.handler.is_image}
     further = tuple(name for name in dataset.fields if name in images)
-    return BatchFields(image, objects=objects, further=further, paths=tuple(dataset.form.paths.items()), pairs=_known_pairs(data))
+    return BatchFields(image, objects=objects, further=further, paths=tuple(dataset.paths.items()), pairs=_known_pairs(data))
 
 
 def _known_pairs(data: NativeData) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
     """(name, pairs of numbers) of the keypoints that mirror each other, if all packed datasets agree."""
     found: dict[str, set[tuple[tuple[int, int], ...]]] = {}
     for dataset in data.view.datasets:
-        for field in () if isinstance(dataset, InPlaceDataset) else dataset.opened.reader.schema:
+        for field in dataset.schema:
             if field.handler.has_points:
                 found.setdefault(field.name, set()).add(field.pairs)
     return tuple((name, pairs.pop()) for name, pairs in found.items() if len(pairs) == 1)
@@ -352,8 +353,7 @@ def _check_formats(data: NativeData) -> None:
     """Raises ArgumentError if boxes of one name have several formats: what moves those of whole batches reads them all in one."""
     first: dict[str, str] = {}
     for dataset in data.view.datasets:
-        given = () if isinstance(dataset, InPlaceDataset) else dataset.opened.reader.schema
-        for field in (each for each in given if each.handler.owns_objects and each.name in dataset.fields):
+        for field in (each for each in dataset.schema if each.handler.owns_objects and each.name in dataset.fields):
             form = dataset.plan.box_format or field.format
             if first.setdefault(field.name, form) != form:
                 raise ArgumentError(
@@ -384,7 +384,7 @@ def _why(settings: Settings, data: NativeData | None) -> str:
         kind = "an IterableDataset" if isinstance(settings.dataset, IterableDataset) else "a map-style Dataset"
         return f"{type(settings.dataset).__name__} is {kind} of Python: pack it (fastload pack) to have it read by native threads"
     if data.native is not None and data.in_place:
-        datasets = [cast(InPlaceDataset, each) for each in data.native.datasets]
+        datasets = data.native.datasets
         count = sum(len(each) if each.positions is None else len(each.positions) for each in datasets)
         return f"native, on {count:,} {datasets[0].noun} in place: nothing is packed, nothing is written"
     if data.native is not None:
@@ -398,7 +398,7 @@ def _why(settings: Settings, data: NativeData | None) -> str:
     return "the packed datasets end in different normalisations, or other ops on batches, or their images or fields are not alike"
 
 
-def _not_moved(settings: Settings, dataset: NativeDataset) -> str:
+def _not_moved(settings: Settings, dataset: NativeSource) -> str:
     """The reason why the Python steps are not left to the device, if they could be."""
     if not dataset.plan.movable or settings.device is None:
         return ""

@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, cast, get_origin
 
 import numpy as np
@@ -324,7 +325,7 @@ class Settings(Arguments[Any]):
         """True if no user code can see how far ahead the sampler is drawn. See NOTE [ samplers: drawn when torch draws them ]."""
         return self.order.draws is not Draws.ANY
 
-    @property
+    @cached_property
     def ordered_by_seed(self) -> bool:
         """True if the order follows from (seed, epoch) alone, with no draw from a generator that others use."""
         return (self._seeds_order and self.order.draws is Draws.NOTHING) or self.order.follows_seed_and_epoch

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import cloudpickle
 from torch.utils.data import DataLoader
 
-from fastload.dataset.view import NativeData, same_objects
+from fastload.dataset.native_data import NativeData
+from fastload.dataset.resolver import same_objects
 from fastload.device.transfer import StageTimer
 from fastload.engines.iterator import LoaderIterator
 from fastload.engines.plan import ExecutionPlan, Planner

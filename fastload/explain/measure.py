@@ -15,9 +15,10 @@ from torch.utils.data import IterableDataset
 from fastload._native import core
 from fastload.batch.bad_samples import NOTHING, Counts, kept_state
 from fastload.batch.containers import to_device
+from fastload.dataset.native_source import NativeSource
 from fastload.dataset.packed import PackedDataset
 from fastload.dataset.values import steps_of, word_flips, wrapped
-from fastload.dataset.view import NativeDataset, NativeView
+from fastload.dataset.view import NativeView
 from fastload.device.stages import BatchKey, StageCall
 from fastload.device.transfer import TransferPlan
 from fastload.engines.plan import ExecutionPlan
@@ -138,7 +139,7 @@ class Costs:
     rows: int = 0
 
 
-def measure(plan: ExecutionPlan, dataset: NativeDataset | None, stages: Sequence[StageCall]) -> Costs | None:
+def measure(plan: ExecutionPlan, dataset: NativeSource | None, stages: Sequence[StageCall]) -> Costs | None:
     """Runs samples through the stages; None for an iterable dataset, which that would use up.
 
     Args:
@@ -165,7 +166,7 @@ def _spaced(count: int) -> list[int]:
     return sorted(set(np.linspace(0, count - 1, min(SAMPLES, count)).astype(int).tolist())) if count else []
 
 
-def _of_plan(execution: ExecutionPlan, dataset: NativeDataset) -> Costs:
+def _of_plan(execution: ExecutionPlan, dataset: NativeSource) -> Costs:
     indices, plan = _spaced(len(dataset)), dataset.plan
     outputs = execution.outputs or dataset.images.outputs(plan, None, "CHW")
     native = _native(dataset, indices, outputs)
@@ -208,7 +209,7 @@ def _steps(plan: Plan, dataset: PackedDataset) -> Sequence[Callable[[Any], Any]]
     return steps_of(plan, dataset.opened.reader.schema, dataset.fields, dataset.assemble)
 
 
-def _native(dataset: NativeDataset, indices: list[int], outputs: list[core.Output]) -> tuple[float | None, float | None, float | None]:
+def _native(dataset: NativeSource, indices: list[int], outputs: list[core.Output]) -> tuple[float | None, float | None, float | None]:
     """Seconds of reading, decoding and writing, by the engine's own clocks; None each where no sample could be made."""
     engine = ThreadEngine(NativeView((dataset,)), 0, outputs, 1, 1)
     try:

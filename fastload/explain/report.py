@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fastload.dataset.in_place.base import InPlaceDataset
+from fastload.dataset.native_data import NativeData
+from fastload.dataset.native_source import NativeSource
 from fastload.dataset.packed import PackedDataset
-from fastload.dataset.view import NativeData, NativeDataset
 from fastload.device.stages import BatchStage, StageCall
 from fastload.engines.batch_stages import explained_stages
 from fastload.engines.of_kornia import why_per_batch
@@ -21,7 +21,6 @@ from fastload.engines.state import LoaderState
 from fastload.errors import FastloadError
 from fastload.explain.measure import Costs, measure
 from fastload.lazy.counts import LazyCounts
-from fastload.remote.files import RemoteFiles
 from fastload.remote.session import RemoteStatus
 from fastload.sampling.arrays import comes_in_arrays
 from fastload.sampling.known import DRAWN_BYTES, gives_each_at_most_once, listed_order
@@ -66,7 +65,7 @@ def table(plan: ExecutionPlan, *, measured: bool, whole: bool = True) -> list[st
     return lines
 
 
-def explained(plan: ExecutionPlan) -> NativeDataset | None:
+def explained(plan: ExecutionPlan) -> NativeSource | None:
     """The native dataset whose transform's plan stands for the loader's: the first; None if samples are not made by one."""
     view = None if plan.data is None else plan.data.native or plan.data.view
     if view is None or any(each.image_field not in each.fields for each in view.datasets):
@@ -74,7 +73,7 @@ def explained(plan: ExecutionPlan) -> NativeDataset | None:
     return view.datasets[0]
 
 
-def _of_plan(execution: ExecutionPlan, dataset: NativeDataset, costs: Costs, there: Set[str]) -> Iterator[Row]:
+def _of_plan(execution: ExecutionPlan, dataset: NativeSource, costs: Costs, there: Set[str]) -> Iterator[Row]:
     """Rows of the stages up to the batch on the host; stages in `there` come after it."""
     plan, settings = dataset.plan, execution.settings
     worker = _worker(settings)
@@ -90,7 +89,7 @@ def _of_plan(execution: ExecutionPlan, dataset: NativeDataset, costs: Costs, the
         yield Row("write", native, seconds=write)
     python = iter(costs.python)
     first = next((stage for stage in plan.stages if stage.where == "python"), None)
-    whole = isinstance(dataset, PackedDataset) and dataset.takes_whole_samples
+    whole = dataset.takes_whole_samples
     for stage, name in zip(plan.stages, names, strict=True):
         if name in there:
             continue
@@ -109,20 +108,18 @@ def _of_plan(execution: ExecutionPlan, dataset: NativeDataset, costs: Costs, the
         yield Row("collate", worker, seconds=costs.collate)
 
 
-def _of_codes(dataset: NativeDataset) -> str:
+def _of_codes(dataset: NativeSource) -> str:
     """The remark on JPEGs with Huffman codes in a packed dataset, which have a form without them."""
-    if not isinstance(dataset, PackedDataset):
-        return ""
-    summary = dataset.opened.reader.manifest.summary
+    summary = dataset.summary
     coded = sum(summary[name] for name in ("kept", "stripped", "transcoded", "rotated", "reencoded") if isinstance(summary.get(name), int))
     return "Huffman codes; `fastload convert` with --encode dct stores JPEGs without" if coded > len(dataset) / 2 else ""
 
 
-def _of_points(plan: Plan, stage: Stage, dataset: NativeDataset) -> str:
+def _of_points(plan: Plan, stage: Stage, dataset: NativeSource) -> str:
     """The remark on a flip that leaves keypoints their numbers, where it is known which mirror each other."""
-    if stage.position not in plan.keeping_flips or not isinstance(dataset, PackedDataset):
+    if stage.position not in plan.keeping_flips:
         return ""
-    known = (field.name for field in dataset.opened.reader.schema if field.pairs and field.name in dataset.fields)
+    known = (field.name for field in dataset.schema if field.pairs and field.name in dataset.fields)
     name = next(known, "")
     return f'{name!r} keep their numbers; a flip of fastload.transforms with keypoint_pairs="auto" exchanges left and right' if name else ""
 
@@ -414,7 +411,7 @@ def _order_memory(plan: ExecutionPlan) -> Iterator[str]:
 
 def _learnt(data: NativeData) -> str:
     """The entropy indexes of images in place: how many are held, and where."""
-    datasets = [dataset for dataset in data.view.datasets if isinstance(dataset, InPlaceDataset)]
+    datasets = data.view.datasets
     found, most = [dataset.learnt() for dataset in datasets], sum(dataset.room for dataset in datasets)
     files, held = sum(each[0] for each in found), sum(each[1] for each in found)
     return f"of {files:,} files, {held / 2**20:,.1f} MiB of memory ({most >> 20:,} MiB at most); learnt when a file is first read"
@@ -422,9 +419,8 @@ def _learnt(data: NativeData) -> str:
 
 def _buckets(data: NativeData | None) -> list[RemoteStatus]:
     """The datasets in buckets."""
-    datasets = [] if data is None else [each for each in data.view.datasets if not isinstance(each, InPlaceDataset)]
-    found = [dataset.opened.reader.files for dataset in datasets]
-    return [files.status() for files in found if isinstance(files, RemoteFiles)]
+    found = () if data is None else (dataset.remote for dataset in data.view.datasets)
+    return [files.status() for files in found if files is not None]
 
 
 def _bucket(status: RemoteStatus) -> str:

@@ -15,7 +15,7 @@ from torch.utils.data import ConcatDataset, Subset
 
 from fastload import PackedDataset
 from fastload import transforms as T
-from fastload.dataset.view import Resolver
+from fastload.dataset.resolver import Resolver
 from fastload.errors import ArgumentError
 
 Rows = list[tuple[int, int]]

@@ -26,33 +26,34 @@ from fastload.common.limits import default_max_pixels
 from fastload.dataset.in_place.known import NotInPlaceError
 from fastload.dataset.in_place.listed import ListedImages
 from fastload.dataset.native_row import NativeImage, NativeImages
+from fastload.dataset.native_source import NativeSource
 from fastload.errors import SampleError
-from fastload.transforms.changes import TransformedDataset
+from fastload.store.kinds import KINDS
+from fastload.store.kinds.base import Collated
 from fastload.transforms.ops import Transform
 from fastload.transforms.spec import Plan
 from fastload.transforms.torchvision import converts, entries_of, flatten
 
 
-class InPlaceDataset(TransformedDataset):
-    """Samples of images in place; the counterpart of PackedDataset. Made and kept by InPlaceDatasets.
+class InPlaceDataset(NativeSource):
+    """Samples of images in place. Made and kept by InPlaceDatasets.
 
     Attributes:
         dataset: the program's own, of which it was made.
-        fields, kinds, image_field, stored_fields: as PackedDataset has them.
-        noun: name for its images, in the plural.
-        positions: the samples that the dataset has, in its order, by their index here; None: all of them.
 
     Raises:
         TransformError: the transform cannot be planned.
     """
 
-    fields: tuple[str, ...]
-    kinds: Mapping[str, str]
-    image_field: str
-    stored_fields: tuple[str, ...] = ()
+    in_place = True
+    noun = "files"
+    takes_lists_indices = True
+    runs_programs_code = True
+    fields: tuple[str, ...] = ()
+    kinds: Mapping[str, str] = {}
+    image_field: str = ""
+    stored_fields: Sequence[str] = ()
     seed: int | None = None
-    noun: str = "files"
-    positions: npt.NDArray[np.int64] | None = None
 
     def __init__(self, dataset: Any, transform: Any, listed: ListedImages) -> None:
         super().__init__(transform)
@@ -99,6 +100,18 @@ class InPlaceDataset(TransformedDataset):
         if not self.plan.views:
             return [image.as_subclass(kind) for image in images]
         return [[view.as_subclass(kind) if of_tv else view for view, of_tv in zip(views, tv, strict=True)] for views in images]
+
+    @property
+    def alike(self) -> tuple[Any, ...]:
+        return type(self), self.fields, tuple(self.kinds.values())
+
+    @property
+    def alike_in_rows(self) -> tuple[Any, ...]:
+        return self.image_types
+
+    @property
+    def collated(self) -> Mapping[str, Collated | None]:
+        return {name: KINDS[kind].collated if kind in KINDS else None for name, kind in self.kinds.items()}
 
     @property
     def image_types(self) -> tuple[bool, ...]:

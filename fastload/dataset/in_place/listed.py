@@ -31,6 +31,7 @@ import numpy.typing as npt
 
 from fastload._native import core
 from fastload.common.files import expanded, open_entry, open_folder
+from fastload.common.positions import evenly_spaced
 from fastload.common.system import available_memory
 from fastload.dataset.in_place.formats import formats
 from fastload.errors import ArgumentError, FastloadError
@@ -214,11 +215,6 @@ class ListedImages:
         """Writes what was learnt to the index cache, if there is one."""
         if self._cache is not None and self._files is not None:
             self._cache.save(self._files)
-
-
-def evenly_spaced(count: int, most: int) -> list[int]:
-    """At most so many numbers below count, evenly spaced, ascending."""
-    return sorted({int(number) for number in np.linspace(0, count - 1, min(count, most))})
 
 
 def _index_room() -> int:

@@ -17,7 +17,7 @@ from torch.utils.data import IterDataPipe, MapDataPipe, _DatasetKind
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _sharding_worker_init_fn
 
 from fastload.batch.bad_samples import NOTHING, PassLosses, Policy
-from fastload.dataset.view import set_draws, set_mixture
+from fastload.dataset.copies import set_draws, set_mixture
 from fastload.device.pinning import Registered
 from fastload.device.stages import BatchKey
 from fastload.device.transfer import Transfer, TransferredBatch

@@ -19,7 +19,7 @@ from torch._utils import ExceptionWrapper
 
 from fastload._native import core
 from fastload.batch.bad_samples import Counts, Lost, Policy
-from fastload.dataset.view import Draws
+from fastload.dataset.copies import Draws
 from fastload.engines.processes import messages
 from fastload.engines.processes import row_collate as rows
 from fastload.engines.processes.messages import Job

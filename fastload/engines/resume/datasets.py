@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fastload.dataset.mixture import Mixture, parts_of
+from fastload.dataset.mixture import mixture_state, parts_of
 from fastload.dataset.packed import PackedDataset
 from fastload.errors import ArgumentError
 from fastload.sampling.known import is_stateful
@@ -121,27 +121,7 @@ def packed_state(dataset: Any) -> dict[str, Any]:
     """The part of a state about the loader's datasets, as JSON values: [version, digest of the samples] of each packed dataset, in Subsets
     and the like too, as "packed", and what the order of a Mixture follows from, as "mixture"; {} without any."""
     found = _versions(dataset)
-    mixture = {"mixture": dataset.described()} if isinstance(dataset, Mixture) else {}
-    return ({"packed": found} if found else {}) | mixture
-
-
-def check_mixture(dataset: Any, stored: Any) -> None:
-    """Checks that a state, which holds `stored` as its mixture, goes with a dataset.
-
-    Raises:
-        ArgumentError: one is of a Mixture and the other is not, or they differ in more than weights, or the state is damaged.
-    """
-    if not isinstance(dataset, Mixture):
-        if stored is not None:
-            raise ArgumentError(f"the state was taken with a Mixture, and this loader's dataset is a {type(dataset).__name__}: give it one")
-        return
-    if stored is None:
-        raise ArgumentError("the state was taken without a Mixture, and this loader's dataset is one: resume with the same dataset")
-    why = dataset.fits(stored)
-    if why:
-        raise ArgumentError(
-            f"the state does not fit this loader's Mixture: {why}. Resume with the same sources, samples_per_epoch and seed"
-        )
+    return ({"packed": found} if found else {}) | mixture_state(dataset)
 
 
 def _versions(dataset: Any) -> list[list[Any]]:

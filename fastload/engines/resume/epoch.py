@@ -30,7 +30,7 @@ import torch
 from torch.utils.data import BatchSampler, _DatasetKind
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from fastload.dataset.mixture import Mixture
+from fastload.dataset.resolver import begin_epoch
 from fastload.engines.resume.datasets import DatasetState, load_at_start
 from fastload.engines.resume.ranks import begin_agreement
 from fastload.engines.settings import Settings
@@ -310,8 +310,7 @@ def begin(settings: Settings, progress: Progress, epoch: int, *, base_drawn: boo
         base_drawn: True if the epoch will draw a base seed.
         kept: True if persistent workers of an earlier epoch continue, with the base seed that was drawn then.
     """
-    if isinstance(settings.dataset, Mixture):
-        settings.dataset.set_epoch(epoch)
+    begin_epoch(settings.dataset, epoch)
     state, progress.pending = progress.pending, None
     previous = progress.epoch_state
     if state is None or state["epoch"] != epoch:

@@ -10,7 +10,7 @@ from torch import distributed
 from torch.utils.data import Subset
 
 from fastload.common.positions import summary_of
-from fastload.dataset.mixture import Mixture, parts_of
+from fastload.dataset.mixture import mixture_facts, parts_of
 from fastload.engines.resume.datasets import packed_state
 from fastload.engines.settings import Settings
 from fastload.sampling.known import drawn_by
@@ -44,22 +44,11 @@ def _shared(settings: Settings, sharded: Sharded, epoch: int, splits: Sequence[S
         "batch_size": settings.rows,
         "drop_last and even": [bool(settings.drop_last), sharded.rule],
         "a state with (ranks, samples had)": [[each.world, each.had] for each in splits],
-        **dict(_of_mixture(settings.dataset)),
+        **dict(mixture_facts(settings.dataset)),
         **_gathered(drawn_by(sharded, default)),
         # Groups of ranks with a (rank, world) of their own may divide the data between them.
         **(_gathered(_of_subsets(settings.dataset)) if sharded.num_replicas == distributed.get_world_size() else {}),
     }
-
-
-def _of_mixture(dataset: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(dataset, Mixture):
-        described = dataset.described()
-        yield "a Mixture with the seed", described["seed"]
-        yield "a Mixture with samples_per_epoch", described["samples"]
-        yield "a Mixture with sources of the lengths", described["lengths"]
-        yield "a Mixture with the epoch", dataset.epoch
-        yield "a Mixture with the weights", list(dataset.weights())
-        yield "a Mixture with the weights from epochs on", [change for change in described["weights"] if change[0] <= dataset.epoch]
 
 
 def _of_subsets(dataset: Any) -> Iterator[tuple[str, Any]]:

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Protocol
 
+from fastload.dataset.mixture import check_mixture
 from fastload.engines.plan import ExecutionPlan
 from fastload.engines.resume import epoch as epochs
 from fastload.engines.resume.datasets import (
     DatasetState,
-    check_mixture,
     check_versions,
     dataset_state_of,
     is_versions,

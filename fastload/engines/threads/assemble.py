@@ -17,7 +17,6 @@ from fastload._native import core
 from fastload.batch.bad_samples import NOTHING, Counts, Lost, PassLosses, reason_of
 from fastload.batch.collate import Collate, advice_on
 from fastload.common.rng import row_seed, substitute_occurrence, substitutes
-from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.opened import TORCH_DTYPES
 from fastload.dataset.view import NativeView
 from fastload.device.stages import BatchKey
@@ -76,7 +75,7 @@ class BatchAssembler:
         self._epoch = epoch
         self._collate = plan.settings.own_collate_fn
         first = engine.view.datasets[0]
-        self._root = None if isinstance(first, InPlaceDataset) else first.form.root
+        self._root = first.root
         self._in_tuples: frozenset[str] = frozenset() if self._root is None else names_in_tuples(self._root)
         self._form = plan.settings.collation
         self._batched = plan.settings.auto_collation
@@ -195,7 +194,7 @@ class BatchAssembler:
         except FastloadError:
             raise
         except Exception as error:
-            if not isinstance(self._engine.view.datasets[source], InPlaceDataset):
+            if not self._engine.view.datasets[source].runs_programs_code:
                 raise
             return error  # see NOTE [ bad samples: which exceptions ]: nobody can tell a broken file from a broken program
         return None
@@ -238,9 +237,7 @@ class BatchAssembler:
         """
         if code in core.RESOURCE_CODES:
             dataset = self._engine.view.datasets[source]
-            raise ResourceError(
-                str(dataset.sample_error(index, reason)) if isinstance(dataset, InPlaceDataset) else f"sample {index}: {reason}"
-            )
+            raise ResourceError(str(dataset.sample_error(index, reason)) if dataset.in_place else f"sample {index}: {reason}")
         if not self._engine.heal(batch, row, source, index):
             error = self._loaded(batch, row, source, index, reason)
             if error is not None:
@@ -250,10 +247,11 @@ class BatchAssembler:
     def _loaded(self, batch: core.Batch, row: int, source: int, index: int, reason: str) -> Exception | None:
         """Makes a failed row from the image that its dataset's own loader opens. Returns the error if that fails too."""
         dataset = self._engine.view.datasets[source]
-        if not isinstance(dataset, InPlaceDataset):
-            return self._engine.sample_error(source, index, reason)
         try:
-            batch.redo_with(row, dataset.load(index))
+            image = dataset.load(index)
+            if image is None:
+                return dataset.sample_error(index, reason)
+            batch.redo_with(row, image)
         except (ClosedError, ResourceError):
             raise  # the sample is not bad
         except (ArgumentError, SampleError) as error:  # it can be opened, and not be transformed
@@ -341,7 +339,7 @@ class BatchAssembler:
         values |= {name: [row[name] for row in rows.stored] for name in first.stored_fields}
         values |= {name: _unbound(image) for name, image in rows.images.items()}
         values |= {name: own.samples() for name, own in rows.native.items()}
-        if isinstance(first, InPlaceDataset):
+        if first.image_field in values:
             values[first.image_field] = first.typed(values[first.image_field])
         return [first.assemble({f: values[f][row] for f in first.fields}) for row in range(len(rows.indices))]
 

@@ -18,19 +18,16 @@ from fastload._native import core
 from fastload.common.positions import as_positions
 from fastload.common.rng import row_seeds
 from fastload.common.system import available_cpus, available_memory
-from fastload.dataset.in_place.base import InPlaceDataset
-from fastload.dataset.packed import PackedDataset
 from fastload.engines.threads.bucket import Asks, BatchFetch, BatchPart, BucketPass, asks_of
 from fastload.engines.threads.image_sizes import EQUAL, LIST, ImageLayout, batch_sizes
 from fastload.errors import DatasetError, RemoteError, ResourceError, SampleError
-from fastload.remote.files import RemoteFiles
 from fastload.store.columns import is_constant
 from fastload.store.kinds import KINDS
 from fastload.store.sidecar import PLACES
 
 if TYPE_CHECKING:
     from fastload.dataset.native_row import NativeFields
-    from fastload.dataset.view import NativeDataset, NativeView
+    from fastload.dataset.view import NativeView
     from fastload.sampling.known import Coverage
 
 QUEUE = 4096
@@ -87,9 +84,9 @@ class ThreadEngine:
         first = view.datasets[0]
         self.image_parts: dict[str, int | list[int]] = first.images.by_name(first.plan, range(len(outputs)))
         self.has_stored = bool(view.datasets[0].stored_fields)
-        self.row_fields = first.row_fields(first.plan) if self.core.sources[0].has_items and isinstance(first, PackedDataset) else None
+        self.row_fields = first.row_fields(first.plan) if self.core.sources[0].has_items else None
         self._largest = max(ASKED_FROM - 1, slot_bytes)  # bytes of the largest batch so far for which memory was found
-        self._remote = {source: files for source, dataset in enumerate(view.datasets) if (files := _remote_files(dataset)) is not None}
+        self._remote = {source: files for source, dataset in enumerate(view.datasets) if (files := dataset.remote) is not None}
 
     def _slot_bytes(self, rows: int) -> int:
         """Bytes of a batch if all images have the same size, else 0."""
@@ -281,10 +278,10 @@ class ThreadEngine:
     def heal(self, batch: core.Batch, row: int, source: int, index: int) -> bool:
         """Makes a row again whose record in a cache may be damaged; True when it could be made. Raises RemoteError."""
         dataset = self.view.datasets[source]
-        if source not in self._remote or isinstance(dataset, InPlaceDataset):
+        if source not in self._remote:
             return False
         try:
-            record = dataset.opened.reader.healed(index)
+            record = dataset.healed(index)
             return record is not None and batch.redo(row, source, index, record)
         except SampleError:
             return False
@@ -336,22 +333,13 @@ class ThreadEngine:
         return self.view.datasets[source].sample_error(index, reason)
 
     def save_learnt(self) -> None:
-        """Makes datasets in place save what they learnt of their images, if there is an index cache."""
+        """Makes the datasets save what they learnt of their images."""
         for dataset in self.view.datasets:
-            if isinstance(dataset, InPlaceDataset):
-                dataset.save_learnt()
+            dataset.save_learnt()
 
     def close(self) -> None:
         """Stops the threads. Leased batches stay valid."""
         self.core.close()
-
-
-def _remote_files(dataset: NativeDataset) -> RemoteFiles | None:
-    """The files of a dataset in a bucket; None: it lies on a disk."""
-    if isinstance(dataset, InPlaceDataset):
-        return None
-    files = dataset.opened.reader.files
-    return files if isinstance(files, RemoteFiles) else None
 
 
 def _wide(sizes: Sizes) -> list[tuple[int, int]]:

@@ -32,7 +32,7 @@ import torch
 
 from fastload._native import core
 from fastload.batch.bad_samples import NOTHING, Counts
-from fastload.dataset.view import same_objects
+from fastload.dataset.resolver import same_objects
 from fastload.device.pinning import PinnedCache
 from fastload.engines.iterator import LoaderIterator
 from fastload.engines.plan import ExecutionPlan

@@ -14,7 +14,7 @@ from fastload.batch.collate import Collate
 from fastload.errors import BatchShapeError
 
 if TYPE_CHECKING:
-    from fastload.dataset.view import NativeDataset
+    from fastload.dataset.native_source import NativeSource
 
 
 class ImageLayout(NamedTuple):
@@ -68,7 +68,7 @@ class BatchSizes:
 
 
 def batch_sizes(
-    datasets: tuple[NativeDataset, ...],
+    datasets: tuple[NativeSource, ...],
     sources: npt.NDArray[np.uint32],
     indices: npt.NDArray[np.uint64],
     parts: int,
@@ -100,7 +100,7 @@ def batch_sizes(
 
 
 def _sizes_of(
-    dataset: NativeDataset, indices: npt.NDArray[np.uint64], seed: int, epoch: int, seeds: npt.NDArray[np.uint64] | None
+    dataset: NativeSource, indices: npt.NDArray[np.uint64], seed: int, epoch: int, seeds: npt.NDArray[np.uint64] | None
 ) -> tuple[npt.NDArray[np.uint32], list[tuple[int, bool, str]]]:
     """Sizes of all images, and the samples without, as core.image_sizes returns them."""
     fixed = dataset.images.fixed_sizes(dataset.plan)
@@ -128,7 +128,7 @@ def _listed(made: BatchSizes) -> BatchSizes:
 def _equal(
     made: BatchSizes,
     failed: list[tuple[int, bool, str]],
-    datasets: tuple[NativeDataset, ...],
+    datasets: tuple[NativeSource, ...],
     sources: npt.NDArray[np.uint32],
     indices: npt.NDArray[np.uint64],
 ) -> BatchSizes:
