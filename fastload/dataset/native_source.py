@@ -181,9 +181,9 @@ class NativeSource(TransformedDataset):
     def sample_error(self, index: int, reason: str) -> SampleError:
         """A SampleError that names the sample and where it lies."""
 
-    def load(self, index: int) -> npt.NDArray[np.uint8] | None:
-        """A sample's whole image as the program opens it, (height, width, 3), RGB; None: only native threads read images."""
-        return None
+    def load(self, index: int) -> npt.NDArray[np.uint8]:
+        """A sample's whole image as the program's code opens it, (height, width, 3), RGB. Asked only if `runs_programs_code`."""
+        raise NotImplementedError
 
     def own_error(self, index: int) -> Exception | None:
         """The exception that the program's transform raises for a sample; None: there is none, or it is not known."""

@@ -28,6 +28,7 @@ from typing import IO, Any, Protocol, cast
 
 import numpy as np
 
+from fastload.common.ahead import ahead
 from fastload.common.distribution import pip_install
 from fastload.common.files import size_limit
 from fastload.common.optional import optional
@@ -36,7 +37,7 @@ from fastload.dataset.query import Columns, ConditionEngine, arrow_array
 from fastload.errors import ArgumentError, DatasetError, PackError, SampleError
 from fastload.packing.options import OnError
 from fastload.packing.progress import Progress
-from fastload.packing.sample_files import SampleFiles, StoredSample, ahead
+from fastload.packing.sample_files import SampleFiles, StoredSample
 from fastload.packing.sources.declaration import as_line, declaration, finite
 from fastload.packing.sources.tar import COMMENT_MOST, member_names
 from fastload.packing.stopping_pool import StoppingPool

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import io
 import sys
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,18 +150,3 @@ def _png(pixels: npt.NDArray[Any], level: int) -> File:
     out = io.BytesIO()
     Image.fromarray(pixels).save(out, "PNG", compress_level=level)
     return File("png", out.getvalue())
-
-
-def ahead(pool: ThreadPoolExecutor, call: Callable[[int], Any], arguments: Iterable[int], most: int) -> Iterator[Any]:
-    """Yields the result of `call` for each argument, in order, with at most `most` calls under way or waiting to be taken."""
-    waiting: deque[Future[Any]] = deque()
-    try:
-        for argument in arguments:
-            waiting.append(pool.submit(call, argument))
-            if len(waiting) == most:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        for future in waiting:
-            future.cancel()

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
+from fastload.common.ahead import ahead
 from fastload.common.files import size_limit
 from fastload.common.system import available_cpus
 from fastload.errors import ArgumentError, DatasetError, PackError
 from fastload.packing.options import Layout
 from fastload.packing.progress import Progress
-from fastload.packing.sample_files import SampleFiles, ahead
+from fastload.packing.sample_files import SampleFiles
 from fastload.packing.stopping_pool import StoppingPool
 from fastload.packing.unpack_folder import UnpackFolder
 from fastload.packing.unpack_layouts import ClassFolders, CocoLayout, Pairs, UnpackLayout, exact

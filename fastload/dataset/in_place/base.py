@@ -1,10 +1,11 @@
 """InPlaceDataset: base of all datasets that are read in place, as native threads and the loader need them.
 
 NOTE [ in place: who opens a file ]
-Native threads read and decode every image that is a whole and sound JPEG or PNG. Any other is opened as the dataset itself opens it, in
-the calling process, for that row alone: a WebP, a PNG of a rare kind (NOTE [ png: what is decoded here ]), a JPEG that is cut or damaged,
-a progressive one that stops before full precision (see NOTE [ jpeg: files that decoders smooth ]). An exception of that opening is raised
-as it is. So the pixels before the resample are Pillow's for every image, and errors are those that the program had before.
+Native threads read and decode every image that is a whole and sound file of `formats.FORMATS`. Any other is opened as the dataset
+itself opens it, by a thread of Python's, for that row alone: a TIFF, a PNG or WebP of a rare kind (NOTE [ png: what is decoded here ]), a
+JPEG that is cut or damaged, a progressive one that stops before full precision (see NOTE [ jpeg: files that decoders smooth ]). An
+exception of that opening is raised as it is. So the pixels before the resample are Pillow's for every image, and errors are those that the
+program had before.
 """
 
 from __future__ import annotations

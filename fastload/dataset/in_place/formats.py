@@ -18,7 +18,7 @@ from fastload._native import core
 from fastload.common.originals import OwnCode
 
 NATIVE = 0.9
-"""Part of the images that must have such a format: the others are decoded one after the other, in the calling process."""
+"""Part of the images that must have such a format: Pillow opens the others."""
 
 
 @dataclass(frozen=True)

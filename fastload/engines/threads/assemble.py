@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch.utils.data import default_collate
 
@@ -34,6 +35,8 @@ Failure = tuple[int, int, int, int, str]
 Images = torch.Tensor | SlotImages | list[torch.Tensor | SlotImages]
 """An image of each row of a batch, or the list of its views; SlotImages where their sizes may differ."""
 Stored = dict[str, Any]
+Opened = npt.NDArray[np.uint8] | Exception | None
+"""Image as the program's own code opens it, or its exception; None: it opens none."""
 """A row's fields that are stored in its record beside the image, by name."""
 
 _redoing = threading.Lock()
@@ -213,10 +216,13 @@ class BatchAssembler:
         lost = Lost()
         sources, indices = batch.row_arrays()
         reasons = {row: (code, reason) for row, _, _, code, reason in failures}
-        with _redoing:
+        openable = [row for row, (code, _) in sorted(reasons.items()) if code not in core.RESOURCE_CODES and self._opens(sources[row])]
+        images = self._engine.opened([(int(sources[row]), int(indices[row])) for row in openable])
+        with _redoing, closing(images):
             for row in sorted((*reasons, *unread)):
                 source, index = int(sources[row]), int(indices[row])
-                error = unread.get(row) or self._made_after_all(batch, row, source, index, *reasons[row], stored)
+                image = next(images) if row in openable else None
+                error = unread.get(row) or self._made_after_all(batch, row, source, index, *reasons[row], image, stored)
                 if error is None:
                     continue
                 if self._on_error == "raise":
@@ -226,11 +232,11 @@ class BatchAssembler:
         return lost
 
     def _made_after_all(
-        self, batch: core.Batch, row: int, source: int, index: int, code: int, reason: str, stored: dict[int, Stored]
+        self, batch: core.Batch, row: int, source: int, index: int, code: int, reason: str, image: Opened, stored: dict[int, Stored]
     ) -> Exception | None:
-        """Makes a row whose image failed: of a record that is fetched again, or as its dataset's own loader opens it; and reads its fields.
+        """Makes a row whose image failed, of a record that is fetched again or of the image as its dataset's own loader opens it.
 
-        Returns why it cannot be made.
+        Then it reads the row's fields. Returns why it cannot be made.
 
         Raises:
             ResourceError: memory or files ran out.
@@ -239,18 +245,26 @@ class BatchAssembler:
             dataset = self._engine.view.datasets[source]
             raise ResourceError(str(dataset.sample_error(index, reason)) if dataset.in_place else f"sample {index}: {reason}")
         if not self._engine.heal(batch, row, source, index):
-            error = self._loaded(batch, row, source, index, reason)
+            error = self._loaded(batch, row, source, index, reason, image)
             if error is not None:
                 return error
         return self._read_row(row, source, index, stored)
 
-    def _loaded(self, batch: core.Batch, row: int, source: int, index: int, reason: str) -> Exception | None:
-        """Makes a failed row from the image that its dataset's own loader opens. Returns the error if that fails too."""
+    def _opens(self, source: int) -> bool:
+        """Returns True if the program's own code opens the images that native threads leave."""
+        return self._engine.view.datasets[source].runs_programs_code
+
+    def _opened(self, source: int, index: int) -> Opened:
+        return next(self._engine.opened([(source, index)])) if self._opens(source) else None
+
+    def _loaded(self, batch: core.Batch, row: int, source: int, index: int, reason: str, image: Opened) -> Exception | None:
+        """Makes a failed row from its image. Returns the error if there is none, or that fails too."""
         dataset = self._engine.view.datasets[source]
+        if image is None:
+            return dataset.sample_error(index, reason)
         try:
-            image = dataset.load(index)
-            if image is None:
-                return dataset.sample_error(index, reason)
+            if isinstance(image, Exception):
+                raise image
             batch.redo_with(row, image)
         except (ClosedError, ResourceError):
             raise  # the sample is not bad
@@ -291,9 +305,10 @@ class BatchAssembler:
         """Makes another sample in the place of a row, or alone where it may have another size; True when it could be made."""
         seed = row_seed(self._seed, self._epoch, occurrence)
         if self.layout is EQUAL:
-            return self._engine.redo(batch, row, source, index, seed) or self._loaded(batch, row, source, index, "") is None
+            made_again = self._engine.redo(batch, row, source, index, seed)
+            return made_again or self._loaded(batch, row, source, index, "", self._opened(source, index)) is None
         made = self._engine.made_alone(source, index, seed, self._epoch)
-        if made is None or (made.failures() and self._loaded(made, 0, source, index, "") is not None):
+        if made is None or (made.failures() and self._loaded(made, 0, source, index, "", self._opened(source, index)) is not None):
             return False
         alone[row] = made
         return True

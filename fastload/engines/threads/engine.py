@@ -6,7 +6,8 @@ This module uses no torch, and runs no Python per sample: a batch is passed to C
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
+from fastload.common.ahead import ahead
 from fastload.common.positions import as_positions
 from fastload.common.rng import row_seeds
 from fastload.common.system import available_cpus, available_memory
@@ -337,8 +339,30 @@ class ThreadEngine:
         for dataset in self.view.datasets:
             dataset.save_learnt()
 
+    def opened(self, rows: Sequence[tuple[int, int]]) -> Generator[npt.NDArray[np.uint8] | Exception, None, None]:
+        """Images of rows, by source and index, as the program's own code opens them, or its exceptions, in order.
+
+        Several are opened side by side, by threads of Python's: most of the work of that code, which is Pillow's, holds no lock.
+        """
+
+        def open_one(row: tuple[int, int]) -> npt.NDArray[np.uint8] | Exception:
+            try:
+                return self.view.datasets[row[0]].load(row[1])
+            except Exception as error:
+                return error
+
+        yield from (
+            map(open_one, rows) if min(len(rows), self.core.threads) < 2 else ahead(self._openers, open_one, rows, 2 * self.core.threads)
+        )
+
+    @cached_property
+    def _openers(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self.core.threads, thread_name_prefix="fastload-open")
+
     def close(self) -> None:
         """Stops the threads. Leased batches stay valid."""
+        if (openers := self.__dict__.pop("_openers", None)) is not None:
+            openers.shutdown(cancel_futures=True)
         self.core.close()
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from torchvision.transforms import v2
 from fastload import FastLoader
 from fastload import transforms as T
 from fastload._native import core
+from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.in_place.datasets import InPlaceDatasets
 from fastload.errors import SampleError
 
@@ -58,6 +60,42 @@ def test_every_format_gives_pillows_pixels(tmp_path: Path) -> None:
     assert "Pillow" in loader.health.report()
     list(loader)
     assert loader.stats()["loaded"] == 2 * len(odd)
+
+
+def test_several_are_opened_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_leaks: None) -> None:
+    """By the loader's own threads, at most two for each; rows keep their places, and a file that cannot be opened is that row's error."""
+    root = image_folder(tmp_path, 60)
+    for number in range(6):
+        photo(number, 90, 100).save(root / "class1" / f"{number:02d}.bmp")
+    (root / "class1" / "05.bmp").write_bytes(b"BM nothing")
+    under_way, most = 0, 0
+    lock, both = threading.Lock(), threading.Event()
+    load = InPlaceDataset.load
+
+    def slow(self: InPlaceDataset, index: int) -> Any:
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+            if under_way == 2:
+                both.set()
+        both.wait(10)
+        try:
+            return load(self, index)
+        finally:
+            with lock:
+                under_way -= 1
+
+    monkeypatch.setattr(InPlaceDataset, "load", slow)
+    dataset = datasets.ImageFolder(str(root), EXACT)
+    bad = next(index for index, (path, _) in enumerate(dataset.samples) if path.endswith("05.bmp"))
+    with FastLoader(dataset, batch_size=len(dataset), num_workers=2, on_error="skip") as loader:
+        ((images, labels),) = loader
+        assert (loader.stats()["loaded"], loader.stats()["skipped"]) == (5, 1)
+    theirs = [dataset[index] for index in range(len(dataset)) if index != bad]
+    assert torch.equal(images, torch.stack([image for image, _ in theirs]))
+    assert labels.tolist() == [label for _, label in theirs]
+    assert most == 2
 
 
 def test_progressive_jpegs_that_stop_early_are_opened_by_pillow(tmp_path: Path) -> None:
