@@ -22,13 +22,15 @@ class Images(ShownAsText, Dataset[Any]):
 
     Args:
         source: a folder, whose images are taken at any depth and sorted as ImageFolder sorts them, or a sequence of paths.
-        transform: a callable for each image, as in ImageFolder; None: samples have the Pillow images.
+        transform: a callable for each image, as in ImageFolder; None: samples have the Pillow images. One of `fastload.transforms`, or a
+            list of such, is run by FastLoader alone.
 
     Attributes:
         paths: the files, in the order of the samples.
 
     Raises:
         ArgumentError: the folder has no image, or there are no paths.
+        TypeError: a sample is asked for by its index, and the transform is no callable.
     """
 
     def __init__(self, source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], transform: Callable[[Any], Any] | None = None):
@@ -49,6 +51,11 @@ class Images(ShownAsText, Dataset[Any]):
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
         index = range(len(self.paths))[index]
+        if self.transform is not None and not callable(self.transform):
+            raise TypeError(
+                f"transform={self.transform!r} is run by FastLoader alone: iterate FastLoader(dataset), or give a callable, such as "
+                "torchvision's Compose"
+            )
         image = opened(self.paths[index])
         return (image if self.transform is None else self.transform(image)), index
 

@@ -61,6 +61,15 @@ def test_samples(folder: Path) -> None:
         dataset[COUNT]
 
 
+@pytest.mark.parametrize("steps", [fastload.transforms.CenterCrop(16), [fastload.transforms.CenterCrop(16)]], ids=["step", "list"])
+def test_transforms_that_only_a_loader_runs(folder: Path, steps: Any) -> None:
+    """fastload's own: a loader makes batches, and the dataset itself says so in a sentence."""
+    images = fastload.Images(folder, steps)
+    assert [len(batch) for batch, _ in FastLoader(images, batch_size=COUNT)] == [COUNT]
+    with pytest.raises(TypeError, match=r"CenterCrop\(.*is run by FastLoader alone: iterate FastLoader"):
+        images[0]
+
+
 def test_own_code_runs(folder: Path) -> None:
     """A subclass with a __getitem__ of its own runs in processes, and explain() says why."""
 
