@@ -210,14 +210,14 @@ def open_folder(path: str | os.PathLike[str], below: os.stat_result | None = Non
     return descriptor
 
 
-def open_entry(folder: int, name: str, flags: int, mode: int = 0o664) -> int:
+def open_entry(folder: int, name: str, flags: int) -> int:
     """Opens a regular file in an open folder; follows no link, waits for no FIFO, and refuses what `check_entry` does.
 
     Raises:
         OSError: it cannot be opened, or is not to be trusted.
     """
     try:
-        descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, mode, dir_fd=folder)
+        descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, 0o664, dir_fd=folder)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise OSError(errno.ELOOP, f"{name} is a symbolic link, which somebody may have planted", name) from None

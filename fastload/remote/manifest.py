@@ -67,7 +67,7 @@ class DataFile:
         return size == self.bytes if self.whole else size >= self.bytes
 
 
-def data_files(manifest: Manifest, *, sidecars: bool = True) -> tuple[DataFile, ...]:
+def data_files(manifest: Manifest) -> tuple[DataFile, ...]:
     """The files that a manifest names, each once: first the files of segments, then the shards in order."""
     segments: dict[tuple[str | None, str], set[Part]] = {}
     shards: dict[tuple[str | None, str], DataFile] = {}
@@ -76,7 +76,7 @@ def data_files(manifest: Manifest, *, sidecars: bool = True) -> tuple[DataFile, 
         parts = segments.setdefault((segment.folder, segment.file), set())
         parts.add(Part(segment.offset, segment.bytes, segment.crc32c))
 
-    for sidecar in manifest.sidecars if sidecars else ():
+    for sidecar in manifest.sidecars:
         add(sidecar)
     for shard in manifest.shards:
         for segment in (*shard.added.values(), *(() if shard.rows is None else (shard.rows,))):
