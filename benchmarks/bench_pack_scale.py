@@ -49,8 +49,8 @@ from fastload.bench.report import number
 from fastload.packing.images import open_image
 from fastload.packing.job import PackJob
 from fastload.packing.options import PackOptions, SourceOptions
+from fastload.packing.origins import ENTRY
 from fastload.packing.sources import open_source
-from fastload.packing.trace import ENTRY
 from fastload.store.progress import LOG_NAME
 
 DISTINCT = 4_000

@@ -21,12 +21,12 @@ from torch.utils.data import DataLoader
 from fastload.dataset.native_data import NativeData
 from fastload.dataset.resolver import same_objects
 from fastload.device.transfer import StageTimer
+from fastload.engines.indices import Progress, begin
 from fastload.engines.iterator import LoaderIterator
 from fastload.engines.plan import ExecutionPlan, Planner
 from fastload.engines.processes.in_process import InProcessIterator
 from fastload.engines.processes.iterator import WorkerIterator
 from fastload.engines.processes.scheduler import LoaderCounters
-from fastload.engines.resume.epoch import Progress, begin
 from fastload.engines.settings import Settings
 from fastload.engines.threads.epochs import NativeIterator, ThreadEpochs
 from fastload.errors import ClosedError, Computed

@@ -34,12 +34,12 @@ from fastload.packing.encode import Encoded
 from fastload.packing.fields import FieldEncoder
 from fastload.packing.images import DeepImageError, MissingLibrary, check_depth
 from fastload.packing.options import MAY_VARY, PackOptions, RunOptions
+from fastload.packing.origins import ENTRY, Order, OriginLog, name_digests, shuffled
 from fastload.packing.pipeline import OrderedPipeline
 from fastload.packing.progress import Progress
 from fastload.packing.sources import Item
 from fastload.packing.sources.protocol import IMAGE_FIELD, Source, attribute_of, schema_of
 from fastload.packing.summary import COUNTS, DEEP, ORIENTATION, PackSummary, Tally
-from fastload.packing.trace import ENTRY, Order, Tracer, name_digests, shuffled
 from fastload.store import DatasetWriter, Manifest, Prepared, RowError
 from fastload.store.class_counts import KEY, class_counts, labels_most
 from fastload.store.labels import class_fields
@@ -236,7 +236,7 @@ class PackJob:
         if not len(source):
             raise PackError(f"{source.title}: the source has no samples")
         self._names = name_digests(source)
-        self.tracer = Tracer(source, self._names)
+        self.origins = OriginLog(source, self._names)
         count = len(source) if options.limit is None or ordered else min(options.limit, len(source))
         self.order = Order(count, shuffled(self._names, options.seed) if options.shuffle and not ordered else None)
         self.base: str | None = None
@@ -333,7 +333,7 @@ class PackJob:
         if tally.noted * ENTRY.itemsize != len(writer.noted):
             raise PackError(f"{writer.title} was begun by another version of fastload, so it cannot be resumed: --overwrite starts again")
         try:
-            tally.position = self.tracer.resume_at(writer.noted, self.order, workers)
+            tally.position = self.origins.resume_at(writer.noted, self.order, workers)
         except PackError as error:
             raise PackError(f"{writer.title} cannot be resumed: {error}") from error
         return tally
@@ -391,7 +391,7 @@ class PackJob:
     def _read(self, place: int) -> _Read:
         """Reads one sample in the thread that writes, for sources that only one thread may use."""
         position = self.order[place]
-        stamp = self.tracer.stamp(position)
+        stamp = self.origins.stamp(position)
         try:
             return _Read(stamp, self.source.read(position))
         except (FastloadError, OSError) as error:
@@ -404,7 +404,7 @@ class PackJob:
         try:
             if read is not None and read.error is not None:
                 raise read.error
-            stamp = self.tracer.stamp(position) if read is None else read.stamp
+            stamp = self.origins.stamp(position) if read is None else read.stamp
             item = read.item if read is not None and read.item is not None else self.source.read(position)
             encoded = self.encode(position, item)
             prepared = self.record(prepare, position, item, encoded)
@@ -415,11 +415,11 @@ class PackJob:
         except (FastloadError, OSError) as error:
             name = self.source.name(position)
             reason = _reason(error, item).removeprefix(f"{name}: ")  # a message that stands alone names the sample, as this one will
-            return Outcome(name, None, self.tracer.left_out(position), reason=reason, error=error)
+            return Outcome(name, None, self.origins.left_out(position), reason=reason, error=error)
         size_in = item.image.nbytes if isinstance(item.image, np.ndarray) else len(item.image)
         size_out = encoded.data.nbytes if isinstance(encoded.data, np.ndarray) else len(encoded.data)
         how = (*encoded.how, "indexed") if encoded.index else encoded.how
-        entry = self.tracer.written(position, stamp, item)
+        entry = self.origins.written(position, stamp, item)
         return Outcome(
             item.name,
             prepared,

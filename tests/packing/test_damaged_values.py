@@ -15,7 +15,7 @@ from test_tfrecord_source import example, feature, sized, tfrecord, varint
 
 from fastload.errors import PackError
 from fastload.packing import open_source
-from fastload.packing.sources import litdata, shards
+from fastload.packing.sources import litdata, row_files
 from fastload.packing.sources import mds as mds_module
 from fastload.packing.sources.tfrecord import BYTES, FLOATS, INTS, Feature, bytes_of, features, floats_of, ints_of
 
@@ -167,8 +167,8 @@ class TestRows:
     @pytest.mark.parametrize(
         ("decode", "data", "message"),
         [
-            (shards.number("q"), bytes(7), "7 bytes, where a number has 8"),
-            (shards.flat_array(np.dtype("float32")), bytes(7), "7 bytes for an array"),
+            (row_files.number("q"), bytes(7), "7 bytes, where a number has 8"),
+            (row_files.flat_array(np.dtype("float32")), bytes(7), "7 bytes for an array"),
             (lambda data: mds_module._array(data, None, None), b"", "0 stands for no dtype"),
             (lambda data: mds_module._array(data, None, None), b"\x08", "ends before its shape"),
             (lambda data: mds_module._array(data, None, None), b"\x08\x0b\1", "ends inside its shape"),

@@ -20,10 +20,10 @@ from PIL import Image
 
 from fastload.errors import PackError, PackStoppedError
 from fastload.packing import Item, open_source, pack, unpack, verify
+from fastload.packing.origins import name_digests, shuffled
 from fastload.packing.sources.folder import FolderSource
 from fastload.packing.sources.unpacked import UnpackedSource
 from fastload.packing.spill import Numbers
-from fastload.packing.trace import name_digests, shuffled
 from fastload.store import Manifest
 
 COUNT = 60

@@ -25,12 +25,12 @@ from fastload.errors import PackError
 from fastload.packing import pack, spill
 from fastload.packing.job import PackJob
 from fastload.packing.options import PackOptions
+from fastload.packing.origins import shuffled
 from fastload.packing.sources import folder as folder_source
 from fastload.packing.sources import unpacked
 from fastload.packing.sources.folder import FolderSource
 from fastload.packing.sources.unpacked import UnpackedSource
 from fastload.packing.spill import Numbers, Texts, TextSorter
-from fastload.packing.trace import shuffled
 from fastload.store import Field, Schema
 
 T = TypeVar("T")
@@ -105,7 +105,7 @@ def test_sorted_texts(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def whole_shuffle(names: np.ndarray, seed: int) -> np.ndarray:
     """The order of a shuffle by its definition, on whole arrays."""
-    mixed = sys.modules["fastload.packing.trace"]._mixed  # type: ignore[attr-defined]
+    mixed = sys.modules["fastload.packing.origins"]._mixed  # type: ignore[attr-defined]
     seen: dict[int, int] = {}
     repeats = np.array([seen.__setitem__(name, seen.get(name, -1) + 1) or seen[name] for name in names.tolist()], np.uint64)
     return np.argsort(mixed(mixed(names + mixed(repeats)) ^ mixed(np.full(1, seed, np.uint64))), kind="stable")

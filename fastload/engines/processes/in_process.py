@@ -14,11 +14,11 @@ from fastload.batch.collate import AdvisedCollate
 from fastload.common.rng import current_occurrence, occurring
 from fastload.device.stages import BatchKey
 from fastload.device.transfer import Transfer
+from fastload.engines.indices import Progress, attach
 from fastload.engines.iterator import IteratorArguments, LoaderIterator
 from fastload.engines.plan import ExecutionPlan
 from fastload.engines.processes.scheduler import LoaderCounters
 from fastload.engines.resume.datasets import dataset_state_of, fetched, fetcher_at
-from fastload.engines.resume.epoch import Progress, attach
 from fastload.health import tracing
 from fastload.lazy import counts, opening
 from fastload.sampling.known import is_stateful

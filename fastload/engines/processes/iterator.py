@@ -21,11 +21,11 @@ from fastload.dataset.copies import set_draws, set_mixture
 from fastload.device.pinning import Registered
 from fastload.device.stages import BatchKey
 from fastload.device.transfer import Transfer, TransferredBatch
+from fastload.engines.indices import Progress, attach
 from fastload.engines.iterator import IteratorArguments, LoaderIterator
 from fastload.engines.plan import ExecutionPlan
 from fastload.engines.processes.messages import Job
 from fastload.engines.processes.scheduler import LoaderCounters, Schedule, Task, TaskScheduler
-from fastload.engines.resume.epoch import Progress, attach
 from fastload.engines.thread_limits import thread_libraries
 from fastload.errors import ClosedError, LoaderTimeout
 from fastload.health import tracing

@@ -9,8 +9,9 @@ from dataclasses import asdict
 from typing import Any, Protocol
 
 from fastload.dataset.mixture import check_mixture
+from fastload.engines import indices
+from fastload.engines.indices import EpochState, Progress
 from fastload.engines.plan import ExecutionPlan
-from fastload.engines.resume import epoch as epochs
 from fastload.engines.resume.datasets import (
     DatasetState,
     check_versions,
@@ -18,7 +19,6 @@ from fastload.engines.resume.datasets import (
     is_versions,
     packed_state,
 )
-from fastload.engines.resume.epoch import EpochState, Progress
 from fastload.engines.settings import Settings
 from fastload.errors import ArgumentError
 from fastload.sampling.known import is_stateful, ranks_of, state_needs_arguments
@@ -79,22 +79,22 @@ def state_of(plan: ExecutionPlan, progress: Progress, kept: KeptWorkers | None) 
             stacklevel=3,
         )
     if progress.pending is not None:
-        return _as_json(settings, epochs.resumed(settings, progress.pending), progress.pending["now"])
+        return _as_json(settings, indices.resumed(settings, progress.pending), progress.pending["now"])
     epoch_state = progress.epoch_state
     if epoch_state is None or epoch_state.ended:
         return _as_json(settings, _next_epoch(plan, progress, kept), {})
     if epoch_state.live is not None:
         epoch_state.place(0, epoch_state.live())
     began = epoch_state.batches or epoch_state.position or epoch_state.beyond
-    indices = epoch_state.index_batches
-    epoch_state.exhausted = indices is not None and indices.exhausted(_index_length(settings))
-    return _as_json(settings, epoch_state, epochs.capture_now(settings, epoch_state) if began else {})
+    batches = epoch_state.index_batches
+    epoch_state.exhausted = batches is not None and batches.exhausted(_index_length(settings))
+    return _as_json(settings, epoch_state, indices.capture_now(settings, epoch_state) if began else {})
 
 
 def _next_epoch(plan: ExecutionPlan, progress: Progress, kept: KeptWorkers | None) -> EpochState:
     """State of the epoch that the next iter() would begin, with the states of dataset copies that outlive an epoch."""
     settings, previous = plan.settings, progress.epoch_state
-    epoch_state = epochs.fresh(settings, progress.next_epoch, base_drawn=plan.draws_base_seed, kept=kept is not None)
+    epoch_state = indices.fresh(settings, progress.next_epoch, base_drawn=plan.draws_base_seed, kept=kept is not None)
     if kept is not None:
         epoch_state.base_seed, epoch_state.passes = kept.base_seed, kept.passes
         if previous is not None:
@@ -132,8 +132,8 @@ def _as_json(settings: Settings, epoch_state: EpochState, now: dict[str, Any]) -
         "base_seed": epoch_state.base_seed,
         "drawn": epoch_state.drawn,
         "passes": epoch_state.passes,
-        "start": epochs.packed_states(epoch_state.start) | whose,
-        "now": epochs.packed_states(now),
+        "start": indices.packed_states(epoch_state.start) | whose,
+        "now": indices.packed_states(now),
         "sampler": copy.deepcopy(sampler),
         "batch_size": settings.rows,
         "drop_last": bool(settings.drop_last),
@@ -150,8 +150,8 @@ def _as_json(settings: Settings, epoch_state: EpochState, now: dict[str, Any]) -
 
 def _counts_of(epoch_state: EpochState) -> dict[str, Any]:
     """The entry with the counts of occurrences, if the sampler is not drawn again. See NOTE [ occurrences: an index that comes again ]."""
-    indices = epoch_state.index_batches
-    found = epoch_state.counts if indices is None else indices.counts()
+    batches = epoch_state.index_batches
+    found = epoch_state.counts if batches is None else batches.counts()
     return {} if found is None else {"occurrences": found}
 
 
@@ -224,7 +224,7 @@ def _checked(state: dict[str, Any]) -> dict[str, Any]:
         raise _damaged(f"turn is {state['turn']} of {len(state['replicas'])}")
     try:
         start = {name: value for name, value in state["start"].items() if name != _RANK}
-        unpacked = {"start": epochs.unpacked_states(start), "now": epochs.unpacked_states(state["now"])}
+        unpacked = {"start": indices.unpacked_states(start), "now": indices.unpacked_states(state["now"])}
     except (ValueError, TypeError, IndexError) as error:
         raise _damaged(f"its generators cannot be read ({error})") from error
     optional = {"packed": state.get("packed", []), "mixture": state.get("mixture"), "split": state.get("split"), "rank": rank}
@@ -244,7 +244,7 @@ def _upgraded(state: dict[str, Any]) -> dict[str, Any]:
 def _check_counts(settings: Settings, state: dict[str, Any]) -> None:
     if state["counts"] is not None:
         try:
-            counts_of(state["counts"], epochs.dataset_length(settings.dataset) or 0)
+            counts_of(state["counts"], indices.dataset_length(settings.dataset) or 0)
         except ValueError as error:
             raise _damaged(str(error)) from None
 
@@ -252,7 +252,7 @@ def _check_counts(settings: Settings, state: dict[str, Any]) -> None:
 def _check_generators(settings: Settings, state: dict[str, Any]) -> None:
     try:
         for name in ("start", "now"):
-            epochs.check_generators(settings, state[name])
+            indices.check_generators(settings, state[name])
     except ArgumentError:
         raise
     except (RuntimeError, ValueError, TypeError, IndexError) as error:

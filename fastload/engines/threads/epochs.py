@@ -34,9 +34,9 @@ from fastload._native import core
 from fastload.batch.bad_samples import NOTHING, Counts
 from fastload.dataset.resolver import same_objects
 from fastload.device.pinning import PinnedCache
+from fastload.engines.indices import EpochState, Progress, begin, follow, fresh, generators_of, iterated_again
 from fastload.engines.iterator import LoaderIterator
 from fastload.engines.plan import ExecutionPlan
-from fastload.engines.resume.epoch import EpochState, Progress, begin, follow, fresh, generators_of, iterated_again
 from fastload.engines.settings import Settings
 from fastload.engines.threads.assemble import BatchAssembler
 from fastload.engines.threads.bucket import BucketPass

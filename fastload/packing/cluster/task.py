@@ -181,7 +181,7 @@ class RangePacker:
             entries = SpilledBytes()
             entries.append(log)
             entries.seal()
-            if job.tracer.resume_at(entries, job.order, self._plan.threads) != len(job.order):
+            if job.origins.resume_at(entries, job.order, self._plan.threads) != len(job.order):
                 return None
         except (Bad, DatasetError, PackError):  # damaged, or of samples that have changed
             return None
@@ -235,7 +235,7 @@ def _watched(job: PackJob, prepare: Callable[..., Prepared], start: int, watched
         position = int(job.order[at])
         name = job.source.name(position)
         if (reason := watched.left_out.get(start + at)) is not None:
-            yield Outcome(name, None, job.tracer.left_out(position), reason=reason)
+            yield Outcome(name, None, job.origins.left_out(position), reason=reason)
             continue
         watched.note(AtHand(start + at, name))
         with closing(job.outcomes(prepare, at, at + 1, 0)) as outcomes:

@@ -32,7 +32,7 @@ import numpy.typing as npt
 from fastload.common.files import open_regular
 from fastload.errors import PackError
 from fastload.packing.sources.protocol import FileRanges, file_stamp
-from fastload.packing.sources.shards import leads_out
+from fastload.packing.sources.row_files import leads_out
 from fastload.packing.summary import EXAMPLES, Notice
 from fastload.store.checked import JSON_BYTES, parse_json, shown
 from fastload.store.field import is_point_name

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from fastload.errors import PackError
-from fastload.packing.sources import shards as codecs
+from fastload.packing.sources import row_files as codecs
 from fastload.packing.sources.protocol import Choice, Value
-from fastload.packing.sources.shards import ROWS_MOST, Column, Decode, RowFile, RowSource, below
+from fastload.packing.sources.row_files import ROWS_MOST, Column, Decode, RowFile, RowSource, below
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, parse_json, shown
 from fastload.store.field import Kind
 

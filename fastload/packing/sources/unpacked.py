@@ -16,7 +16,7 @@ from fastload.common.folders import IMAGE_EXTENSIONS, files_below
 from fastload.errors import PackError
 from fastload.packing.sources.declaration import declared, image_of
 from fastload.packing.sources.protocol import UNKNOWN, Choice, FileRanges, Given, Item, Listed, Place, Source, Value, file_stamp
-from fastload.packing.sources.shards import leads_out
+from fastload.packing.sources.row_files import leads_out
 from fastload.packing.spill import Numbers, TextSorter
 from fastload.packing.summary import UNLISTED, Notice, Notices
 from fastload.store import Field

@@ -19,7 +19,7 @@ from fastload.packing.options import LayoutOptions
 from fastload.packing.sources.annotated import BOXES, INSTANCE_MASK, MASK, AnnotatedFiles, chosen_split, files_in, rows, subfolders
 from fastload.packing.sources.masked import MaskedFiles, by_stem
 from fastload.packing.sources.protocol import DrawnOn, Item, Value
-from fastload.packing.sources.shards import leads_out
+from fastload.packing.sources.row_files import leads_out
 from fastload.store import Field
 from fastload.store.labels import LABELS
 

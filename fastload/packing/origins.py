@@ -1,4 +1,4 @@
-"""Tracer: logs the origin of each written sample, and decides from that log, sample by sample, where a resume continues.
+"""OriginLog: holds the origin of each written sample, and decides from that log, sample by sample, where a resume continues.
 
 NOTE [ pack: what a resume checks ]
 The writer stores an entry for each sample that the pack has handled: whether it was written or left out, digests of its name and of its
@@ -119,7 +119,7 @@ def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return mixed
 
 
-class Tracer:
+class OriginLog:
     """Makes and checks entries for the samples of one source. Any thread may call it."""
 
     def __init__(self, source: Source, names: Numbers) -> None:
