@@ -8,11 +8,12 @@ from pathlib import Path
 import hugging_face_helpers
 import numpy as np
 import pytest
+import torch
 from in_place_helpers import EXACT, assert_as_torch, image_folder
 from pictures import photo
 from PIL import Image, WebPImagePlugin
 from torchvision import datasets, transforms
-from webp_maker import FORMS, animated, damaged, webp
+from webp_maker import FORMS, animated, chunks, damaged, riff, webp
 
 from fastload import FastLoader
 from fastload.dataset.in_place import formats
@@ -77,6 +78,37 @@ def test_of_hugging_face(tmp_path: Path) -> None:
     images = [hugging_face_helpers.encoded(photo(n, 80, 100), "WEBP", quality=60 + n) for n in range(12)]
     loader = hugging_face_helpers.assert_as_torch(hugging_face_helpers.of_images(images, tmp_path / "cache"))
     assert loader.stats()["loaded"] == 0
+
+
+def spoiled(data: bytes) -> bytes:
+    """A lossy file whose last rows cannot be decoded: its container is whole, and its data end early."""
+    (image,) = chunks(data)
+    return riff([image[:4] + (len(image) - 8 - 400).to_bytes(4, "little") + image[8:-400]])
+
+
+def test_what_is_known_of_a_file(tmp_path: Path) -> None:
+    """The second pass, which reads no further than its crops, makes the first one's batches; a file that changed is read to its end again:
+    damage below the crop is the sample's error, as it is Pillow's."""
+    root = webp_folder(tmp_path, 4)
+    for number in range(8):
+        photo(number, 160, 200).save(root / "class0" / f"photo{number}.webp", quality=80)
+    dataset = datasets.ImageFolder(str(root), transforms.Compose([transforms.RandomResizedCrop(32), transforms.PILToTensor()]))
+    with FastLoader(dataset, batch_size=16, num_workers=2, seed=3, engine="native") as loader:
+        passes = []
+        for _ in range(2):
+            loader.set_epoch(0)
+            passes.append(torch.cat([images for images, _ in loader]))
+        assert torch.equal(*passes)
+    dataset.transform = transforms.Compose([transforms.CenterCrop((40, 40)), transforms.PILToTensor()])
+    path = root / "class0" / "photo3.webp"
+    with FastLoader(dataset, batch_size=len(dataset), num_workers=2, engine="native") as loader:
+        ((before, _),) = loader
+        path.write_bytes(spoiled(path.read_bytes()))
+        with pytest.raises((OSError, EOFError)) as theirs:
+            dataset[next(index for index, (name, _) in enumerate(dataset.samples) if name == str(path))]
+        with pytest.raises(theirs.type):
+            list(loader)
+    assert len(before) == len(dataset)
 
 
 def test_another_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
