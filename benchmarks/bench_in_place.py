@@ -48,12 +48,13 @@ def converted(source: Path, form: str) -> Path:
     out = common.WORK / f"{source.name}-{form}"
     done = out.with_suffix(".done")
     if not done.exists():
-        from PIL import Image
+        from fastload.common.images import open_image
 
         ending, options = FORMATS[form]
         for path in sorted(source.glob("*/*.*")):
             (out / path.parent.name).mkdir(parents=True, exist_ok=True)
-            Image.open(path).convert("RGB").save(out / path.parent.name / f"{path.stem}.{ending}", **options)
+            with open(path, "rb") as file:
+                open_image(file).convert("RGB").save(out / path.parent.name / f"{path.stem}.{ending}", **options)
         done.touch()
     return out
 

@@ -531,7 +531,7 @@ def check_mixture(dataset: Any, stored: Any) -> None:
 
 
 def mixture_facts(dataset: Any) -> Iterator[tuple[str, Any]]:
-    """What all ranks must have in common of a Mixture, with a name for each; nothing of any other dataset."""
+    """Facts of a Mixture that all ranks must have in common, with a name for each; none of any other dataset."""
     if isinstance(dataset, Mixture):
         described = dataset.described()
         yield "a Mixture with the seed", described["seed"]

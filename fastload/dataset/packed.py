@@ -521,8 +521,8 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         return images.by_name(plan, parts) | ({} if fields is None else fields.sample(made, (parts[0].shape[-2], parts[0].shape[-1])))
 
     def longer_sides(self, most: int) -> list[int]:
-        """Of some shards' images; none of those in a bucket, whose columns would be fetched, and none where other fields lie in the pixels,
-        whose sizes `pack` does not change."""
+        """Longer sides of some shards' images; none of those in a bucket, whose columns would be fetched, and none where other fields lie
+        in the pixels, whose sizes `pack` does not change."""
         reader, schema = self.opened.reader, self.schema
         if (
             not len(reader)

@@ -277,7 +277,7 @@ _COMPARED = 1 << 16
 
 
 def _key(node: _Node) -> tuple[Any, ...]:
-    """What a node's rows follow from: equal keys of nodes that are alive mean equal rows."""
+    """Identity of a node's rows: equal keys of nodes that are alive mean equal rows."""
     if isinstance(node, Leaf):
         return "whole", id(node.dataset), node.count
     if isinstance(node, _Mixed):
