@@ -1,6 +1,6 @@
 /* A PNG: hostile bytes are FL_EUNSUPPORTED or pixels, whatever box is asked for the same; and rows of any form and filters, made into a
  * file, come out as a plain unfilter makes them. */
-#include "fuzz.h"
+#include "fuzz_pictures.h"
 #include "png/pixels.h"
 #include "png_maker.h"
 
@@ -13,12 +13,7 @@ static uint8_t *read_box(const fl_png *png, fl_box box, fl_code *code) {
     fl_error err;
     *code = fl_png_reader_box(reader, png, box, &view, &err);
     fuzz_known(*code, &err, FUZZ_CODE(FL_EUNSUPPORTED));
-    if (*code) return NULL;
-    CHECK(view.width == box.width && view.height == box.height && !view.channels);
-    uint8_t *pixels = fuzz_allocate(3 * (size_t)box.width * box.height);
-    for (uint32_t y = 0; y < box.height; y++)
-        memcpy(pixels + 3 * (size_t)box.width * y, view.pixels + y * view.stride, 3 * (size_t)box.width);
-    return pixels;
+    return *code ? NULL : fuzz_pixels(&view, box);
 }
 
 /* All of the file, in a block of its own size; NULL: it is refused. Any box of it is what the whole says. */
@@ -28,13 +23,11 @@ static uint8_t *check_file(const uint8_t *data, size_t size, fl_png *png) {
     fuzz_known(code, &err, FUZZ_CODE(FL_EUNSUPPORTED));
     if (code || (uint64_t)png->width * png->height > MOST) return NULL;
     uint8_t *whole = read_box(png, (fl_box){0, 0, png->width, png->height}, &code);
-    const uint32_t x = below(png->width), y = below(png->height);
-    const fl_box box = {x, y, 1 + below(png->width - x), 1 + below(png->height - y)};
+    const fl_box box = fuzz_box(png->width, png->height);
     fl_code again;
     uint8_t *part = read_box(png, box, &again);
     CHECK(again == code);
-    for (uint32_t row = 0; row < box.height && part; row++)
-        CHECK(!memcmp(part + 3 * (size_t)box.width * row, whole + 3 * ((size_t)png->width * (y + row) + x), 3 * (size_t)box.width));
+    if (part) fuzz_check_part(part, box, whole, png->width);
     free(part);
     return whole;
 }

@@ -1,7 +1,7 @@
 /* A WebP: hostile bytes are FL_EUNSUPPORTED or pixels, whatever box is asked for the same; and pixels that libwebp codes without loss come back. */
 #include <webp/encode.h>
 
-#include "fuzz.h"
+#include "fuzz_pictures.h"
 #include "webp/webp.h"
 
 enum { MOST = 1 << 14 /* pixels of a picture that is decoded */ };
@@ -13,12 +13,7 @@ static uint8_t *read_box(const fl_webp *webp, fl_box box, bool sound, fl_code *c
     fl_error err;
     *code = fl_webp_box(webp, box, sound, &rows, &view, &err);
     fuzz_known(*code, &err, FUZZ_CODE(FL_EUNSUPPORTED));
-    if (*code) return NULL;
-    CHECK(view.width == box.width && view.height == box.height && !view.channels);
-    uint8_t *pixels = fuzz_allocate(3 * (size_t)box.width * box.height);
-    for (uint32_t y = 0; y < box.height; y++)
-        memcpy(pixels + 3 * (size_t)box.width * y, view.pixels + y * view.stride, 3 * (size_t)box.width);
-    return pixels;
+    return *code ? NULL : fuzz_pixels(&view, box);
 }
 
 /* All of the file, in a block of its own size; NULL: it is refused. Any box of it is what the whole says. */
@@ -28,13 +23,11 @@ static uint8_t *check_file(const uint8_t *data, size_t size, fl_webp *webp) {
     fuzz_known(code, &err, FUZZ_CODE(FL_EUNSUPPORTED));
     if (code || (uint64_t)webp->width * webp->height > MOST) return NULL;
     uint8_t *whole = read_box(webp, (fl_box){0, 0, webp->width, webp->height}, false, &code);
-    const uint32_t x = below(webp->width), y = below(webp->height);
-    const fl_box box = {x, y, 1 + below(webp->width - x), 1 + below(webp->height - y)};
+    const fl_box box = fuzz_box(webp->width, webp->height);
     fl_code again;
     uint8_t *part = read_box(webp, box, !code && below(2), &again);
     CHECK(again == code);
-    for (uint32_t row = 0; row < box.height && part; row++)
-        CHECK(!memcmp(part + 3 * (size_t)box.width * row, whole + 3 * ((size_t)webp->width * (y + row) + x), 3 * (size_t)box.width));
+    if (part) fuzz_check_part(part, box, whole, webp->width);
     free(part);
     return whole;
 }

@@ -5,35 +5,20 @@ from __future__ import annotations
 import io
 import random
 import struct
-import warnings
 import zlib
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from pictures import photo
-from PIL import Image
 from png_maker import FORMS, MAGIC, chunk, damaged, interlaced, png
+from stored_files import by_engine, by_pillow
 
 from fastload._native import core
 from fastload.errors import ArgumentError, SampleError
 
-
-def by_pillow(data: bytes) -> Any:
-    """Pillow's RGB pixels; None if that raises."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
-        except Exception:
-            return None
-
-
-def by_us(data: bytes, box: tuple[int, ...] | None = None) -> Any:
-    try:
-        return core.stored_decode(core.IMAGE_KINDS["png"], data, box)
-    except SampleError:
-        return None
+by_us = partial(by_engine, "png")
 
 
 @pytest.mark.parametrize(("colour", "bits"), FORMS)

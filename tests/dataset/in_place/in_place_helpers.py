@@ -156,6 +156,15 @@ def assert_as_torch(dataset: Any, **options: Any) -> FastLoader[Any]:
     return loader
 
 
+def assert_resampled_alike(dataset: Any) -> None:
+    """Native threads decode every file, and no value differs from torchvision's by more than 1."""
+    with FastLoader(dataset, batch_size=len(dataset), num_workers=2) as loader:
+        ((images, _),) = loader
+        assert loader.stats()["loaded"] == 0
+    for (theirs, _), ours in zip(dataset, images, strict=True):
+        assert (theirs.int() - ours.int()).abs().max() <= 1
+
+
 def without(root: Path, *names: str) -> None:
     """Removes files of a folder's first class."""
     for name in names:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from in_place_helpers import EXACT, assert_as_torch, image_folder
+from in_place_helpers import EXACT, assert_as_torch, assert_resampled_alike, image_folder
 from pictures import photo
 from PIL import Image, PngImagePlugin
 from png_maker import FORMS, png
@@ -46,12 +46,7 @@ def test_mixed_with_jpegs(tmp_path: Path) -> None:
     for number in range(8):
         photo(number, 80, 100).save(root / "class1" / f"png{number}.png")
     transform = v2.Compose([v2.Resize((40, 40)), v2.PILToTensor()])
-    dataset = datasets.ImageFolder(str(root), transform)
-    with FastLoader(dataset, batch_size=len(dataset), num_workers=2) as loader:
-        ((images, _),) = loader
-        assert loader.stats()["loaded"] == 0
-    for (theirs, _), ours in zip(dataset, images, strict=True):
-        assert (theirs.int() - ours.int()).abs().max() <= 1
+    assert_resampled_alike(datasets.ImageFolder(str(root), transform))
 
 
 def test_another_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import hugging_face_helpers
 import numpy as np
 import pytest
 import torch
-from in_place_helpers import EXACT, assert_as_torch, image_folder
+from in_place_helpers import EXACT, assert_as_torch, assert_resampled_alike, image_folder
 from pictures import photo
 from PIL import Image, WebPImagePlugin
 from torchvision import datasets, transforms
@@ -65,12 +65,7 @@ def test_mixed_with_others(tmp_path: Path) -> None:
         photo(number, 80, 100).save(root / "class1" / f"{number}.webp", quality=80)
         photo(number, 80, 100).save(root / "class0" / f"{number}.png")
     transform = transforms.Compose([transforms.Resize((40, 40)), transforms.PILToTensor()])
-    dataset = datasets.ImageFolder(str(root), transform)
-    with FastLoader(dataset, batch_size=len(dataset), num_workers=2) as loader:
-        ((images, _),) = loader
-        assert loader.stats()["loaded"] == 0
-    for (theirs, _), ours in zip(dataset, images, strict=True):
-        assert (theirs.int() - ours.int()).abs().max() <= 1
+    assert_resampled_alike(datasets.ImageFolder(str(root), transform))
 
 
 def test_of_hugging_face(tmp_path: Path) -> None:
