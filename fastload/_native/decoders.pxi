@@ -67,7 +67,7 @@ def stored_decode(int kind, data, box=None, max_pixels=MAX_PIXELS):
     """Decodes a stored image of 8-bit RGB.
 
     Args:
-        kind: record kind of its entry.
+        kind: record kind of its entry, of IMAGE_KINDS.
         data: the entry's bytes, any contiguous bytes-like object.
         box: (x, y, width, height) in pixels, None for all of it.
         max_pixels: a larger image is refused before anything is allocated.

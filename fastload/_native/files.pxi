@@ -39,7 +39,7 @@ cdef class Files:
         room: bytes of memory for the entropy indexes of files that were read.
         places: None: each path is an image. Or (stamps, offsets, sizes, paths): of each path the stamp that its file must have, 0 for any; of
             each image its place, and the number of its path; size 0 for the whole file. Images whose metadata may turn them then fail.
-        kinds: record kinds of the images that are decoded, KIND_... constants: files of others fail; None: all that the engine decodes.
+        kinds: record kinds of the images that are decoded, of IMAGE_KINDS: files of others fail; None: all that the engine decodes.
 
     Raises:
         ArgumentError: `names` or `places` are not that, or a path is longer than the system takes.

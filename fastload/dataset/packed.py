@@ -325,11 +325,8 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
     def alike_in_rows(self) -> tuple[Any, ...]:
         schema, of_boxes = self.schema, bool(self.plan.of_boxes)
         boxes = [str(field) for field in schema if field.handler.owns_objects] if of_boxes else []
-        return (
-            of_boxes,
-            *boxes,
-            *(str(schema[name]) for name in self.fields if name != self.image_field),
-        )  # columns are stacked in one dtype
+        columns = [str(schema[name]) for name in self.fields if name != self.image_field]  # which are stacked in one dtype
+        return of_boxes, *boxes, *columns
 
     @property
     def collated(self) -> Mapping[str, Collated | None]:

@@ -15,6 +15,7 @@ from torch.utils.data import IterableDataset
 from fastload._native import core
 from fastload.batch.bad_samples import NOTHING, Counts, kept_state
 from fastload.batch.containers import to_device
+from fastload.common.positions import evenly_spaced
 from fastload.dataset.native_source import NativeSource
 from fastload.dataset.packed import PackedDataset
 from fastload.dataset.values import steps_of, word_flips, wrapped
@@ -77,7 +78,7 @@ def _rows(settings: Settings) -> list[int]:
     """Positions for one batch of the loader's size, evenly over the dataset."""
     size = settings.batch_size or getattr(settings.batch_sampler, "batch_size", None) or 1
     count = len(settings.dataset)
-    return sorted(set(np.linspace(0, count - 1, min(int(size), count)).astype(int).tolist()))
+    return evenly_spaced(count, int(size))
 
 
 def _native_batch(plan: ExecutionPlan) -> tuple[Any, Any]:
@@ -162,12 +163,8 @@ def measure(plan: ExecutionPlan, dataset: NativeSource | None, stages: Sequence[
         return replace(costs, rows=rows, move=move, stages=each)
 
 
-def _spaced(count: int) -> list[int]:
-    return sorted(set(np.linspace(0, count - 1, min(SAMPLES, count)).astype(int).tolist())) if count else []
-
-
 def _of_plan(execution: ExecutionPlan, dataset: NativeSource) -> Costs:
-    indices, plan = _spaced(len(dataset)), dataset.plan
+    indices, plan = evenly_spaced(len(dataset), SAMPLES), dataset.plan
     outputs = execution.outputs or dataset.images.outputs(plan, None, "CHW")
     native = _native(dataset, indices, outputs)
     if plan.native:
@@ -236,7 +233,7 @@ def _run(engine: ThreadEngine, index: int) -> bool:
 
 
 def _of_items(settings: Settings) -> Costs:
-    indices = _spaced(len(settings.dataset))
+    indices = evenly_spaced(len(settings.dataset), SAMPLES)
     for index in indices[:WARM]:
         settings.dataset[index]
     began = time.perf_counter()

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.common.originals import OwnCode
+from fastload.common.positions import evenly_spaced
 from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.in_place.formats import NATIVE, START, is_native, suffixes
 from fastload.dataset.in_place.known import NotInPlaceError, opening_replaced
@@ -345,7 +346,7 @@ def _check_formats(listed: ListedImages, positions: npt.NDArray[np.int64] | None
         NotInPlaceError: few of them are JPEGs.
     """
     count = len(listed) if positions is None else len(positions)
-    some = np.unique(np.linspace(0, count - 1, min(count, _SAMPLED)).astype(np.int64))
+    some = np.array(evenly_spaced(count, _SAMPLED), np.int64)
     rows = some if positions is None else positions[some]
     found = sum(_is_native(listed, int(row)) for row in rows)
     if found < NATIVE * len(rows):
