@@ -32,7 +32,7 @@ from fastload.batch.containers import Padded, tensors_of
 from fastload.common.rng import MIX_STREAM, OP_STREAM
 from fastload.device.quiet import quiet
 from fastload.errors import ArgumentError, TransformError
-from fastload.transforms.torchvision import class_mistake
+from fastload.transforms.steps import class_mistake
 
 _STREAM = MIX_STREAM + 3
 

@@ -20,8 +20,9 @@ from fastload.dataset.native_row import NativeFields, NativeImages
 from fastload.errors import SampleError
 from fastload.store import Field
 from fastload.store.kinds.base import Collated
-from fastload.transforms.changes import TransformedDataset
+from fastload.transforms.compiler import compile_plan
 from fastload.transforms.spec import Plan
+from fastload.transforms.steps import TransformedDataset
 
 if TYPE_CHECKING:
     from fastload.remote.files import RemoteFiles
@@ -46,6 +47,11 @@ class NativeSource(TransformedDataset):
     runs_programs_code = False
     seed: int | None
     positions: npt.NDArray[np.int64] | None = None
+    _has_boxes = False  # True if the engine has the boxes of each sample
+    _is_whole = False  # True if Python steps get whole samples
+
+    def _compiled(self, transform: Any) -> Plan:
+        return compile_plan(transform, device=self._leaves, boxes=self._has_boxes, whole=self._is_whole)
 
     @abstractmethod
     def __len__(self) -> int: ...

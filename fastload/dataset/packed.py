@@ -38,8 +38,8 @@ from fastload.store.columns import Values
 from fastload.store.entries import checked_base
 from fastload.store.kinds.base import Collated
 from fastload.store.labels import label_field, object_labels
-from fastload.transforms.changes import fingerprint
 from fastload.transforms.spec import Plan
+from fastload.transforms.steps import fingerprint
 
 if TYPE_CHECKING:
     import pyarrow as pa

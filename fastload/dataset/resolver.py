@@ -32,7 +32,7 @@ from fastload.dataset.packed import PackedDataset
 from fastload.dataset.parts import Asked, Joined, Leaf, Part, Picked, check_lengths, sources_of
 from fastload.dataset.view import MixedRows, NativeView
 from fastload.errors import ArgumentError
-from fastload.transforms.changes import TransformedDataset
+from fastload.transforms.steps import TransformedDataset
 
 _MAKERS = (
     *("__getitem__", "__getitems__", "sample", "assemble", "is_pair", "values", "column"),

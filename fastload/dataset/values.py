@@ -33,8 +33,9 @@ from fastload.store.form import Path
 from fastload.store.kinds.codecs import BY_ENTRY, CODECS
 from fastload.store.kinds.rows import ROTATED
 from fastload.store.reader import stored_size
+from fastload.transforms.library import sanitized_by
 from fastload.transforms.spec import Plan
-from fastload.transforms.torchvision import known, makes_floats, sanitized_by, takes_image_alone
+from fastload.transforms.steps import known, makes_floats, takes_image_alone
 
 
 class StoredValues:
@@ -222,7 +223,7 @@ def steps_of(plan: Plan, schema: Schema, names: Sequence[str], assemble: Assembl
 def _step_of(step: Callable[[Any], Any], schema: Schema, names: Sequence[str], assemble: Assemble) -> Callable[[Any], Any]:
     if makes_floats(step):
         return _to_floats
-    sizes = sanitized_by(step)
+    sizes = sanitized_by(found) if (found := known(step)) else None
     if sizes is None:
         return step
     paths = _paths(assemble({name: name for name in names}))

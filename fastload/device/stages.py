@@ -46,7 +46,7 @@ from fastload.store.form import Path
 from fastload.store.kinds import KINDS
 from fastload.transforms.compiler import label
 from fastload.transforms.spec import DeviceOp
-from fastload.transforms.torchvision import class_mistake, mixes
+from fastload.transforms.steps import class_mistake, mixes
 
 
 @dataclass(frozen=True)

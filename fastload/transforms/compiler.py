@@ -10,179 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from fastload import transforms as T
+from fastload._native import core
 from fastload.common.rng import VIEW_STREAMS
 from fastload.errors import TransformError
-from fastload.transforms.mapping import mapped, take
-from fastload.transforms.native import NativePart
+from fastload.transforms.library import Known, NativeStep, Place, plain
+from fastload.transforms.ops import CornerCrop
 from fastload.transforms.spec import DeviceOp, Form, Plan, Stage, ViewSteps, Where
-from fastload.transforms.torchvision import (
-    Known,
-    class_mistake,
-    converts,
-    crops_of,
-    entries_of,
-    flatten,
-    is_torchvisions,
-    known,
-    passes_pillow,
-    plain,
-)
-
-_BYTES = ("image", "uint8")
-_ZERO = (0, 0.0, None, (0,), (0.0,), (0, 0, 0), (0.0, 0.0, 0.0))
-
-
-def device_part(rest: Sequence[Any], first: int, form: Form, is_tensor: bool = False) -> tuple[DeviceOp, ...] | int:
-    """Compiles the rest of a list to ops on batches, in its order; returns the position of the first step that is no such op instead.
-
-    Nothing is moved past anything: colours before ToTensor act on bytes, those after it on floats in 0..1, and after Normalize only
-    what does not depend on the unit is left to the device (erasing with 0, flips, crops that do not pad).
-
-    Args:
-        rest: the steps from the first that the native part does not have.
-        first: its position, from 1.
-        form: the form of the images at that place.
-        is_tensor: True if the images are tensors, as `NativePart.is_tensor`.
-    """
-    values = NativePart(is_tensor=is_tensor)
-    values.form = form
-    values.to_float = form in ("float", "normalized")
-    if form == "normalized":
-        values.mean = values.std = (0.0,)  # a second Normalize is then refused, as in the native part
-    ops: list[DeviceOp] = []
-    position = first
-    try:
-        for position, step in enumerate(rest, first):
-            ops += _ops(step, position, values)
-    except TransformError:
-        return position
-    return tuple(ops)
-
-
-def _ops(step: Any, position: int, values: NativePart) -> list[DeviceOp]:
-    found = known(step)
-    if found is not None and found.name in _MAPPED:
-        arguments = _MAPPED[found.name](found, values.form)
-        return [_op(found.name, position, arguments)]
-    if found is None and not isinstance(step, T.Transform):
-        raise TransformError("unknown")
-    before = values.to_float, values.mean
-    geometry = len(values.ops)
-    taken = take(step, position, values)
-    if isinstance(taken, TransformError):
-        raise taken
-    if len(values.ops) > geometry:
-        return [_geometry(step, found, position, values)]
-    if (values.to_float, values.mean) == before:
-        return []
-    if values.mean is None:
-        return [_op("ToFloat", position, {"reciprocal": values.reciprocal})]
-    floats = [] if before[0] else [_op("ToFloat", position, {"reciprocal": False})]
-    return [*floats, _op("Normalize", position, {"mean": values.mean, "std": values.std})]
-
-
-def _geometry(step: Any, found: Known | None, position: int, values: NativePart) -> DeviceOp:
-    """A flip or a crop: those of fastload.transforms that run on batches, too."""
-    kind, op = type(step).__name__, values.ops[-1]
-    if kind in ("RandomHorizontalFlip", "RandomVerticalFlip"):
-        pairs = getattr(step, "keypoint_pairs", None)  # torchvision's flips have none
-        return _op(kind, position, {"p": op["p"]} | ({} if pairs is None else {"keypoint_pairs": pairs}))
-    if kind != "RandomCrop":
-        raise TransformError("no op on batches")
-    names = ("padding", "pad_if_needed", "fill")
-    return _op(kind, position, {"size": (op["height"], op["width"]), **{name: plain(op[name]) for name in names}})
-
-
-def _op(name: str, position: int, arguments: Mapping[str, Any]) -> DeviceOp:
-    return DeviceOp(name, tuple(sorted((key, plain(value)) for key, value in arguments.items())), position)
-
-
-def _colours(step: Known, form: Form) -> dict[str, Any]:
-    """Arguments as they are, for ops that act on bytes and on floats in 0..1."""
-    _require(form != "normalized")
-    return dict(step.values)
-
-
-def _on_bytes(step: Known, form: Form) -> dict[str, Any]:
-    """Arguments as they are, for ops that torchvision does on bytes only, or in units of bytes."""
-    _require(form in _BYTES)
-    return dict(step.values)
-
-
-def _jitter(step: Known, form: Form) -> dict[str, Any]:
-    return {name: 0.0 if value is None else value for name, value in _colours(step, form).items()}
-
-
-def _erasing(step: Known, form: Form) -> dict[str, Any]:
-    values = dict(step.values)
-    value = plain(values["value"])
-    _require(form in ("uint8", "float", "normalized") and value is not None and not isinstance(value, str))
-    if form == "uint8":
-        scale = 1.0
-    else:
-        scale = 255.0
-        _require(value in _ZERO or form == "float")
-    values["value"] = tuple(v * scale for v in value) if isinstance(value, tuple) else value * scale
-    if isinstance(values["value"], tuple) and len(values["value"]) == 1:
-        values["value"] = values["value"][0]
-    _require(_is_colour(values["value"]))
-    del values["inplace"]
-    return values
-
-
-def _turned(step: Known, form: Form) -> dict[str, Any]:
-    """Rotation and affine maps about the centre, kept to the image's size."""
-    values = dict(step.values)
-    _require(values.pop("center") is None and not values.pop("expand", False))
-    return _filled(values, form)
-
-
-def _policy(step: Known, form: Form) -> dict[str, Any]:
-    values = _filled(_on_bytes(step, form), form)
-    if step.name == "AutoAugment":
-        values["policy"] = str(getattr(values["policy"], "value", values["policy"]))
-        _require(values["policy"] == "imagenet")
-    return values
-
-
-def _filled(values: dict[str, Any], form: Form) -> dict[str, Any]:
-    fill, mode = plain(values["fill"]), values["interpolation"]
-    _require(fill in _ZERO or (form in _BYTES and _is_colour(fill)))
-    values["interpolation"] = str(getattr(mode, "value", mode))
-    _require(values["interpolation"] in ("nearest", "bilinear"))
-    values["fill"] = 0.0 if fill in _ZERO else fill
-    return values
-
-
-def _is_colour(fill: Any) -> bool:
-    """One value or three, in the units of bytes."""
-    values = fill if isinstance(fill, tuple) else (fill,)
-    return len(values) in (1, 3) and all(isinstance(v, int | float) and 0 <= v <= 255 for v in values)
-
-
-def _require(holds: bool) -> None:
-    if not holds:
-        raise TransformError("no op on batches here")
-
-
-_MAPPED: Mapping[str, Callable[[Known, Form], dict[str, Any]]] = {
-    "ColorJitter": _jitter,
-    "RandomGrayscale": _colours,
-    "GaussianBlur": _colours,
-    "RandomAdjustSharpness": _colours,
-    "RandomAutocontrast": _colours,
-    "RandomInvert": _colours,
-    "RandomSolarize": _on_bytes,
-    "RandomPosterize": _on_bytes,
-    "RandomEqualize": _on_bytes,
-    "RandomErasing": _erasing,
-    "RandomRotation": _turned,
-    "RandomAffine": _turned,
-    "RandAugment": _policy,
-    "TrivialAugmentWide": _policy,
-    "AutoAugment": _policy,
-}
-
+from fastload.transforms.steps import class_mistake, converts, default_dtype, entries_of, flatten, is_torchvisions, known, replaced
 
 _PASSES = "lets a Pillow image pass, as torchvision's: put v2.ToImage() before it to convert"
 
@@ -228,7 +62,7 @@ def _compile_crops(steps: Sequence[Any], device: bool, whole: bool) -> Plan | No
     is_tensor = whole or not _are_for_pillow(steps, steps)  # decided by the list as it was given: the crops are fastload's
     for place, step in enumerate(steps):
         found = known(step)
-        crops = crops_of(found) if found else None
+        crops = _crops_of(found) if found else None
         if found is None or crops is None:
             continue
         before, after = steps[:place], steps[place + 1 :]
@@ -274,6 +108,20 @@ def _compile_views(steps: Sequence[Any], entries: Sequence[Any], device: bool, w
     if isinstance(step, T.Views) and all(view.native for view in views) and len({_ends_in_floats(view) for view in views}) > 1:
         raise TransformError(f"{step!r}: some of its entries end in floats and some in bytes: end all in ToFloat or Normalize, or none")
     return _joined(views, len(before))
+
+
+def _crops_of(step: Known) -> list[list[T.Transform]] | None:
+    """The transform of each crop that FiveCrop or TenCrop makes, in torchvision's order; None for any other step."""
+    if step.name not in ("FiveCrop", "TenCrop"):
+        return None
+    centre = T.CenterCrop(step.values["size"])
+    size: Any = centre.size
+    corners = [CornerCrop(size, right, bottom) for bottom in (False, True) for right in (False, True)]
+    five: list[list[T.Transform]] = [[crop] for crop in (*corners, centre)]
+    if step.name == "FiveCrop":
+        return five
+    mirror = T.RandomVerticalFlip(1.0) if step.values["vertical_flip"] else T.RandomHorizontalFlip(1.0)
+    return five + [[mirror, *crop] for crop in five]
 
 
 def _takes_several(step: Any) -> bool:
@@ -332,14 +180,25 @@ def _take_all(steps: Sequence[Any], streams: Sequence[int], part: NativePart) ->
     floats: list[int] = []
     for position, (step, stream) in enumerate(zip(steps, streams, strict=True), 1):
         before = part.to_float, part.mean
-        note = take(step, stream, part)
-        if isinstance(note, TransformError):
-            return stages, floats, str(note)
-        why = _PASSES if note is None and passes_pillow(step) and part.form == "image" and not part.is_tensor else note or ""
-        stages.append(Stage(position, label(step), "nothing" if note is None else "native", why))
+        try:
+            made = native_step(step, part)
+            part.take(made, stream)
+        except TransformError as reason:
+            if isinstance(step, T.Transform):
+                raise
+            return stages, floats, str(reason)
+        nothing = made.note is None
+        why = _PASSES if nothing and _converts_tensors(step) and part.form == "image" and not part.is_tensor else made.note or ""
+        stages.append(Stage(position, label(step), "nothing" if nothing else "native", why))
         if (part.to_float, part.mean) != before:
             floats.append(position)
     return stages, floats, ""
+
+
+def _converts_tensors(step: Any) -> bool:
+    """Returns True if a step is v2's ToDtype, which lets Pillow images pass."""
+    found = known(step)
+    return found is not None and found.v2 and found.name == "ToDtype"
 
 
 def _plan(part: NativePart, stages: list[Stage], floats: list[int], **rest: Any) -> Plan:
@@ -399,7 +258,9 @@ def _python_stages(rest: Sequence[Any], first: int, reason: str, blocks: int | N
         elif position == blocks:
             why = f"not done on a device here, so that everything from position {first} on is Python"
         else:
-            why = f"comes after position {first}" + ("; before it, it might be native" if mapped(step) else "")
+            why = f"comes after position {first}" + (
+                "; before it, it might be native" if (found := known(step)) and found.row.native else ""
+            )
         stages.append(Stage(position, label(step), "python", why))
     return stages
 
@@ -424,3 +285,300 @@ def label(step: Any, *, brief: bool = False) -> str:
     if " at 0x" in text or not text.startswith(type(step).__name__):
         return type(step).__name__
     return text if len(text) <= 60 else text[:57].rstrip(" ,(") + "..."
+
+
+def device_part(rest: Sequence[Any], first: int, form: Form, is_tensor: bool = False) -> tuple[DeviceOp, ...] | int:
+    """Compiles the rest of a list to ops on batches, in its order; returns the position of the first step that is no such op instead.
+
+    Nothing is moved past anything: colours before ToTensor act on bytes, those after it on floats in 0..1, and after Normalize only
+    what does not depend on the unit is left to the device (erasing with 0, flips, crops that do not pad).
+
+    Args:
+        rest: the steps from the first that the native part does not have.
+        first: its position, from 1.
+        form: the form of the images at that place.
+        is_tensor: True if the images are tensors, as `NativePart.is_tensor`.
+    """
+    values = NativePart(is_tensor=is_tensor)
+    values.form = form
+    values.to_float = form in ("float", "normalized")
+    if form == "normalized":
+        values.mean = values.std = (0.0,)  # a second Normalize is then refused, as in the native part
+    ops: list[DeviceOp] = []
+    position = first
+    try:
+        for position, step in enumerate(rest, first):
+            ops += _batch_ops(step, position, values)
+    except TransformError:
+        return position
+    return tuple(ops)
+
+
+def _batch_ops(step: Any, position: int, values: NativePart) -> list[DeviceOp]:
+    found = known(step)
+    if found is not None and found.row.batch is not None:
+        return [_batch_op(found.name, position, found.row.batch(found, values.form))]
+    if found is None and not isinstance(step, T.Transform):
+        raise TransformError("unknown")
+    before = values.to_float, values.mean
+    geometry = len(values.ops)
+    values.take(native_step(step, values), position)
+    if len(values.ops) > geometry:
+        return [_geometry(step, position, values)]
+    if (values.to_float, values.mean) == before:
+        return []
+    if values.mean is None:
+        return [_batch_op("ToFloat", position, {"reciprocal": values.reciprocal})]
+    floats = [] if before[0] else [_batch_op("ToFloat", position, {"reciprocal": False})]
+    return [*floats, _batch_op("Normalize", position, {"mean": values.mean, "std": values.std})]
+
+
+def native_step(step: Any, part: NativePart) -> NativeStep:
+    """A step as the native part does it after the steps so far.
+
+    Raises:
+        TransformError: it does not; with the reason, such as replaced code of a known class, or empty if nothing is known of the step.
+    """
+    if isinstance(step, T.Transform):
+        return NativeStep(step)
+    found = known(step)
+    if found is None:
+        raise TransformError(replaced(step))
+    if found.row.native is None:
+        raise TransformError("the decoder does not do it")
+    made = found.row.native(found, Place(part.form, part.is_tensor, default_dtype()))
+    is_tv = found.name == "ToImage"
+    return replace(made, values={**made.values, "is_tv": is_tv}) if not found.v2 or is_tv or found.name == "ToPureTensor" else made
+
+
+def _geometry(step: Any, position: int, values: NativePart) -> DeviceOp:
+    """A flip or a crop: those of fastload.transforms that run on batches, too."""
+    kind, op = type(step).__name__, values.ops[-1]
+    if kind in ("RandomHorizontalFlip", "RandomVerticalFlip"):
+        pairs = getattr(step, "keypoint_pairs", None)  # torchvision's flips have none
+        return _batch_op(kind, position, {"p": op["p"]} | ({} if pairs is None else {"keypoint_pairs": pairs}))
+    if kind != "RandomCrop":
+        raise TransformError("no op on batches")
+    names = ("padding", "pad_if_needed", "fill")
+    return _batch_op(kind, position, {"size": (op["height"], op["width"]), **{name: plain(op[name]) for name in names}})
+
+
+def _batch_op(name: str, position: int, arguments: Mapping[str, Any]) -> DeviceOp:
+    return DeviceOp(name, tuple(sorted((key, plain(value)) for key, value in arguments.items())), position)
+
+
+_FLIPS = (T.RandomHorizontalFlip, T.RandomVerticalFlip)
+_RESIZES = (T.RandomResizedCrop, T.Resize, T.ScaleJitter, T.RandomShortestSize, T.RandomResize, T.Letterbox)
+_OF_ONE_SIZE = (T.RandomResizedCrop, T.CenterCrop, CornerCrop, T.RandomCrop, T.Letterbox)
+_OF_DRAWN_SIZE = (T.ScaleJitter, T.RandomShortestSize, T.RandomResize, T.RandomZoomOut, T.RandomIoUCrop)
+_RANDOM = (T.RandomResizedCrop, T.RandomCrop, *_FLIPS, *_OF_DRAWN_SIZE)
+_ON_BOXES = (T.SanitizeBoundingBoxes, T.ConvertBoundingBoxFormat)
+_OF_BOXES = (T.RandomIoUCrop, T.SanitizeBoundingBoxes)
+MOST_OPS = 16
+"""Most ops of one program: FL_OPS_MAX."""
+MOST_OPTIONS = 32
+"""Most options of one transform: FL_OPTIONS_MAX."""
+
+
+class NativePart:
+    """The native part of a plan under construction: geometry and values of the steps so far.
+
+    1. add() takes a step whole or raises and is as before.
+    2. Values (ToFloat, Normalize) are written after all geometry; a crop or flip added after them must be one that commutes with them.
+
+    Attributes:
+        form: form of the images after the steps so far.
+        is_tv: True if they are torchvision's tv_tensors.Image.
+        is_tensor: True if "image" is a tensor for steps in Python, too, and never Pillow's.
+        size: (height, width) of every sample after the steps so far, or None if it depends on the sample.
+        drawn_size: True if the size depends on the random draws.
+        boxed_size: True if the size depends on the sample's boxes. Then only its bound is known before the sample is made.
+        fill: the colour of the padding since the resize, or None if no step may have padded.
+        mask_fill: the label of all padding of masks, or None.
+        mask_dtype: dtype to which masks are converted, a name of torch's dtypes; "": they stay as they are.
+        box_format: format to which boxes are converted; "": they stay as they are.
+        colour: the last fill that is not grey, or None.
+        of_boxes: positions of the steps that need the sample's boxes.
+        keypoint_pairs: the argument of the flips that exchange keypoints; None: no flip exchanges any.
+        keeping_flips: positions of the flips that exchange no keypoints.
+
+    Args:
+        is_tensor: see Attributes.
+        boxes: True if the engine has the sample's boxes.
+    """
+
+    def __init__(self, *, is_tensor: bool = False, boxes: bool = False) -> None:
+        self.is_tensor = is_tensor
+        self._boxes = boxes
+        self.form: Form = "image"
+        self.is_tv = False
+        self.ops: list[dict[str, Any]] = []
+        self.to_float = self.reciprocal = self.random = False
+        self.mean: tuple[float, ...] | None = None
+        self.std: tuple[float, ...] | None = None
+        self.size: tuple[int, int] | None = None
+        self.fill: tuple[int, ...] | None = None
+        self.mask_fill: int | None = None
+        self.colour: tuple[int, ...] | None = None
+        self.mask_dtype = self.box_format = ""
+        self.drawn_size = self.boxed_size = False
+        self.of_boxes: list[int] = []
+        self.keypoint_pairs: Any = None
+        self.keeping_flips: list[int] = []
+        self._resized = False
+
+    def take(self, made: NativeStep, stream: int) -> None:
+        """Takes a library's step; raises as add() does."""
+        if made.step is not None:
+            self.add(made.step, stream, commutes=made.commutes, strict=made.strict)
+        for name, value in made.values.items():
+            setattr(self, name, value)
+
+    def program(self) -> core.Program:
+        """The geometry, compiled."""
+        return core.Program(self.ops)
+
+    def add(self, step: T.Transform, stream: int, *, commutes: bool = False, strict: bool = False) -> None:
+        """Takes a step; `stream` is its random stream, `commutes` says that as a crop it may be done before what made floats, and `strict`
+        that an image which a resize leaves no row or column of is an error.
+
+        Raises:
+            TransformError: it has no native meaning at this place.
+        """
+        if isinstance(step, T.ToFloat | T.Normalize):
+            self._add_values(step)
+            return
+        flips = isinstance(step, _FLIPS)
+        if self.to_float and not flips and not commutes and not isinstance(step, _ON_BOXES):
+            raise TransformError(f"{step!r} after ToFloat or Normalize: put crops and resizes first")
+        self._check_padding(step)
+        if len(self.ops) == MOST_OPS:
+            raise TransformError(f"{step!r} is one too many: a list has at most {MOST_OPS} crops, resizes and flips")
+        if isinstance(step, _OF_BOXES) and not self._boxes:
+            raise TransformError(f"{type(step).__name__} needs the boxes of the sample, which the decoder does not have here")
+        resizes = isinstance(step, _RESIZES)
+        if resizes and self._resized:
+            raise TransformError(f"{step!r} is a second resize: one image is resampled once")
+        op = _program_op(step, stream) | ({"strict": True} if strict else {})
+        pairs = step.keypoint_pairs if isinstance(step, _FLIPS) else None
+        if pairs is not None:
+            if self.keypoint_pairs not in (None, pairs):
+                raise TransformError(f"{step!r} exchanges other keypoints than a flip before it: give both the same keypoint_pairs")
+            self.keypoint_pairs, op["exchange"] = pairs, True
+        fill, mask_fill = self._fills_after(step, None if resizes else self.fill)
+        if "fill" in op and fill is not None:
+            op["fill"] = fill
+        self.fill, self.mask_fill = fill, mask_fill
+        if len(set(op.get("fill", ()))) > 1:
+            self.colour = op["fill"]
+        self._resized |= resizes
+        self.random |= isinstance(step, _RANDOM)
+        if isinstance(step, _FLIPS) and pairs is None:
+            self.keeping_flips.append(stream)
+        if isinstance(step, _OF_BOXES):
+            self.of_boxes.append(stream)
+        if isinstance(step, T.ConvertBoundingBoxFormat):
+            self.box_format = step.format
+        self._size_after(step)
+        self.ops.append(op)
+
+    def _check_padding(self, step: T.Transform) -> None:
+        """Refuses a crop that would pad floats with what no byte becomes."""
+        if self.form == "normalized" and isinstance(step, T.CenterCrop) and not self.holds(step.size):  # type: ignore[arg-type]
+            raise TransformError("it may pad what is normalised: put it before Normalize")
+        if pads(step) and self.form == "normalized":
+            raise TransformError("it pads what is normalised: put it before Normalize")
+        if pads(step) and self.form == "float" and any(step.fill):  # type: ignore[attr-defined]
+            raise TransformError("it pads floats with other than 0: put it before the conversion to floats")
+
+    def _size_after(self, step: T.Transform) -> None:
+        if isinstance(step, (*_FLIPS, *_ON_BOXES)):
+            return
+        size = step.size if isinstance(step, (*_OF_ONE_SIZE, T.Resize)) else None
+        self.size = (int(size[0]), int(size[1])) if isinstance(size, tuple) else None
+        self.drawn_size = self.size is None and (self.drawn_size or isinstance(step, _OF_DRAWN_SIZE))
+        self.boxed_size = self.size is None and (self.boxed_size or isinstance(step, T.RandomIoUCrop))
+
+    def _add_values(self, step: T.Transform) -> None:
+        if self.mean is not None:
+            raise TransformError(f"{step!r} after Normalize: normalise once, last")
+        self.to_float = True
+        self.form = "float"
+        if isinstance(step, T.Normalize):
+            self.mean, self.std = step.mean, step.std
+            self.form = "normalized"
+
+    def _fills_after(self, step: T.Transform, fill: tuple[int, ...] | None) -> tuple[tuple[int, ...] | None, int | None]:
+        """The engine knows one colour of padding before the resize and one after it: that of the last padding step, black from any centre
+        crop on; and of masks one label for both."""
+        if isinstance(step, T.CenterCrop) and (fill is not None or not self.holds(step.size)):  # type: ignore[arg-type]
+            new, label = (0, 0, 0), 0
+        elif isinstance(step, T.RandomZoomOut | T.Letterbox) or pads(step):
+            new, label = step.fill, step.mask_fill  # type: ignore[attr-defined]
+        else:
+            return fill, self.mask_fill
+        if fill not in (None, new):
+            raise TransformError(f"{step!r} pads with {new} what an earlier step may have padded with {fill}: use one fill")
+        if self.mask_fill not in (None, label):
+            raise TransformError(f"{step!r} pads masks with {label}, and an earlier step may with {self.mask_fill}: use one mask_fill")
+        return new, label
+
+    def holds(self, size: tuple[int, int]) -> bool:
+        """Returns True if every image after the steps so far is known to be at least that large."""
+        return self.size is not None and self.size[0] >= size[0] and self.size[1] >= size[1]
+
+
+def pads(step: T.Transform) -> bool:
+    """Returns True if a step is a RandomCrop with padding."""
+    return isinstance(step, T.RandomCrop) and bool(any(step.padding or ()) or step.pad_if_needed)  # type: ignore[arg-type]
+
+
+def _program_op(step: T.Transform, stream: int) -> dict[str, Any]:
+    """One transform as the engine takes it; its place in the list is its random stream."""
+    make = _OPS.get(type(step))
+    if make is None:
+        raise TransformError(f"{step!r} has no native form")
+    op: dict[str, Any] = {"stream": stream, **make(step)}
+    if isinstance(step, _RESIZES):
+        op |= {"filter": step.interpolation, "antialias": step.antialias, "dct_scale": step.dct_scale}
+    if len(op.get("options", ())) > MOST_OPTIONS:
+        raise TransformError(f"{step!r} has {len(op['options'])} sizes or options: at most {MOST_OPTIONS}")
+    return op
+
+
+def _sized(kind: str, step: Any, **rest: Any) -> dict[str, Any]:
+    return {"kind": kind, "height": step.size[0], "width": step.size[1], **rest}
+
+
+def _filled(step: Any) -> dict[str, Any]:
+    return {"fill": step.fill, "mask_fill": step.mask_fill}
+
+
+def _resize(step: T.Resize) -> dict[str, Any]:
+    height, width = step.size if isinstance(step.size, tuple) else (0, step.size or 0)
+    return {"kind": "resize", "height": height, "width": width, "max_size": step.max_size or 0}
+
+
+_OPS: Mapping[type[T.Transform], Callable[[Any], dict[str, Any]]] = {
+    T.RandomHorizontalFlip: lambda s: {"kind": "hflip", "p": s.p},
+    T.RandomVerticalFlip: lambda s: {"kind": "vflip", "p": s.p},
+    T.RandomResizedCrop: lambda s: _sized("resized_crop", s, scale=s.scale, ratio=s.ratio),
+    T.Resize: _resize,
+    T.CenterCrop: lambda s: _sized("center_crop", s),
+    CornerCrop: lambda s: _sized("corner_crop", s, right=s.right, bottom=s.bottom),
+    T.RandomCrop: lambda s: _sized("random_crop", s, padding=s.padding, pad_if_needed=s.pad_if_needed, **_filled(s)),
+    T.Letterbox: lambda s: _sized("letterbox", s, **_filled(s)),
+    T.RandomZoomOut: lambda s: {"kind": "zoom_out", "p": s.p, "scale": s.side_range, **_filled(s)},
+    T.ScaleJitter: lambda s: {"kind": "scale_jitter", "width": s.target_size[0], "height": s.target_size[1], "scale": s.scale_range},
+    T.RandomShortestSize: lambda s: {"kind": "shortest_size", "options": s.min_size, "max_size": s.max_size or 0},
+    T.RandomIoUCrop: lambda s: {
+        "kind": "iou_crop",
+        "scale": (s.min_scale, s.max_scale),
+        "ratio": (s.min_aspect_ratio, s.max_aspect_ratio),
+        "options": s.sampler_options,
+        "trials": s.trials,
+    },
+    T.RandomResize: lambda s: {"kind": "random_resize", "options": (s.min_size, s.max_size)},
+    T.ConvertBoundingBoxFormat: lambda s: {"kind": "format", "box_format": s.format},
+    T.SanitizeBoundingBoxes: lambda s: {"kind": "sanitize", "min_size": s.min_size, "min_area": s.min_area},
+}

@@ -182,6 +182,20 @@ class CenterCrop(Transform):
 
 
 @dataclass(frozen=True)
+class CornerCrop(Transform):
+    """(height, width) of the image from one of its corners. An image that is smaller is an error, as it is in torchvision's five_crop.
+
+    Args:
+        size: (height, width).
+        right, bottom: True for the corner at that side.
+    """
+
+    size: tuple[int, int]
+    right: bool
+    bottom: bool
+
+
+@dataclass(frozen=True)
 class RandomCrop(Transform):
     """A random (height, width) of the image after padding.
 

@@ -17,7 +17,7 @@ from fastload import FastLoader, PackedDataset
 from fastload import transforms as T
 from fastload.errors import TransformError
 from fastload.transforms.compiler import compile_plan
-from fastload.transforms.torchvision import ATTRIBUTES
+from fastload.transforms.library import LIBRARY
 
 v1 = pytest.importorskip("torchvision.transforms")
 v2 = pytest.importorskip("torchvision.transforms.v2")
@@ -337,7 +337,7 @@ def test_a_second_colour_of_padding_is_refused() -> None:
 @BOTH
 def test_every_known_class_is_made_by_torchvision(v: Any) -> None:
     """Each class in the planner's table exists, and is recognised as this torchvision makes it."""
-    from fastload.transforms.torchvision import known
+    from fastload.transforms.steps import known
 
     arguments: dict[str, tuple[Any, ...]] = {
         "ToDtype": (torch.float32,),
@@ -354,7 +354,7 @@ def test_every_known_class_is_made_by_torchvision(v: Any) -> None:
         "ConvertBoundingBoxFormat": ("XYXY",),
         **dict.fromkeys(("Resize", "RandomResizedCrop", "CenterCrop", "FiveCrop", "TenCrop", "RandomCrop", "RandomShortestSize"), (16,)),
     }
-    found = [name for name in ATTRIBUTES if hasattr(v, name)]
+    found = [name for name in LIBRARY if hasattr(v, name)]
     assert len(found) >= 24
     for name in found:
         step = known(getattr(v, name)(*arguments.get(name, ())))

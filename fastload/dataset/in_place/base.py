@@ -33,7 +33,7 @@ from fastload.store.kinds import KINDS
 from fastload.store.kinds.base import Collated
 from fastload.transforms.ops import Transform
 from fastload.transforms.spec import Plan
-from fastload.transforms.torchvision import converts, entries_of, flatten
+from fastload.transforms.steps import converts, entries_of, flatten
 
 
 class InPlaceDataset(NativeSource):

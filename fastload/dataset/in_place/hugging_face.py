@@ -30,7 +30,7 @@ from fastload.dataset.in_place.listed import ListedImages
 from fastload.dataset.in_place.mapped import MappedFiles, places_of
 from fastload.errors import ArgumentError, DatasetError, TransformError
 from fastload.transforms.ops import Transform
-from fastload.transforms.torchvision import flatten
+from fastload.transforms.steps import flatten
 
 
 class OnImages:

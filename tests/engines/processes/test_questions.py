@@ -22,7 +22,7 @@ from fastload.dataset.in_place.known import opening_replaced
 from fastload.engines.settings import _collate_replaced
 from fastload.lazy.opening import opened_lazily
 from fastload.transforms.compiler import compile_plan
-from fastload.transforms.torchvision import functions_replaced, known
+from fastload.transforms.steps import functions_replaced, known
 
 pytestmark = engine_marks
 

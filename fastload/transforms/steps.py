@@ -1,21 +1,26 @@
-"""torchvision's transforms, and lightly's of several views, recognised without importing them: by class, attributes and code.
+"""Steps of a transform as planning reads them: torchvision's are recognised without importing it, by class, attributes and code.
 
 A subclass, an attribute that the class does not have, a hook, or a replaced function may change what an object does, so none of those is
-recognised; it runs in Python as the callable it is. See NOTE [ originals: how replaced code is found ]. FiveCrop and TenCrop become views:
-crops at the corners and the centre, of the image and of its mirror image.
+recognised; it runs in Python as the callable it is. See NOTE [ originals: how replaced code is found ]. lightly's transforms of several
+views are recognised in the same way. TransformedDataset plans a transform anew where anything of that has changed.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from typing_extensions import Self
+
 from fastload import transforms as T
 from fastload.common.originals import OwnCode
+from fastload.transforms.library import LIBRARY, Known
+from fastload.transforms.spec import Plan
 
 _PREFIX = "torchvision.transforms."
 _CONVERSIONS = ("ToTensor", "PILToTensor", "ToImage")
@@ -36,92 +41,31 @@ _OF_PILLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 """Functions of Pillow that torchvision calls for the steps that run natively."""
 
-_POLICY = ("interpolation", "fill")
-ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
-    "Identity": (),
-    "RGB": (),
-    "ToPureTensor": (),
-    "ToTensor": (),
-    "PILToTensor": (),
-    "ToImage": (),
-    "ToDtype": ("dtype", "scale"),
-    "ConvertImageDtype": ("dtype",),
-    "Normalize": ("mean", "std", "inplace"),
-    "Resize": ("size", "interpolation", "max_size", "antialias"),
-    "RandomResizedCrop": ("size", "scale", "ratio", "interpolation", "antialias"),
-    "CenterCrop": ("size",),
-    "FiveCrop": ("size",),
-    "TenCrop": ("size", "vertical_flip"),
-    "RandomCrop": ("size", "padding", "pad_if_needed", "fill", "padding_mode"),
-    "RandomZoomOut": ("p", "fill", "side_range"),
-    "RandomIoUCrop": ("min_scale", "max_scale", "min_aspect_ratio", "max_aspect_ratio", "options", "trials"),
-    "RandomResize": ("min_size", "max_size", "interpolation", "antialias"),
-    "ConvertBoundingBoxFormat": ("format",),
-    "ScaleJitter": ("target_size", "scale_range", "interpolation", "antialias"),
-    "RandomShortestSize": ("min_size", "max_size", "interpolation", "antialias"),
-    "SanitizeBoundingBoxes": ("min_size", "min_area", "labels_getter"),
-    "RandomHorizontalFlip": ("p",),
-    "RandomVerticalFlip": ("p",),
-    "ColorJitter": ("brightness", "contrast", "saturation", "hue"),
-    "RandomGrayscale": ("p",),
-    "GaussianBlur": ("kernel_size", "sigma"),
-    "RandomSolarize": ("threshold", "p"),
-    "RandomPosterize": ("bits", "p"),
-    "RandomEqualize": ("p",),
-    "RandomAutocontrast": ("p",),
-    "RandomInvert": ("p",),
-    "RandomAdjustSharpness": ("sharpness_factor", "p"),
-    "RandomErasing": ("p", "scale", "ratio", "value", "inplace"),
-    "RandomRotation": ("degrees", "interpolation", "expand", "fill", "center"),
-    "RandomAffine": ("degrees", "translate", "scale", "shear", "interpolation", "fill", "center"),
-    "RandAugment": ("num_ops", "magnitude", "num_magnitude_bins", *_POLICY),
-    "TrivialAugmentWide": ("num_magnitude_bins", *_POLICY),
-    "AutoAugment": ("policy", *_POLICY),
-}
-"""Public attributes of each class that the planner knows; the same in v1 and v2 but for AutoAugment's table."""
-
-
-@dataclass(frozen=True)
-class Known:
-    """A recognised transform.
-
-    Attributes:
-        name: its class.
-        v2: True if it is of torchvision.transforms.v2.
-        values: public attributes of the transform.
-        step: the object.
-    """
-
-    name: str
-    v2: bool
-    values: Mapping[str, Any]
-    step: Any
-
 
 def known(step: Any) -> Known | None:
     """The step, if it is exactly what torchvision made of one of the known classes, and does what it does there."""
     kind = type(step)
     name = kind.__name__
-    if not _ours(kind) or name not in ATTRIBUTES or replaced(step):
+    if not _ours(kind) or name not in LIBRARY or replaced(step):
         return None
     values = {key: value for key, value in vars(step).items() if not key.startswith("_") and key != "training"}
     table = values.pop("policies", vars(step).get("_policies"))
     if name == "AutoAugment" and not _unchanged(step, values, table):
         return None
-    if set(values) != set(ATTRIBUTES[name]) or (name != "AutoAugment" and table is not None):
+    if set(values) != set(LIBRARY[name].attributes) or (name != "AutoAugment" and table is not None):
         return None
-    return Known(name, _is_v2(kind), values, step)
+    return Known(name, _is_v2(kind), values)
 
 
 def replaced(step: Any) -> str:
     """The reason why a step of a known class does not do torchvision's work, as a clause; "" if it does, or its class is unknown."""
-    return replaced_on(step) or (functions_replaced([step]) if type(step).__name__ in ATTRIBUTES else "")
+    return replaced_on(step) or (functions_replaced([step]) if type(step).__name__ in LIBRARY else "")
 
 
 def replaced_on(step: Any) -> str:
     """The reason of replaced(), without the functions that the class calls: parts of the object or its class that are not torchvision's."""
     kind = type(step)
-    if not _ours(kind) or (kind.__name__ not in ATTRIBUTES and kind.__name__ != "Compose"):
+    if not _ours(kind) or (kind.__name__ not in LIBRARY and kind.__name__ != "Compose"):
         return ""
     if getattr(sys.modules.get(kind.__module__), kind.__name__, None) is not kind:
         return "its class only has the name of torchvision's"
@@ -248,18 +192,6 @@ def _own_call(kind: type) -> OwnCode:
     return OwnCode(*((each, ("__call__",)) for each in kind.__mro__ if each is not object))
 
 
-def read_of(step: Any) -> tuple[Mapping[str, Any], tuple[Any, ...] | None, str]:
-    """Values that planning reads of a step: the attributes if the class itself is torchvision's, the entries of several views, and
-    replaced_on()."""
-    return (vars(step) if _ours(type(step)) else {}), entries_of(step), replaced_on(step)
-
-
-def surroundings(steps: Iterable[Any]) -> tuple[str, ...]:
-    """Values that planning reads beside some steps: the replaced functions among those they call, and the dtype of ToTensor's floats."""
-    theirs = [step for step in steps if _ours(type(step))]
-    return (functions_replaced(theirs), default_dtype()) if theirs else ()
-
-
 def default_dtype() -> str:
     """Torch's default dtype by name, as in "torch.float32", which ToTensor gives."""
     torch = sys.modules.get("torch")
@@ -277,24 +209,10 @@ def takes_image_alone(step: Any) -> bool:
     return _ours(kind) and not _is_v2(kind) and kind.__name__ not in _CALLERS
 
 
-def passes_pillow(step: Any) -> bool:
-    """Returns True if a step is v2's ToDtype, which converts tensors and lets Pillow images pass."""
-    found = known(step)
-    return found is not None and found.v2 and found.name == "ToDtype"
-
-
 def makes_floats(step: Any) -> bool:
     """Returns True if a step is v2's ToTensor, which makes floats of Pillow images."""
     found = known(step)
     return found is not None and found.v2 and found.name == "ToTensor"
-
-
-def sanitized_by(step: Any) -> tuple[float, float] | None:
-    """min_size and min_area of a SanitizeBoundingBoxes that is not told by a function of the user's what goes with the boxes; else None."""
-    found = known(step)
-    if found is None or found.name != "SanitizeBoundingBoxes" or found.values["labels_getter"] not in ("default", None):
-        return None
-    return found.values["min_size"], found.values["min_area"]
 
 
 def converts(step: Any) -> bool:
@@ -316,34 +234,110 @@ def mixes(step: Any) -> bool:
     return isinstance(held, list | tuple) and any(mixes(each) for each in held)
 
 
-def plain(value: Any) -> Any:
-    """Lists as tuples, all the way down: values that hash."""
-    return tuple(plain(v) for v in value) if isinstance(value, list | tuple) else value
+_TABLE = "_policies"
+_LONGEST = 4096
+"""Values of an array that are compared one by one; larger ones count as one object."""
 
 
 @dataclass(frozen=True)
-class CornerCrop(T.Transform):
-    """(height, width) of the image from one of its corners. An image that is smaller is an error, as it is in torchvision's five_crop.
+class Fingerprint:
+    """Everything that planning reads of a transform; equal fingerprints give equal plans.
 
-    Args:
-        size: (height, width).
-        right, bottom: True for the corner at that side.
+    Attributes:
+        key: the identity of each step, with the parameters and replaced code of torchvision's own classes; then the values that planning
+            reads beside the steps. fastload's transforms cannot change, and a step that runs in Python is called as it is.
+        steps: keeps the steps alive, so that no other object takes their identity.
     """
 
-    size: tuple[int, int]
-    right: bool
-    bottom: bool
+    key: tuple[Any, ...]
+    steps: tuple[Any, ...] = field(compare=False, repr=False)
 
 
-def crops_of(step: Known) -> list[list[T.Transform]] | None:
-    """The transform of each crop that FiveCrop or TenCrop makes, in torchvision's order; None for any other step."""
-    if step.name not in ("FiveCrop", "TenCrop"):
-        return None
-    centre = T.CenterCrop(step.values["size"])
-    size: Any = centre.size
-    corners = [CornerCrop(size, right, bottom) for bottom in (False, True) for right in (False, True)]
-    five: list[list[T.Transform]] = [[crop] for crop in (*corners, centre)]
-    if step.name == "FiveCrop":
-        return five
-    mirror = T.RandomVerticalFlip(1.0) if step.values["vertical_flip"] else T.RandomHorizontalFlip(1.0)
-    return five + [[mirror, *crop] for crop in five]
+def fingerprint(transform: Any) -> Fingerprint:
+    """The fingerprint of a transform as it is now."""
+    steps = flatten(transform)
+    key = tuple((id(step), _parameters(step, steps)) for step in tuple(steps))
+    theirs = [step for step in steps if _ours(type(step))]
+    return Fingerprint((*key, *((functions_replaced(theirs), default_dtype()) if theirs else ())), tuple(steps))
+
+
+def _parameters(step: Any, kept: list[Any]) -> tuple[Any, ...]:
+    """The parameters of one step; the steps of several views are added to `kept`."""
+    if (entries := entries_of(step)) is not None:
+        views = [flatten(entry) for entry in entries]
+        kept += [each for view in views for each in view]
+        return tuple(tuple((id(each), _parameters(each, kept)) for each in view) for view in views)
+    attributes = vars(step) if _ours(type(step)) else {}
+    values = ((name, _comparable(value)) for name, value in attributes.items() if not name.startswith("_") or name == _TABLE)
+    return replaced_on(step), *values
+
+
+def _comparable(value: Any) -> Any:
+    """A copy that compares by value: containers as tuples, small arrays as their values; anything else by its own equality."""
+    if isinstance(value, list | tuple):
+        return tuple(_comparable(each) for each in value)
+    if isinstance(value, dict):
+        return tuple((key, _comparable(each)) for key, each in value.items())
+    listed = getattr(value, "tolist", None)
+    if not callable(listed):
+        return value
+    return _comparable(listed()) if getattr(value, "size", 0) and _count(value) <= _LONGEST else id(value)
+
+
+def _count(value: Any) -> int:
+    size = value.size
+    return int(size) if isinstance(size, int) else int(value.numel())
+
+
+class TransformedDataset:
+    """Holds a transform and its plan, which follows the transform wherever it is changed, unless this is a snapshot.
+
+    Raises:
+        TransformError: the transform cannot be planned.
+    """
+
+    def __init__(self, transform: Any) -> None:
+        self._transform: Any = transform
+        self._fixed = False  # a snapshot: the plan stays, whatever becomes of the transform
+        self._leaves = False  # True if the plan leaves ops to the device
+        self._source: tuple[Any, ...] | None = None  # the source that the engine reads, and its ingredients
+        self._plan, self._planned = self._compiled(transform), fingerprint(transform)
+
+    @abstractmethod
+    def _compiled(self, transform: Any) -> Plan:
+        """The plan of a transform of samples like these."""
+
+    @property
+    def transform(self) -> Any:
+        """The transform as it was given; assigning plans the new one."""
+        return self._transform
+
+    @transform.setter
+    def transform(self, transform: Any) -> None:
+        plan = self._compiled(transform)
+        self._plan, self._planned, self._transform = plan, fingerprint(transform), transform
+
+    @property
+    def plan(self) -> Plan:
+        """The transform, planned; anew where it was changed in place since."""
+        if not self._fixed:
+            seen = fingerprint(self._transform)
+            if seen != self._planned:
+                self._plan, self._planned = self._compiled(self._transform), seen
+        return self._plan
+
+    def snapshot(self, *, device: bool = False) -> Self:
+        """A copy that shares all that is open, and whose plan stays as it is now, whatever becomes of the transform.
+
+        Args:
+            device: leave to the device what Plan.movable says it can do; a FastLoader with `device=` does those ops there.
+        """
+        plan, out = self.plan, self._copied()
+        out._fixed, out._leaves, out._source = True, device and plan.movable, None
+        out._plan = out._compiled(self._transform) if out._leaves else plan
+        return out
+
+    def _copied(self) -> Self:
+        out = object.__new__(type(self))
+        out.__dict__.update(self.__dict__)
+        return out
