@@ -88,8 +88,6 @@ def kept_state() -> Iterator[None]:
 
 NOTHING: Any = object()
 """Marker in the place of a sample, or of a batch, that was left out: the next one is taken."""
-REASONS = 5
-"""Reasons that are remembered, of the first bad samples."""
 REASON_MOST = 300
 """Characters of a reason that are kept."""
 
@@ -305,57 +303,3 @@ def reason_of(error: Exception, index: Any = None) -> str:
         return f"sample {error.index}{f' of {error.shard}' if error.shard else ''}: {error.reason}"
     text = " ".join(str(error).split())
     return f"sample {index!r}: {type(error).__name__}{': ' if text else ''}{text}"
-
-
-@dataclass
-class Counts:
-    """Samples that on_error replaced or skipped; shared by a loader and its iterators.
-
-    Attributes:
-        replaced, skipped: number of samples that were.
-        reasons: reasons of the first of them.
-        loaded: files in place that their dataset's own loader opened, because native threads could not decode them.
-    """
-
-    replaced: int = 0
-    skipped: int = 0
-    loaded: int = 0
-    reasons: list[str] = field(default_factory=list)
-
-
-class PassLosses:
-    """The losses of one pass of a loader, added to the loader's own."""
-
-    def __init__(self, counts: Counts) -> None:
-        self._counts = counts
-        self._skipped = 0
-        self._reason = ""
-
-    def count_loaded(self) -> None:
-        """Counts a file that its dataset's own loader opened."""
-        self._counts.loaded += 1
-
-    def add(self, lost: Lost) -> None:
-        """Counts what happened to a batch, at its turn in the loop."""
-        if not lost.instead:
-            return
-        self._counts.replaced += lost.replaced
-        self._counts.skipped += lost.skipped
-        if len(self._counts.reasons) < REASONS:
-            self._counts.reasons.append(lost.reason)
-        self._reason = self._reason if self._skipped else lost.reason
-        self._skipped += lost.skipped
-
-    def check(self, delivered: int) -> None:
-        """At the end of the pass, with the number of batches `delivered` in its epoch.
-
-        Raises:
-            SampleError: every sample was skipped.
-        """
-        skipped, self._skipped = self._skipped, 0
-        if skipped and not delivered:
-            raise SampleError(
-                f'all {skipped} samples of the epoch were skipped (on_error="skip"), so that it has no batches; the first: {self._reason}. '
-                'Look at what every sample needs, such as the path of the data; on_error="raise" stops at the first with its own error.',
-                reason=self._reason,
-            ) from None

@@ -1,9 +1,12 @@
-"""LoaderIterator: the iterator of a loader on every engine; IteratorArguments: the attributes that torch's iterator class reads."""
+"""LoaderIterator: the iterator of a loader on every engine; IteratorArguments: the attributes that torch's iterator class reads.
+
+PassLosses counts what on_error left out of a pass.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic
 
 import numpy as np
@@ -15,8 +18,10 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from typing_extensions import TypeVar
 
 from fastload._native import core
+from fastload.batch.bad_samples import Lost
 from fastload.dataset.view import NativeView, Occurrences
 from fastload.engines.plan import ExecutionPlan
+from fastload.errors import SampleError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Batch = TypeVar("_Batch", covariant=True, default=Any)
@@ -144,3 +149,61 @@ class IteratorArguments:
             generator=settings.generator,
             persistent_workers=settings.persistent_workers,
         )
+
+
+_REASONS = 5
+"""Reasons that are remembered, of the first bad samples."""
+
+
+@dataclass
+class LossCounts:
+    """Samples that on_error replaced or skipped; shared by a loader and its iterators.
+
+    Attributes:
+        replaced, skipped: number of samples that were.
+        reasons: reasons of the first of them.
+        loaded: files in place that their dataset's own loader opened, because native threads could not decode them.
+    """
+
+    replaced: int = 0
+    skipped: int = 0
+    loaded: int = 0
+    reasons: list[str] = field(default_factory=list)
+
+
+class PassLosses:
+    """The losses of one pass of a loader, added to the loader's own."""
+
+    def __init__(self, counts: LossCounts) -> None:
+        self._counts = counts
+        self._skipped = 0
+        self._reason = ""
+
+    def count_loaded(self) -> None:
+        """Counts a file that its dataset's own loader opened."""
+        self._counts.loaded += 1
+
+    def add(self, lost: Lost) -> None:
+        """Counts what happened to a batch, at its turn in the loop."""
+        if not lost.instead:
+            return
+        self._counts.replaced += lost.replaced
+        self._counts.skipped += lost.skipped
+        if len(self._counts.reasons) < _REASONS:
+            self._counts.reasons.append(lost.reason)
+        self._reason = self._reason if self._skipped else lost.reason
+        self._skipped += lost.skipped
+
+    def check(self, delivered: int) -> None:
+        """At the end of the pass, with the number of batches `delivered` in its epoch.
+
+        Raises:
+            SampleError: every sample was skipped.
+        """
+        skipped, self._skipped = self._skipped, 0
+        if skipped and not delivered:
+            raise SampleError(
+                f'all {skipped} samples of the epoch were skipped (on_error="skip"), so that it has no batches; the first: {self._reason}. '
+                'Look at what every sample needs, such as the path of the data; on_error="raise" stops at the first with its own error.',
+                reason=self._reason,
+            ) from None

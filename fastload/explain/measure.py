@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import IterableDataset
 
 from fastload._native import core
-from fastload.batch.bad_samples import NOTHING, Counts, kept_state
+from fastload.batch.bad_samples import NOTHING, kept_state
 from fastload.batch.containers import to_device
 from fastload.common.positions import evenly_spaced
 from fastload.dataset.native_source import NativeSource
@@ -22,6 +22,7 @@ from fastload.dataset.values import steps_of, word_flips, wrapped
 from fastload.dataset.view import NativeView
 from fastload.device.stages import BatchKey, StageCall
 from fastload.device.transfer import TransferPlan
+from fastload.engines.iterator import LossCounts
 from fastload.engines.plan import ExecutionPlan
 from fastload.engines.settings import Settings
 from fastload.engines.threads.assemble import BatchAssembler
@@ -89,7 +90,7 @@ def _native_batch(plan: ExecutionPlan) -> tuple[Any, Any]:
     engine = ThreadEngine(plan.native, 0, plan.outputs, 1, len(rows))
     try:
         on_host = replace(plan, transfer=TransferPlan(), settings=replace(plan.settings, on_error="skip"))
-        assembler = BatchAssembler(engine, engine.view, on_host, Counts(), 0, 0)
+        assembler = BatchAssembler(engine, engine.view, on_host, LossCounts(), 0, 0)
         batch = engine.announce(rows, 0, 0, layout=assembler.layout)
         batch.submit()
         core.wait_any([batch], _BATCH_SECONDS)

@@ -40,8 +40,7 @@ from fastload.errors import RemoteError
 from fastload.health import tracing
 from fastload.remote.dataset_cache import CachedFile, CachedShard, DatasetCache
 from fastload.remote.failures import BytesCheck
-from fastload.remote.objects import Objects, remote_error
-from fastload.remote.obstore import MOST
+from fastload.remote.objects import MOST, Objects, remote_error
 from fastload.remote.requests import Pass, Request, Unit
 
 SMALL_BYTES = 256 << 10

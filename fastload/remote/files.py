@@ -27,10 +27,10 @@ from fastload.common.system import available_memory
 from fastload.common.urls import normalized, shown
 from fastload.errors import ArgumentError, ClosedError, DatasetError, RemoteMissingError, SampleError
 from fastload.health import tracing
+from fastload.remote.credentials import sendable
 from fastload.remote.dataset_cache import CachedShard, CachedSidecar
 from fastload.remote.failures import BytesCheck
 from fastload.remote.manifest import check_places, read_manifest
-from fastload.remote.obstore import sendable
 from fastload.remote.requests import HELD_BYTES, MEMORY_SHARE, Pass, PassShare, Request, Unit
 from fastload.remote.session import RemoteStatus, Session
 from fastload.remote.shared_files import open_in_dataset

@@ -42,6 +42,8 @@ class ObjectInfo:
     etag: str | None = None
 
 
+MOST = 10
+"""Most ranges of one call of obstore, which has as many under way at once, and would ask for further ones after them."""
 ASKED_S = 5.0
 """Seconds to wait for the manifest that is read again between two tries."""
 Wrong = Callable[[Any], Failure | None]

@@ -26,8 +26,8 @@ from servers.seaweedfs import SeaweedFS
 from fastload import FastLoader, PackedDataset, push
 from fastload.errors import ArgumentError, ClosedError, RemoteError
 from fastload.remote.client import open_objects
+from fastload.remote.credentials import bounded_provider
 from fastload.remote.files import RemoteFiles
-from fastload.remote.obstore import bounded_provider
 
 PAIR = ("image", "label")
 

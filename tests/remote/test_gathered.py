@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import pytest
 
 pytest.importorskip("obstore")
-from fastload.remote.obstore import MOST, GatheredRanges
+from fastload.remote.objects import MOST
+from fastload.remote.obstore import GatheredRanges
 from fastload.remote.obstore_process import own_obstore
 
 BODY = random.Random(5).randbytes(100_000)

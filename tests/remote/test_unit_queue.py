@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from fastload.remote.fetcher import NEAR, UnitQueue
-from fastload.remote.obstore import MOST
+from fastload.remote.objects import MOST
 
 
 @pytest.mark.parametrize("shards", [1, 7, 1000])

@@ -9,13 +9,13 @@ from typing import Any
 from torch.utils.data import _DatasetKind
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
-from fastload.batch.bad_samples import NOTHING, Lost, PassLosses, Policy, kept_state, seed_sample
+from fastload.batch.bad_samples import NOTHING, Lost, Policy, kept_state, seed_sample
 from fastload.batch.collate import AdvisedCollate
 from fastload.common.rng import current_occurrence, occurring
 from fastload.device.stages import BatchKey
 from fastload.device.transfer import Transfer
 from fastload.engines.indices import Progress, attach
-from fastload.engines.iterator import IteratorArguments, LoaderIterator
+from fastload.engines.iterator import IteratorArguments, LoaderIterator, PassLosses
 from fastload.engines.plan import ExecutionPlan
 from fastload.engines.processes.scheduler import LoaderCounters
 from fastload.engines.resume.datasets import dataset_state_of, fetched, fetcher_at

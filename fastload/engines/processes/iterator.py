@@ -16,13 +16,13 @@ import torch
 from torch.utils.data import IterDataPipe, MapDataPipe, _DatasetKind
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _sharding_worker_init_fn
 
-from fastload.batch.bad_samples import NOTHING, PassLosses, Policy
+from fastload.batch.bad_samples import NOTHING, Policy
 from fastload.dataset.copies import set_draws, set_mixture
 from fastload.device.pinning import Registered
 from fastload.device.stages import BatchKey
 from fastload.device.transfer import Transfer, TransferredBatch
 from fastload.engines.indices import Progress, attach
-from fastload.engines.iterator import IteratorArguments, LoaderIterator
+from fastload.engines.iterator import IteratorArguments, LoaderIterator, PassLosses
 from fastload.engines.plan import ExecutionPlan
 from fastload.engines.processes.messages import Job
 from fastload.engines.processes.scheduler import LoaderCounters, Schedule, Task, TaskScheduler

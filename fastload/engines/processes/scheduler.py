@@ -18,8 +18,9 @@ import numpy.typing as npt
 from torch._utils import ExceptionWrapper
 
 from fastload._native import core
-from fastload.batch.bad_samples import Counts, Lost, Policy
+from fastload.batch.bad_samples import Lost, Policy
 from fastload.dataset.copies import Draws
+from fastload.engines.iterator import LossCounts
 from fastload.engines.processes import messages
 from fastload.engines.processes import row_collate as rows
 from fastload.engines.processes.messages import Job
@@ -179,7 +180,7 @@ class WorkerCounts:
 class LoaderCounters:
     """Counters over all epochs of a loader: samples that on_error replaced or skipped, and the work of its worker processes."""
 
-    losses: Counts = field(default_factory=Counts)
+    losses: LossCounts = field(default_factory=LossCounts)
     workers: WorkerCounts = field(default_factory=WorkerCounts)
 
 

@@ -15,13 +15,14 @@ import torch
 from torch.utils.data import default_collate
 
 from fastload._native import core
-from fastload.batch.bad_samples import NOTHING, Counts, Lost, PassLosses, reason_of
+from fastload.batch.bad_samples import NOTHING, Lost, reason_of
 from fastload.batch.collate import Collate, advice_on
 from fastload.common.rng import row_seed, substitute_occurrence, substitutes
 from fastload.dataset.opened import TORCH_DTYPES
 from fastload.dataset.view import NativeView
 from fastload.device.stages import BatchKey
 from fastload.device.transfer import Transfer, TransferredBatch
+from fastload.engines.iterator import LossCounts, PassLosses
 from fastload.engines.plan import ExecutionPlan
 from fastload.engines.threads.engine import ThreadEngine
 from fastload.engines.threads.image_sizes import EQUAL, LIST, layout_for, require_one_size
@@ -71,7 +72,7 @@ class _Rows(NamedTuple):
 class BatchAssembler:
     """Finishes the batches of one pass. It holds no reference to an iterator, and is used by one thread at a time."""
 
-    def __init__(self, engine: ThreadEngine, view: NativeView, plan: ExecutionPlan, counts: Counts, seed: int, epoch: int) -> None:
+    def __init__(self, engine: ThreadEngine, view: NativeView, plan: ExecutionPlan, counts: LossCounts, seed: int, epoch: int) -> None:
         self._engine = engine
         self._view = view
         self._seed = seed

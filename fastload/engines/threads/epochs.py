@@ -31,11 +31,11 @@ from typing import Any
 import torch
 
 from fastload._native import core
-from fastload.batch.bad_samples import NOTHING, Counts
+from fastload.batch.bad_samples import NOTHING
 from fastload.dataset.resolver import same_objects
 from fastload.device.pinning import PinnedCache
 from fastload.engines.indices import EpochState, Progress, begin, follow, fresh, generators_of, iterated_again
-from fastload.engines.iterator import LoaderIterator
+from fastload.engines.iterator import LoaderIterator, LossCounts
 from fastload.engines.plan import ExecutionPlan
 from fastload.engines.settings import Settings
 from fastload.engines.threads.assemble import BatchAssembler
@@ -138,7 +138,7 @@ class NativeIterator(LoaderIterator):
         engine: ThreadEngine,
         batches: Iterator[Sequence[int] | int],
         plan: ExecutionPlan,
-        counts: Counts,
+        counts: LossCounts,
         seed: int,
         epoch: int,
         successor: Callable[[int], NativeIterator | None],
@@ -406,7 +406,7 @@ class ThreadEpochs:
     The iterators refer to it weakly, so that dropping the loader ends the threads at once.
     """
 
-    def __init__(self, progress: Progress, counts: Counts) -> None:
+    def __init__(self, progress: Progress, counts: LossCounts) -> None:
         self._progress = progress
         self._counts = counts
         self._engine: ThreadEngine | None = None
