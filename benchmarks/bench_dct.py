@@ -34,7 +34,7 @@ from fastload.bench import harness
 from fastload.bench.listing import list_folder
 from fastload.bench.report import number
 from fastload.bench.spec import TurnSpec
-from fastload.packing.images import encode_jpeg
+from fastload.packing.jpegs import encode_jpeg
 
 # Most bytes over those of the JPEG with its index.
 BYTES = {"in500": 1.00, "big": 1.01, "q85": 1.03, "q75": 1.06}

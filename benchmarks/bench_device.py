@@ -47,7 +47,7 @@ from fastload.augment import batch as augment_batch
 from fastload.bench.listing import list_folder
 from fastload.device.gpu import working
 from fastload.device.to_float import _kernel, eager, to_float
-from fastload.packing.images import open_image
+from fastload.sources.pixels import open_image
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 JITTER = (0.4, 0.4, 0.4, 0.1)

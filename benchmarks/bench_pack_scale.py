@@ -46,11 +46,12 @@ from rich.table import Table
 import fastload
 from fastload.bench import measure
 from fastload.bench.report import number
-from fastload.packing.images import open_image
 from fastload.packing.job import PackJob
-from fastload.packing.options import PackOptions, SourceOptions
+from fastload.packing.options import PackOptions
 from fastload.packing.origins import ENTRY
-from fastload.packing.sources import open_source
+from fastload.sources import open_source
+from fastload.sources.options import SourceOptions
+from fastload.sources.pixels import open_image
 from fastload.store.progress import LOG_NAME
 
 DISTINCT = 4_000

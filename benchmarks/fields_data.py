@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.bench.listing import list_folder
-from fastload.packing.images import open_image
+from fastload.sources.pixels import open_image
 
 OBJECTS = 7
 """Mean of an image, as COCO's."""

@@ -22,8 +22,8 @@ from fastload.bench import measure
 from fastload.bench.spec import TITLES, Kind, TurnSpec
 from fastload.common.files import scratch_folder
 from fastload.common.positions import evenly
+from fastload.common.progress import human_seconds
 from fastload.errors import ArgumentError, FastloadError
-from fastload.packing.progress import human_seconds
 
 SCHEMA = 1
 Json = dict[str, Any]

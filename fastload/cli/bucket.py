@@ -10,9 +10,9 @@ import typer
 from fastload.cli.options import Quiet, StorageOptions, Timeout, parsed_options, parsed_timeout
 from fastload.cli.output import counted, say
 from fastload.common.limits import parse_size
+from fastload.common.progress import Progress, human_bytes
 from fastload.common.urls import is_url, meant_url, shown
 from fastload.errors import ArgumentError
-from fastload.packing.progress import Progress, human_bytes
 
 _Url = Annotated[str, typer.Argument(metavar="URL", help="s3://BUCKET/PATH, gs://, az:// or file://.")]
 

@@ -53,7 +53,7 @@ def show_cost(manifest: Manifest, cache_size: str | None, known: tuple[Price, ..
     from rich.console import Console
     from rich.table import Table
 
-    from fastload.packing.progress import human_bytes
+    from fastload.common.progress import human_bytes
 
     rows = cost_rows(manifest, cache_size)
     table = Table(title="an epoch from a bucket: requests and bytes", show_header=True)

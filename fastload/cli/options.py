@@ -13,7 +13,8 @@ from fastload.common.limits import parse_timeout
 from fastload.common.urls import is_url, local_path, shown
 from fastload.errors import ArgumentError
 from fastload.packing.keywords import Keyword, keywords
-from fastload.packing.options import OPTIONS, declared
+from fastload.packing.options import OPTIONS
+from fastload.sources.options import declared
 
 
 def in_a_folder(dataset: str) -> str:

@@ -58,7 +58,7 @@ def show(summary: PackSummary, out: str, done: str = "packed") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from fastload.packing.progress import human_bytes
+    from fastload.common.progress import human_bytes
 
     table = Table(title=f"{done} {cell(out)}", show_header=False)
     table.add_column()

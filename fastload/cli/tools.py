@@ -17,10 +17,11 @@ from fastload.cli.output import counted, say, say_filled, say_json, shortened
 from fastload.common.files import expanded
 from fastload.common.urls import is_url, shown
 from fastload.errors import ArgumentError, DatasetError, printable
-from fastload.packing.options import Layout, OnError
+from fastload.sources.options import OnError
 from fastload.store import DatasetReader, Manifest, old_versions
 from fastload.store.class_counts import Counts, class_counts, class_lines
 from fastload.store.entries import base_path
+from fastload.unpacking.folder import Layout
 
 _Anywhere = Annotated[str, typer.Argument(metavar="DATASET", help="A packed dataset: its folder, or its URL.")]
 _Version = Annotated[int | None, typer.Option(min=1, help="An older version of a dataset that was changed; the latest by default.")]
@@ -117,8 +118,8 @@ def _show(dataset: str, manifest: Manifest, *, everything: bool) -> None:
 
 def _rows(dataset: str, manifest: Manifest) -> list[tuple[str, str]]:
     """Facts about a dataset, as names and texts; those that most people look for come first."""
-    from fastload.packing.progress import human_bytes
-    from fastload.packing.summary import Notices
+    from fastload.common.progress import human_bytes
+    from fastload.sources.notices import Notices
 
     versions = _versions(dataset, manifest)
     rows = [("samples", f"{manifest.count:,}"), ("size", f"{human_bytes(manifest.bytes)} in {counted(len(manifest.shards), 'shard')}")]
@@ -159,7 +160,7 @@ def verify(
 ) -> None:
     """Checks a packed dataset: files, checksums, every record. Exit code 1 and a list when something does not hold. At a URL, the checksums
     of all objects are checked, and the records only with --decode."""
-    from fastload.packing.verify import verify as run
+    from fastload.unpacking.verify import verify as run
 
     report = run(
         dataset,
@@ -217,8 +218,8 @@ def unpack(
 ) -> None:
     """Writes images, masks and all other fields as files again. `fastload pack` reads each of the layouts: class folders with fields.jsonl,
     COCO's (images and annotations/instances.json), or images and masks in two folders."""
-    from fastload.packing.progress import human_bytes
-    from fastload.packing.unpack import unpack as run
+    from fastload.common.progress import human_bytes
+    from fastload.unpacking.unpack import unpack as run
 
     summary = run(dataset, folder, layout=layout, workers=workers, progress=not quiet)
     kinds = {
@@ -241,8 +242,8 @@ def export(
     quiet: _Quiet = False,
 ) -> None:
     """Writes all fields as one file that other programs and `fastload pack` read: a WebDataset tar, or Parquet."""
-    from fastload.packing.export import export as run
-    from fastload.packing.progress import human_bytes
+    from fastload.common.progress import human_bytes
+    from fastload.unpacking.export import export as run
 
     summary = run(dataset, file, where=where, overwrite=overwrite, on_error=on_error, workers=workers, progress=not quiet)
     for sample in summary.skipped:

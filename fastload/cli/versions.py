@@ -92,7 +92,7 @@ def prune(
     keep: Annotated[int, typer.Option(min=1, help="How many versions remain, the latest among them.")] = 1,
 ) -> None:
     """Gives up old versions of a packed dataset, and removes the files that only they have."""
-    from fastload.packing.progress import human_bytes
+    from fastload.common.progress import human_bytes
     from fastload.versions.drop import prune as run
 
     summary = run(dataset, keep=keep)

@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from fastload.common.progress import human_bytes
 from fastload.doctor.finding import Finding
-from fastload.packing.progress import human_bytes
 from fastload.store.reader import DatasetReader
 
 FIRST = 8

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from fastload.common.files import expanded, scratch_folder
+from fastload.common.progress import human_bytes
 from fastload.common.system import available_memory
 from fastload.common.urls import is_url, local_path, shown
 from fastload.doctor.bucket import bucket_finding, measure_bucket
@@ -27,7 +28,6 @@ from fastload.doctor.rate import Rate, decoding_finding, measure_rate, needed_ra
 from fastload.doctor.records import records_finding
 from fastload.errors import FastloadError
 from fastload.packing.in_memory import in_memory
-from fastload.packing.progress import human_bytes
 from fastload.store import DatasetReader, file_path
 from fastload.store.manifest import dataset_folder
 from fastload.store.reader import DatasetFiles

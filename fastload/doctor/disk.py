@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
 
+from fastload.common.progress import human_bytes
 from fastload.common.system import available_memory
 from fastload.doctor.finding import Finding
-from fastload.packing.progress import human_bytes
 
 Sized = Sequence[tuple[Path, int]]
 """Files with their sizes in bytes."""

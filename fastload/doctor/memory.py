@@ -7,10 +7,10 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
+from fastload.common.progress import human_bytes
 from fastload.common.system import available_memory, memory_limit, oom_kills
 from fastload.doctor.finding import Finding, judged
 from fastload.doctor.job import PREFETCH, Job
-from fastload.packing.progress import human_bytes
 
 SHM = Path("/dev/shm")
 SHM_LEAST = 16 << 20

@@ -2,14 +2,15 @@
 
 from fastload.packing.attach import attach, rebase
 from fastload.packing.convert import convert
-from fastload.packing.export import ExportSummary, export
 from fastload.packing.index import IndexSummary, index
 from fastload.packing.options import PackOptions
 from fastload.packing.packer import pack
-from fastload.packing.sources import Item, Source, open_source
-from fastload.packing.summary import Notice, PackSummary
-from fastload.packing.unpack import UnpackSummary, unpack
-from fastload.packing.verify import BadSample, VerifyReport, verify
+from fastload.packing.summary import PackSummary
+from fastload.sources import Item, Source, open_source
+from fastload.sources.notices import Notice
+from fastload.unpacking.export import ExportSummary, export
+from fastload.unpacking.unpack import UnpackSummary, unpack
+from fastload.unpacking.verify import BadSample, VerifyReport, verify
 
 __all__ = [
     "BadSample",

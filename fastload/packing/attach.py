@@ -21,10 +21,11 @@ from fastload.errors import ArgumentError, PackError
 from fastload.packing.encode import Encoded
 from fastload.packing.job import PackJob, run_job
 from fastload.packing.keywords import settled, takes_options
-from fastload.packing.options import AttachKeywords, PackOptions, RunOptions, source_options
+from fastload.packing.options import AttachKeywords, PackOptions, RunOptions
 from fastload.packing.packer import refuse_source_inside, refuse_swapped
-from fastload.packing.sources import Item, Placed, Source, open_source
 from fastload.packing.summary import PackSummary
+from fastload.sources import Item, Placed, Source, open_source
+from fastload.sources.options import source_options
 from fastload.store import DatasetRewriter
 from fastload.store.entries import checked_base, resolved_base
 from fastload.store.kinds.codecs import CODECS
@@ -43,7 +44,7 @@ def attach(
 
     Args:
         source: a folder of class folders, a .csv/.tsv of path,label, .tar files (WebDataset), TFRecord files, a folder of MDS shards or
-            LitData chunks, an LMDB file, or any other `fastload.packing.sources.Placed`.
+            LitData chunks, an LMDB file, or any other `fastload.sources.Placed`.
         out: the directory to make.
         base: the folder from which `out` is to find the files: absolute, or relative to `out`. It is the folder of the source under
             another name, if that is to be used later; by default it is the source's own folder, as an absolute path.

@@ -22,14 +22,14 @@ from fastload.packing.job import PackJob, run_job
 from fastload.packing.keywords import settled, takes_options
 from fastload.packing.options import ConvertKeywords, PackOptions, RunOptions
 from fastload.packing.packer import refuse_source_inside
-from fastload.packing.sample_files import stored_picture
-from fastload.packing.sources import Item
-from fastload.packing.sources.protocol import IMAGE_FIELD
 from fastload.packing.summary import PackSummary
+from fastload.sources import Item
+from fastload.sources.protocol import IMAGE_FIELD
 from fastload.store import DatasetReader, Field, Prepared, StoredImage, parse_value, with_index
 from fastload.store.kinds.base import SampleParts
 from fastload.store.kinds.codecs import Pixels
 from fastload.store.schema import HIDDEN_COLUMNS
+from fastload.unpacking.sample_files import stored_picture
 
 _SHARDS = 4
 """Shards whose columns are held: threads may be at the end of one and the beginning of the next."""

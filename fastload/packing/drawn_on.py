@@ -25,8 +25,8 @@ import numpy.typing as npt
 
 from fastload.errors import SampleError
 from fastload.packing.encode import Encoded
-from fastload.packing.images import orientation_of, upright
-from fastload.packing.sources.protocol import Item
+from fastload.sources.pixels import orientation_of, upright
+from fastload.sources.protocol import Item
 from fastload.store import Field
 from fastload.store.kinds.base import Size
 

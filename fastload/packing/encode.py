@@ -41,10 +41,11 @@ import numpy as np
 
 from fastload._native import core
 from fastload.errors import SampleError
-from fastload.packing.images import DeepImageError, MissingLibrary, Pixels, encode_jpeg, read_other, resample, shrunk_size, upright
+from fastload.packing.jpegs import encode_jpeg, resample, shrunk_size
 from fastload.packing.options import PackOptions
-from fastload.packing.sources.protocol import Item
-from fastload.packing.summary import COLOUR, ORIENTATION
+from fastload.sources.notices import COLOUR, ORIENTATION
+from fastload.sources.pixels import DeepImageError, MissingLibrary, Pixels, read_other, upright
+from fastload.sources.protocol import Item
 from fastload.store.kinds.codecs import BY_ENTRY
 
 CMYK_QUALITY = 100

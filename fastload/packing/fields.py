@@ -13,11 +13,11 @@ from fastload._native import core
 from fastload.errors import ArgumentError, PackError, SampleError
 from fastload.packing.drawn_on import Placement
 from fastload.packing.encode import Encoded, Encoder
-from fastload.packing.images import read_pixels
 from fastload.packing.options import PackOptions
-from fastload.packing.sources.annotated import read_label_map
-from fastload.packing.sources.protocol import Item, Source, attribute_of, schema_of
-from fastload.packing.summary import NOT_TURNED, ORIENTATION, TEXTS
+from fastload.sources.annotated import read_label_map
+from fastload.sources.notices import NOT_TURNED, ORIENTATION, TEXTS
+from fastload.sources.pixels import read_pixels
+from fastload.sources.protocol import Item, Source, attribute_of, schema_of
 from fastload.store import Field, StoredImage
 
 IGNORED = 255

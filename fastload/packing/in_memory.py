@@ -18,9 +18,9 @@ from fastload.common.urls import is_url
 from fastload.errors import PackError
 from fastload.packing.attach import attach
 from fastload.packing.cluster.parts import Slice
-from fastload.packing.sources import is_packed
-from fastload.packing.sources.folder import FolderSource
-from fastload.packing.sources.protocol import Place
+from fastload.sources import is_packed
+from fastload.sources.folder import FolderSource
+from fastload.sources.protocol import Place
 
 IMAGES = 4096
 """Most images of a folder that are attached, evenly spaced."""

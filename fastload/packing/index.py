@@ -12,10 +12,10 @@ import time
 from dataclasses import dataclass
 
 from fastload._native import core
+from fastload.common.progress import Progress
 from fastload.common.system import available_cpus
 from fastload.errors import ArgumentError, SampleError
 from fastload.packing.pipeline import OrderedPipeline
-from fastload.packing.progress import Progress
 from fastload.store import DatasetReader, DatasetRewriter, indexed_image, with_index
 from fastload.store.kinds.codecs import BY_ENTRY
 

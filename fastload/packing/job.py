@@ -28,18 +28,19 @@ import numpy.typing as npt
 
 from fastload.common.files import expanded, size_limit
 from fastload.common.folders import IMAGE_EXTENSIONS
+from fastload.common.progress import Progress
 from fastload.common.urls import is_url, local_path
 from fastload.errors import ArgumentError, FastloadError, PackError, PackStoppedError, ResourceError, SampleError, advised
 from fastload.packing.encode import Encoded
 from fastload.packing.fields import FieldEncoder
-from fastload.packing.images import DeepImageError, MissingLibrary, check_depth
 from fastload.packing.options import MAY_VARY, PackOptions, RunOptions
 from fastload.packing.origins import ENTRY, Order, OriginLog, name_digests, shuffled
 from fastload.packing.pipeline import OrderedPipeline
-from fastload.packing.progress import Progress
-from fastload.packing.sources import Item
-from fastload.packing.sources.protocol import IMAGE_FIELD, Source, attribute_of, schema_of
-from fastload.packing.summary import COUNTS, DEEP, ORIENTATION, PackSummary, Tally
+from fastload.packing.summary import COUNTS, PackSummary, Tally
+from fastload.sources import Item
+from fastload.sources.notices import DEEP, ORIENTATION
+from fastload.sources.pixels import DeepImageError, MissingLibrary, check_depth
+from fastload.sources.protocol import IMAGE_FIELD, Source, attribute_of, schema_of
 from fastload.store import DatasetWriter, Manifest, Prepared, RowError
 from fastload.store.class_counts import KEY, class_counts, labels_most
 from fastload.store.labels import class_fields

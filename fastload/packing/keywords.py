@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
-from fastload.packing.options import COMMANDS, OPTIONS, TYPES, Option, Words, declared
+from fastload.packing.options import COMMANDS, OPTIONS, TYPES
+from fastload.sources.options import Option, Words, declared
 
 F = TypeVar("F", bound=Callable[..., Any])
 _WIDTH = 140
@@ -46,7 +47,8 @@ class Keyword:
 @cache
 def keywords(command: str) -> Mapping[str, Keyword]:
     """The keywords of a command that packs, in the order in which help() and ``--help`` show them."""
-    return {name: _keyword(command, name, kind) for name, kind in get_type_hints(COMMANDS[command]).items()}
+    taken = get_type_hints(COMMANDS[command])
+    return {name: _keyword(command, name, taken[name]) for name in OPTIONS if name in taken}
 
 
 def _keyword(command: str, name: str, kind: Any) -> Keyword:

@@ -1,10 +1,11 @@
-"""Options of a pack: each is declared once, as a field of one of six frozen dataclasses, each checked when it is created.
+"""Options of a pack: each is declared once, as a field of a frozen dataclass, which is checked when it is created.
 
-1. The field is the option: its name, its type, its default, its limits, and what help() and ``--help`` say of it (`option`).
+1. The field is the option: its name, its type, its default, its limits, and what help() and ``--help`` say of it (`option`). Fields stand
+   in the order in which help() and ``--help`` show them.
 2. Its class says where it goes: options for how samples become records (`PackOptions`) are stored in the manifest and sent to the tasks of
-   a cluster; those for reading a source are sent to the tasks; those of a run (`RunOptions`) stay with the process that packs.
-3. The commands that take it name it in their `TypedDict` at the end of this file, which is what type checkers know of their keywords. The
-   order there is the order in which help() and ``--help`` show them.
+   a cluster; those for reading a source (`fastload.sources.options`) are sent to the tasks; those of a run (`RunOptions`) stay with the
+   process that packs.
+3. The commands that take it name it in their `TypedDict` at the end of this file, which is what type checkers know of their keywords.
 
 `fastload.packing.keywords` makes signatures and docstrings from this, and `fastload.cli.options` the flags. tests/packing/test_options.py
 checks that names and types are equal, and adds an option to prove it.
@@ -13,77 +14,23 @@ checks that names and types are equal, and adds an option to prove it.
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, field, fields
 from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 
-from fastload.common.files import expanded
 from fastload.common.limits import MAX_PIXELS, MAX_PIXELS_MOST, checked_max_pixels, parse_size
 from fastload.common.system import available_cpus
 from fastload.errors import ArgumentError
-from fastload.store import BOX_SIDES
+from fastload.packing.jpegs import JPEG_SIDE_MOST
+from fastload.sources.options import READING, BoxFormat, Format, OnError, Paths, declared, option, taken
 from fastload.store.progress import SHARD_SIZE_LIMIT
 
 Encode = Literal["lossless", "keep", "dct", "jpeg", "raw"]
 Subsampling = Literal["4:4:4", "4:2:2", "4:2:0", "gray"]
 Exif = Literal["ignore", "apply"]
 Check = Literal["structure", "entropy"]
-OnError = Literal["raise", "skip"]
-Layout = Literal["folders", "pairs", "coco"]
-"""Layouts that `unpack` writes."""
-Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-Format = Literal["folder", "coco", "voc", "voc-segmentation", "yolo", "cityscapes", "ade20k", "pairs", "images"]
-BoxFormat = Literal["xyxy", "xywh", "cxcywh", "xywhr", "cxcywhr", "xyxyxyxy"]
-"""Keys of `fastload.store.BOX_SIDES`."""
-
-Words = str | Mapping[str, str]
-"""A text for all commands, or one for each by its name; a command without one has that of pack."""
-
-JPEG_SIDE_MOST = 65500
-"""Limit on a JPEG's longer side, in pixels: it is libjpeg's, below the format's 65535."""
 SHARD_BYTES = 1 << 30
 """Bytes after which a shard ends where nothing else is given."""
-
-_PATTERN = re.compile(r"([^%]*)%(?:0(?:[1-9]|1[0-8]))?d([^%]*)", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """The part of an option's declaration that a field has no place for.
-
-    Attributes:
-        doc: the keyword's text in help().
-        help: the flag's text in ``--help``.
-        limits: (least, most) of a whole number; None: it is none.
-        most_shown: the flag refuses numbers above the most by itself, and shows it.
-        as_packed: `append` takes the value that the dataset was packed with, unless one is given.
-        varies: a resume may have another value than the pack that it goes on with.
-        flag: the flag's name; "": the option's own.
-        metavar: name of the flag's value in ``--help``; None: by its type.
-        repeated: the flag may be given several times.
-    """
-
-    doc: Words
-    help: Words
-    limits: tuple[int, int] | None = None
-    most_shown: bool = False
-    as_packed: bool = False
-    varies: bool = False
-    flag: str = ""
-    metavar: str | None = None
-    repeated: bool = False
-
-
-def option(doc: Words, help: Words, **more: Any) -> dict[str, Option]:
-    """The metadata of a field that is an option; `more` are further attributes of its `Option`."""
-    return {"option": Option(doc, help, **more)}
-
-
-def declared(each: Field[Any]) -> Option:
-    """The declaration in a field's metadata."""
-    found: Option = each.metadata["option"]
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,222 +238,6 @@ class PackOptions:
         return asdict(self)
 
 
-@dataclass(frozen=True, slots=True)
-class TableOptions:
-    """Options for reading a table.
-
-    Raises:
-        ArgumentError: a column that is neither a name nor a number, one column twice, or a header that is neither True, False nor None.
-    """
-
-    path_column: str | int | None = field(
-        default=None,
-        metadata=option(
-            "for a .csv or .tsv, the column of paths: its name in the header line, or its number from 0. Usual names (path, filename, "
-            "image_path, ...) are recognised.",
-            "For a .csv/.tsv: the column of paths, by its name in the header or its number from 0.",
-        ),
-    )
-    label_column: str | int | None = field(
-        default=None,
-        metadata=option("likewise the column of labels (label, class, target, ...).", "For a .csv/.tsv: the column of labels, likewise."),
-    )
-    header: bool | None = field(
-        default=None,
-        metadata=option(
-            "True if the first line of a .csv or .tsv names the columns; None recognises it, or asks.",
-            "Take the first line of a .csv/.tsv as the names of its columns, or as a sample.",
-        ),
-    )
-
-    images: str | os.PathLike[str] | None = field(
-        default=None,
-        metadata=option(
-            "the folder that the paths in a .csv or .tsv are relative to; by default the table's own.",
-            "For a .csv/.tsv: the folder that its paths are relative to; by default its own.",
-            metavar="DIR",
-        ),
-    )
-    suffix: str | None = field(
-        default=None,
-        metadata=option(
-            'what follows each path in the name of its file, where a .csv or .tsv has ids without it: ".jpg".',
-            "For a .csv/.tsv of ids: what follows them in the files' names, such as .jpg.",
-        ),
-    )
-
-    def __post_init__(self) -> None:
-        if self.images is not None and not (isinstance(self.images, str | os.PathLike) and os.fspath(self.images)):
-            raise ArgumentError(f"images={self.images!r} is no path")
-        if self.suffix is not None and not (isinstance(self.suffix, str) and self.suffix and os.sep not in self.suffix):
-            raise ArgumentError(f"suffix={self.suffix!r} is not the end of a file's name, such as .jpg")
-        for name in ("path_column", "label_column"):
-            column = getattr(self, name)
-            number = isinstance(column, int) and not isinstance(column, bool) and column >= 0
-            if column is not None and not number and not (isinstance(column, str) and column):
-                raise ArgumentError(f"{name}={column!r} is neither a column's name nor its number, counted from 0")
-        if self.header not in (None, True, False):
-            raise ArgumentError(f"header={self.header!r} is none of True, False and None")
-        if self.path_column is not None and self.path_column == self.label_column:
-            raise ArgumentError(f"path_column and label_column are both {self.path_column!r}")
-
-
-@dataclass(frozen=True, slots=True)
-class LmdbOptions:
-    """Options for reading an LMDB file of one's own.
-
-    Raises:
-        ArgumentError: a pattern without exactly one number, or a label_pattern without a key_pattern.
-    """
-
-    key_pattern: str | None = field(
-        default=None,
-        metadata=option(
-            'for an LMDB file, the keys of images with their number, as in "image-%09d"; without it every key is an image\'s.',
-            "For an LMDB file: the keys of images with their number, as in image-%09d; otherwise all keys.",
-        ),
-    )
-    label_pattern: str | None = field(
-        default=None, metadata=option("likewise the keys of labels.", "For an LMDB file: the keys of labels, likewise.")
-    )
-
-    def __post_init__(self) -> None:
-        for name in ("key_pattern", "label_pattern"):
-            pattern = getattr(self, name)
-            if pattern is not None and (not isinstance(pattern, str) or split_pattern(pattern) is None):
-                raise ArgumentError(f"{name}={pattern!r} has not one number such as %d or %09d in it: image-%09d")
-        if self.label_pattern is not None and self.key_pattern is None:
-            raise ArgumentError("label_pattern needs a key_pattern: the keys of the images that the labels are for")
-        if self.label_pattern is not None and self.label_pattern == self.key_pattern:
-            raise ArgumentError(f"key_pattern and label_pattern are both {self.key_pattern!r}")
-
-
-@dataclass(frozen=True, slots=True)
-class LayoutOptions:
-    """Options for reading a folder of images with their masks, boxes or other annotations in files beside them.
-
-    Raises:
-        ArgumentError: an unknown format, or an option that the format does not take.
-    """
-
-    format: Format | None = field(
-        default=None,
-        metadata=option(
-            'the layout of a folder: "folder" (of class folders), "coco", "voc" (boxes), "voc-segmentation", "yolo", "cityscapes", '
-            '"ade20k", "pairs" (of images and masks) or "images" (without labels, at any depth). Usual ones are recognised.',
-            "The layout of a folder, where it is not recognised.",
-        ),
-    )
-    annotations: Paths | None = field(
-        default=None,
-        metadata=option(
-            "the JSON file of a dataset in COCO's form (instances, keypoints, captions, panoptic); `source` is the folder of its images, "
-            "or one above it. It may be left out where the folder has only one. A list of several: of other images, or of other kinds of "
-            "the same images, which are one by their ids.",
-            "For a COCO dataset: the JSON file; SRC is the folder of its images. May be repeated: files are merged.",
-            metavar="FILE",
-            repeated=True,
-        ),
-    )
-    masks: str | os.PathLike[str] | None = field(
-        default=None,
-        metadata=option(
-            {
-                "pack": "the folder of the masks for the images in `source`, or of the PNGs of a panoptic dataset.",
-                "attach": "the folder of the masks for the images in `source`, or of the PNGs of a panoptic dataset; they are stored.",
-            },
-            "The folder of the masks of the images in SRC, or of panoptic PNGs.",
-            metavar="DIR",
-        ),
-    )
-    split: str | None = field(
-        default=None,
-        metadata=option(
-            'the part of a dataset that is packed, if its layout has several: "train", "val", "train2017", ...',
-            "The part of a dataset that has several: train, val, train2017, ...",
-        ),
-    )
-
-    def __post_init__(self) -> None:
-        if self.format is not None and self.format not in get_args(Format):
-            raise ArgumentError(f"format={self.format!r} is none of {', '.join(get_args(Format))}")
-        for name in ("annotations", "masks", "split"):
-            value = getattr(self, name)
-            several = list(value) if name == "annotations" and isinstance(value, list | tuple) else [value]
-            if value is not None and not (several and all(isinstance(each, str | os.PathLike) and os.fspath(each) for each in several)):
-                raise ArgumentError(f"{name}={value!r} is no {'name' if name == 'split' else 'path'}")
-            if value is not None and self.format is not None and self.format not in _TAKEN_BY[name]:
-                raise ArgumentError(f"{name} is for the formats {', '.join(_TAKEN_BY[name])}, and format={self.format!r}")
-        if self.annotations is not None and self.split is not None:
-            raise ArgumentError("annotations and split both say which part of the dataset is packed: give one")
-        files = self.annotation_files
-        if len(set(files)) < len(files):
-            raise ArgumentError(f"annotations names a file twice: {', '.join(files)}")
-
-    @property
-    def annotation_files(self) -> tuple[str, ...]:
-        """The paths of `annotations`; () for None."""
-        given = self.annotations
-        return () if given is None else tuple(expanded(each) for each in (given if isinstance(given, list | tuple) else (given,)))
-
-
-_TAKEN_BY = {
-    "annotations": ("coco",),
-    "masks": ("coco", "pairs"),
-    "split": ("coco", "voc", "voc-segmentation", "yolo", "cityscapes", "ade20k"),
-}
-"""The formats for which each of the other options of a layout is."""
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectOptions:
-    """Options for reading a column of objects, as detection datasets of Hugging Face have it.
-
-    Raises:
-        ArgumentError: an unknown format.
-    """
-
-    box_format: BoxFormat | None = field(
-        default=None,
-        metadata=option(
-            "for a column of objects as Hugging Face's detection datasets have it (`objects`, with `bbox` and `category`), in Parquet and "
-            'Arrow files or a Dataset, the format of the boxes: "xywh" (as COCO has them), "xyxy", "cxcywh", ... The boxes, their labels '
-            "and the other members of each object become fields. Without it the column is JSON: it does not say what the numbers are.",
-            "Format of the boxes in a column of objects (bbox, category) in Parquet and Arrow files. Without it the column is JSON.",
-        ),
-    )
-
-    def __post_init__(self) -> None:
-        if self.box_format is not None and self.box_format not in BOX_SIDES:
-            raise ArgumentError(f"box_format={self.box_format!r} is none of {', '.join(BOX_SIDES)}")
-
-
-@dataclass(frozen=True, slots=True)
-class SourceOptions:
-    """All options for reading a source. Each member is None where none of its options is given.
-
-    Raises:
-        ArgumentError: a value out of range, or two that contradict each other.
-    """
-
-    table: TableOptions | None = None
-    lmdb: LmdbOptions | None = None
-    layout: LayoutOptions | None = None
-    objects: ObjectOptions | None = None
-
-    @classmethod
-    def of(cls, **given: Any) -> SourceOptions:
-        """The options of these keywords of `fastload.packing.pack`."""
-        owned = {name: {each.name: given.pop(each.name) for each in fields(kind) if each.name in given} for name, kind in READING.items()}
-        if given:
-            raise TypeError(f"{', '.join(given)}: no option for reading a source")
-        return cls(**{name: READING[name](**own) for name, own in owned.items() if any(value is not None for value in own.values())})
-
-
-READING: dict[str, Any] = {"table": TableOptions, "lmdb": LmdbOptions, "layout": LayoutOptions, "objects": ObjectOptions}
-"""The kinds of options for reading a source, by their place in SourceOptions."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """Options for how a pack runs and where its shards end. The samples and their order do not depend on them.
@@ -637,27 +368,11 @@ class RunOptions:
         return min(available_cpus(), LIMITS["workers"][1]) if self.workers is None else self.workers
 
 
-def split_pattern(pattern: str) -> tuple[str, str] | None:
-    """Text before and after the number in a pattern such as image-%09d; None if it has not exactly one."""
-    match = _PATTERN.fullmatch(pattern)
-    return None if match is None else (match[1], match[2])
-
-
 def _shard_bytes(size: str | int) -> int:
     value = parse_size(size, "shard_size")
     if value < 1 << 20:
         raise ArgumentError(f"shard_size {size!r} is less than 1 MiB; each shard is a file of its own")
     return value
-
-
-def source_options(given: Mapping[str, Any]) -> SourceOptions:
-    """The options for reading a source among these keywords."""
-    return SourceOptions.of(**taken(given, *READING.values()))
-
-
-def taken(given: Mapping[str, Any], *kinds: Any) -> dict[str, Any]:
-    """The values of those keywords that are options of some kinds."""
-    return {each.name: given[each.name] for kind in kinds for each in fields(kind) if each.name in given}
 
 
 def _one_of(name: str, value: object) -> None:
@@ -693,76 +408,70 @@ AS_PACKED = tuple(name for name, each in OPTIONS.items() if declared(each).as_pa
 """Options of `append` whose default is what the dataset was packed with."""
 
 
-class PackKeywords(TypedDict, total=False):
-    """Options that `pack` takes. Where None is added to the field's type, it is the default."""
+class _SourceKeywords(TypedDict, total=False):
+    path_column: str | int | None
+    label_column: str | int | None
+    header: bool | None
+    images: str | os.PathLike[str] | None
+    suffix: str | None
+    key_pattern: str | None
+    label_pattern: str | None
+    format: Format | None
+    annotations: Paths | None
+    masks: str | os.PathLike[str] | None
+    split: str | None
+    box_format: BoxFormat | None
 
+
+class _RunKeywords(TypedDict, total=False):
+    workers: int | None
+    on_error: OnError
+    resume: bool
+    progress: bool
+
+
+class _SampleKeywords(_SourceKeywords, _RunKeywords, total=False):
+    shuffle: bool
+    seed: int
+    limit: int | None
+
+
+class _ShardKeywords(TypedDict, total=False):
+    shard_size: str | int | None
+    shard_samples: int | None
+
+
+class _CheckKeywords(TypedDict, total=False):
+    check: Check
+    index: bool
+    max_pixels: int | None
+    overwrite: bool
+
+
+class _EncodeKeywords(_ShardKeywords, _CheckKeywords, total=False):
     encode: Encode
     quality: int
     subsampling: Subsampling
-    max_side: int | None
-    min_side: int | None
-    shard_size: str | int | None
-    shard_samples: int | None
-    workers: int | None
-    shuffle: bool
-    seed: int
-    exif: Exif
-    check: Check
-    index: bool
     optimize_huffman: bool
-    on_error: OnError
-    limit: int | None
-    max_pixels: int | None
-    path_column: str | int | None
-    label_column: str | int | None
-    header: bool | None
-    images: str | os.PathLike[str] | None
-    suffix: str | None
-    key_pattern: str | None
-    label_pattern: str | None
-    format: Format | None
-    annotations: Paths | None
-    masks: str | os.PathLike[str] | None
-    split: str | None
-    box_format: BoxFormat | None
-    overwrite: bool
-    resume: bool
     staging: str | os.PathLike[str] | None
     storage_options: Mapping[str, object] | None
     timeout: float | str | None
+
+
+class PackKeywords(_SampleKeywords, _EncodeKeywords, total=False):
+    """Options that `pack` takes. Where None is added to the field's type, it is the default."""
+
+    max_side: int | None
+    min_side: int | None
+    exif: Exif
     ray: bool | str | None
-    progress: bool
 
 
-class AttachKeywords(TypedDict, total=False):
+class AttachKeywords(_SampleKeywords, _CheckKeywords, total=False):
     """Options that `attach` takes, likewise."""
 
-    workers: int | None
-    shuffle: bool
-    seed: int
-    check: Check
-    index: bool
-    on_error: OnError
-    limit: int | None
-    max_pixels: int | None
-    path_column: str | int | None
-    label_column: str | int | None
-    header: bool | None
-    images: str | os.PathLike[str] | None
-    suffix: str | None
-    key_pattern: str | None
-    label_pattern: str | None
-    format: Format | None
-    annotations: Paths | None
-    masks: str | os.PathLike[str] | None
-    split: str | None
-    box_format: BoxFormat | None
-    overwrite: bool
-    resume: bool
-    progress: bool
 
-
-class AppendKeywords(TypedDict, total=False):
+class AppendKeywords(_SampleKeywords, _ShardKeywords, total=False):
     """Options that `append` takes, likewise."""
 
     encode: Encode | None
@@ -775,49 +484,10 @@ class AppendKeywords(TypedDict, total=False):
     index: bool | None
     optimize_huffman: bool | None
     max_pixels: int | None
-    shuffle: bool
-    seed: int
-    on_error: OnError
-    limit: int | None
-    shard_size: str | int | None
-    shard_samples: int | None
-    workers: int | None
-    path_column: str | int | None
-    label_column: str | int | None
-    header: bool | None
-    images: str | os.PathLike[str] | None
-    suffix: str | None
-    key_pattern: str | None
-    label_pattern: str | None
-    format: Format | None
-    annotations: Paths | None
-    masks: str | os.PathLike[str] | None
-    split: str | None
-    box_format: BoxFormat | None
-    resume: bool
-    progress: bool
 
 
-class ConvertKeywords(TypedDict, total=False):
+class ConvertKeywords(_RunKeywords, _EncodeKeywords, total=False):
     """Options that `convert` takes, likewise."""
-
-    encode: Encode
-    quality: int
-    subsampling: Subsampling
-    shard_size: str | int | None
-    shard_samples: int | None
-    workers: int | None
-    check: Check
-    index: bool
-    optimize_huffman: bool
-    on_error: OnError
-    max_pixels: int | None
-    overwrite: bool
-    resume: bool
-    staging: str | os.PathLike[str] | None
-    storage_options: Mapping[str, object] | None
-    timeout: float | str | None
-    progress: bool
 
 
 COMMANDS: dict[str, Any] = {"pack": PackKeywords, "attach": AttachKeywords, "append": AppendKeywords, "convert": ConvertKeywords}

@@ -26,9 +26,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
+from fastload.common.spill import Keyed, Numbers
 from fastload.errors import FastloadError, PackError
-from fastload.packing.sources.protocol import UNKNOWN, Item, Source, Traced, Value
-from fastload.packing.spill import Keyed, Numbers
+from fastload.sources.protocol import UNKNOWN, Item, Source, Traced, Value
 
 ENTRY = np.dtype([("name", "<u8"), ("fields", "<u8"), ("size", "<i8"), ("time", "<i8"), ("crc", "<u4"), ("written", "<u4")])
 

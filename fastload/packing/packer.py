@@ -11,10 +11,11 @@ from fastload.common.files import expanded
 from fastload.errors import PackError
 from fastload.packing.job import PackJob, run_job
 from fastload.packing.keywords import settled, takes_options
-from fastload.packing.options import PackKeywords, PackOptions, RunOptions, source_options
-from fastload.packing.sources import PATTERN_MARKS, is_packed, open_source
-from fastload.packing.sources.ray_data import with_rows
+from fastload.packing.options import PackKeywords, PackOptions, RunOptions
 from fastload.packing.summary import PackSummary
+from fastload.sources import PATTERN_MARKS, is_packed, open_source
+from fastload.sources.options import source_options
+from fastload.sources.ray_data import with_rows
 from fastload.store.manifest import looks_unfinished
 
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastload.common.files import read_regular
+from fastload.common.progress import Progress
 from fastload.errors import DatasetError, FastloadError, PackError, advised
-from fastload.packing.progress import Progress
 from fastload.remote.client import open_objects
 from fastload.remote.manifest import DataFile, data_files, download, load_manifest
 from fastload.remote.objects import Objects

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from fastload.common.files import expanded, open_regular, scratch_folder
+from fastload.common.progress import Progress
 from fastload.errors import ClosedError, DatasetError, PackError, RemoteError, RemoteMissingError, advised
-from fastload.packing.progress import Progress
 from fastload.remote.client import open_objects
 from fastload.remote.manifest import DataFile, PartCheck, data_files
 from fastload.remote.objects import ObjectInfo, Objects, request_threads

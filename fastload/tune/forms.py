@@ -10,7 +10,7 @@ from fastload.common.positions import evenly
 from fastload.packing.convert import PackedSamples
 from fastload.packing.options import Encode
 from fastload.packing.packer import pack
-from fastload.packing.sources import Item
+from fastload.sources import Item
 from fastload.store import DatasetReader
 from fastload.store.field import Field
 from fastload.store.kinds.codecs import DCT, JPEG

@@ -29,9 +29,10 @@ from fastload.packing import Item, PackOptions, PackSummary, Source, open_source
 from fastload.packing.attach import AttachJob
 from fastload.packing.job import PackJob, run_job
 from fastload.packing.keywords import keywords, settled, takes_options
-from fastload.packing.options import AS_PACKED, AppendKeywords, RunOptions, source_options, taken
-from fastload.packing.sources.annotated import INSTANCE_MASK
-from fastload.packing.sources.protocol import Traced, Value, attribute_of, schema_of
+from fastload.packing.options import AS_PACKED, AppendKeywords, RunOptions
+from fastload.sources.annotated import INSTANCE_MASK
+from fastload.sources.options import source_options, taken
+from fastload.sources.protocol import Traced, Value, attribute_of, schema_of
 from fastload.store import MANIFEST_NAME, DatasetChange, Field, Manifest, ShardEntry, numbered
 from fastload.store.labels import object_labels
 from fastload.store.manifest import dataset_folder
@@ -39,7 +40,7 @@ from fastload.store.progress import DONE_NAME, WORK_NAME, remove_work
 from fastload.versions.concat import joined_options, joined_summary
 
 if TYPE_CHECKING:
-    from fastload.packing.summary import Notice
+    from fastload.sources.notices import Notice
 
 _LABEL = "label"
 

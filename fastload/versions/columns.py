@@ -17,8 +17,8 @@ import numpy.typing as npt
 from fastload.common.files import expanded, read_regular
 from fastload.common.system import available_cpus
 from fastload.errors import ArgumentError, PackError, printable
-from fastload.packing.images import read_npy
-from fastload.packing.sources.table import guess_kind, read_rows
+from fastload.sources.pixels import read_npy
+from fastload.sources.table import guess_kind, read_rows
 from fastload.store import DatasetChange, DatasetReader, Field, Schema
 from fastload.store.field import Kind
 from fastload.store.sidecar import packed_values

@@ -14,7 +14,8 @@ from typing import Any
 
 from fastload.errors import PackError
 from fastload.packing import PackSummary
-from fastload.packing.summary import EXAMPLES, NAMES_KEPT, Notices, to_json
+from fastload.packing.summary import NAMES_KEPT
+from fastload.sources.notices import EXAMPLES, Notices, to_json
 from fastload.store import DatasetReader, Manifest, Segment, ShardEntry, numbered
 from fastload.store.class_counts import KEY, joined_counts
 from fastload.store.entries import SIDECAR_LIMIT

@@ -15,7 +15,8 @@ import numpy as np
 
 from fastload.dataset.drawing import ShownImage, shown_image
 from fastload.errors import ArgumentError, SampleError
-from fastload.packing.images import MissingLibrary, encode_jpeg
+from fastload.packing.jpegs import encode_jpeg
+from fastload.sources.pixels import MissingLibrary
 from fastload.store.shard import write_error
 from fastload.view.checking import bad_document
 from fastload.view.pages import Pages, page_file

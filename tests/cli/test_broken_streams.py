@@ -15,10 +15,10 @@ from typer.main import get_command
 
 from fastload.cli import main, start
 from fastload.cli.main import COMMANDS
+from fastload.common.progress import Progress
 from fastload.common.streams import tell
 from fastload.packing import pack
-from fastload.packing.progress import Progress
-from fastload.packing.verify import verify
+from fastload.unpacking.verify import verify
 
 FULL = "fastload: what it shows cannot be written to stdout: No space left on device\n"
 

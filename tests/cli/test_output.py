@@ -12,8 +12,8 @@ from pictures import write_folder
 
 from fastload.cli import main as main_module
 from fastload.cli.output import counted, shortened
+from fastload.common.progress import Progress
 from fastload.packing import pack
-from fastload.packing.progress import Progress
 
 
 def test_one_is_singular() -> None:

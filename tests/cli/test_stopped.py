@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import fastload
-from fastload.packing.stopping_pool import StoppingPool
+from fastload.common.stopping_pool import StoppingPool
 
 SIDE = 400
 

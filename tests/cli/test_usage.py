@@ -17,7 +17,7 @@ from pictures import write_folder
 import fastload
 from fastload.cli import main as main_module
 from fastload.cli.usage import example
-from fastload.packing.sources.unpacked import UNFINISHED
+from fastload.sources.unpacked import UNFINISHED
 
 Run = Any
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from fastload.packing import Item
-from fastload.packing.sources.folder import FolderSource
+from fastload.sources.folder import FolderSource
 
 
 class Kills(FolderSource):

@@ -16,7 +16,7 @@ from sources import KillsAlways
 import fastload
 from fastload.errors import ArgumentError, PackError, ResourceError
 from fastload.packing.cluster import driver
-from fastload.packing.sources.folder import FolderSource
+from fastload.sources.folder import FolderSource
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -16,7 +16,7 @@ from sources import Kills
 
 import fastload
 from fastload.errors import PackError, PackStoppedError
-from fastload.packing.sources.folder import FolderSource
+from fastload.sources.folder import FolderSource
 from fastload.store import JOURNAL_NAME
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]

@@ -15,17 +15,18 @@ from packing_helpers import encoded, picture
 
 import fastload
 from fastload.errors import DatasetError, PackError
-from fastload.packing import unpack
 from fastload.packing.cluster.cluster_plan import ClusterPlan, SourceSpec, listed, probe, schema_of
 from fastload.packing.cluster.out import open_out
 from fastload.packing.cluster.parts import Part, part_of
 from fastload.packing.cluster.records import ClusterJournal, job_identity
 from fastload.packing.cluster.task import RangeDone, RangeFailed, RangePacker
 from fastload.packing.job import VARYING, PackJob
-from fastload.packing.options import PackOptions, RunOptions, SourceOptions
-from fastload.packing.sources import Item, open_source
-from fastload.packing.sources.unpacked import UnpackedSource
+from fastload.packing.options import PackOptions, RunOptions
+from fastload.sources import Item, open_source
+from fastload.sources.options import SourceOptions
+from fastload.sources.unpacked import UnpackedSource
 from fastload.store import Field, Manifest
+from fastload.unpacking import unpack
 
 
 class Named:

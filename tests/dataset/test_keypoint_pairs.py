@@ -21,7 +21,7 @@ from fastload import transforms as T
 from fastload._native import core
 from fastload.errors import ArgumentError, PackError, TransformError
 from fastload.packing import Item
-from fastload.packing.sources.annotated import mirrored_pairs
+from fastload.sources.annotated import mirrored_pairs
 from fastload.store import Field
 from fastload.transforms.compiler import compile_plan
 

@@ -18,8 +18,8 @@ from fastload import FastLoader, PackedDataset
 from fastload._native import core
 from fastload.errors import ArgumentError, PackStoppedError, SampleError, TransformError
 from fastload.packing import Item
-from fastload.packing.verify import verify
 from fastload.store import DatasetReader, Field
+from fastload.unpacking.verify import verify
 
 FIELDS = (
     Field("label", "int"),

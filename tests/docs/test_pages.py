@@ -26,8 +26,7 @@ from pictures import photo, write_folder
 from servers.seaweedfs import SeaweedFS
 
 import fastload
-from fastload import pack, push
-from fastload.packing import sources
+from fastload import pack, push, sources
 
 RUN = [page for page in PAGES if page.name != "format.md" and any(block.language in ("sh", "python", "diff") for block in blocks(page))]
 MIGRATIONS = [page for page in PAGES if page.parent.name == "migrate"]

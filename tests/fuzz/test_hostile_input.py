@@ -26,8 +26,9 @@ from fastload import PackedDataset, pack
 from fastload.errors import FastloadError, SampleError
 from fastload.packing import open_source
 from fastload.packing.encode import Encoder
-from fastload.packing.options import PackOptions, SourceOptions
-from fastload.packing.sources import Item, Source
+from fastload.packing.options import PackOptions
+from fastload.sources import Item, Source
+from fastload.sources.options import SourceOptions
 from fastload.store import checked
 from fastload.store.manifest import MANIFEST_NAME
 

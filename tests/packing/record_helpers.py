@@ -6,7 +6,7 @@ from typing import Any
 
 from packing_helpers import encoded, picture
 
-from fastload.packing.sources import Source
+from fastload.sources import Source
 
 JPEGS = [encoded(picture(seed, 24, 32 + seed)) for seed in range(6)]
 

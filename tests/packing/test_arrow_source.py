@@ -1,4 +1,4 @@
-"""Packing Arrow files (fastload/packing/sources/arrow.py): rows and places as they were written, and what is refused."""
+"""Packing Arrow files (fastload/sources/arrow.py): rows and places as they were written, and what is refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from PIL import Image
 import fastload
 from fastload import PackedDataset
 from fastload.errors import PackError
-from fastload.packing.sources import Placed, open_source
+from fastload.sources import Placed, open_source
 
 pa = pytest.importorskip("pyarrow")
 

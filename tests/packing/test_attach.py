@@ -19,7 +19,8 @@ from fastload import PackedDataset
 from fastload.cli.attach import attach as command
 from fastload.errors import DatasetError, PackError, SampleError
 from fastload.packing import attach, export, index, pack, rebase, unpack, verify
-from fastload.packing.options import LayoutOptions, LmdbOptions, ObjectOptions, PackOptions, RunOptions, TableOptions
+from fastload.packing.options import PackOptions, RunOptions
+from fastload.sources.options import LayoutOptions, LmdbOptions, ObjectOptions, TableOptions
 from fastload.store import DatasetReader, Manifest
 
 

@@ -16,7 +16,7 @@ import fastload
 from fastload import PackedDataset
 from fastload.errors import ArgumentError, PackError
 from fastload.packing import open_source
-from fastload.packing.options import LayoutOptions, SourceOptions
+from fastload.sources.options import LayoutOptions, SourceOptions
 
 SIZE = {"height": 24, "width": 32}
 CATEGORIES = [{"id": 7, "name": "dog"}, {"id": 1, "name": "person"}]

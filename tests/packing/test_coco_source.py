@@ -15,9 +15,9 @@ from torchvision.datasets import CocoCaptions, CocoDetection
 
 from fastload.errors import ArgumentError, PackError
 from fastload.packing import open_source
-from fastload.packing.options import LayoutOptions, SourceOptions
-from fastload.packing.sources import coco_index
-from fastload.packing.sources.coco_index import list_entries
+from fastload.sources import coco_index
+from fastload.sources.coco_index import list_entries
+from fastload.sources.options import LayoutOptions, SourceOptions
 
 CATEGORIES = [{"id": 7, "name": "dog"}, {"id": 1, "name": "cat"}, {"id": 90, "name": "bird"}]
 SIZE = {"height": 24, "width": 32}

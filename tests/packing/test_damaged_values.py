@@ -15,9 +15,9 @@ from test_tfrecord_source import example, feature, sized, tfrecord, varint
 
 from fastload.errors import PackError
 from fastload.packing import open_source
-from fastload.packing.sources import litdata, row_files
-from fastload.packing.sources import mds as mds_module
-from fastload.packing.sources.tfrecord import BYTES, FLOATS, INTS, Feature, bytes_of, features, floats_of, ints_of
+from fastload.sources import litdata, row_files
+from fastload.sources import mds as mds_module
+from fastload.sources.tfrecord import BYTES, FLOATS, INTS, Feature, bytes_of, features, floats_of, ints_of
 
 PAGE = 4096
 

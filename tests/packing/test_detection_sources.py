@@ -12,8 +12,8 @@ from torchvision.datasets import VOCDetection
 
 from fastload.errors import PackError
 from fastload.packing import open_source
-from fastload.packing.options import LayoutOptions, SourceOptions
-from fastload.packing.sources.voc import VOC_CLASSES
+from fastload.sources.options import LayoutOptions, SourceOptions
+from fastload.sources.voc import VOC_CLASSES
 
 JPEG = encoded(picture(0, 24, 32))
 

@@ -19,8 +19,9 @@ from fastload._native import core
 from fastload.errors import ArgumentError, PackError, SampleError
 from fastload.packing import Item, PackSummary, pack
 from fastload.packing.encode import Encoder
-from fastload.packing.images import shrunk_size, upright
+from fastload.packing.jpegs import shrunk_size
 from fastload.packing.options import PackOptions
+from fastload.sources.pixels import upright
 
 
 def one(tmp_path: Path, data: bytes, **options: object) -> tuple[PackSummary, bytes, np.ndarray[tuple[int, ...], np.dtype[np.uint8]]]:

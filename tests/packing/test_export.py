@@ -161,7 +161,7 @@ class TestParquet:
     def test_row_groups(self, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """What is written at once is bounded by bytes."""
         parquet = pytest.importorskip("pyarrow.parquet")
-        monkeypatch.setattr(sys.modules["fastload.packing.export"], "_ROW_GROUP_BYTES", 20_000)
+        monkeypatch.setattr(sys.modules["fastload.unpacking.export"], "_ROW_GROUP_BYTES", 20_000)
         export(dataset, tmp_path / "out.parquet", workers=3)
         file = parquet.ParquetFile(tmp_path / "out.parquet")
         assert file.num_row_groups > 3

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from test_library_files import DATA, KINDS, opened
 
 from fastload.errors import PackError
-from fastload.packing.sources import Placed, open_source
-from fastload.packing.sources.tfrecord import features
+from fastload.sources import Placed, open_source
+from fastload.sources.tfrecord import features
 
 MOST = 16 << 20
 """Bytes that opening and reading a damaged dataset of some KB may take."""

@@ -23,9 +23,9 @@ from fastload.common.files import read_regular
 from fastload.common.folders import walk
 from fastload.errors import FastloadError, PackError, ResourceError
 from fastload.packing import open_source, pack
-from fastload.packing.images import read_npy
-from fastload.packing.sources import Source
-from fastload.packing.sources import tar as tar_members
+from fastload.sources import Source
+from fastload.sources import tar as tar_members
+from fastload.sources.pixels import read_npy
 from fastload.store import checked
 
 JPEG = encoded(picture(0, 24, 32))

@@ -238,7 +238,7 @@ def test_a_lost_shard_is_no_replaced_one(bare: Path) -> None:
 
 def test_verifying_what_is_being_indexed(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shards replaced under verify() are no damage: it says what happened, and holds when it is run again."""
-    module = sys.modules["fastload.packing.verify"]
+    module = sys.modules["fastload.unpacking.verify"]
     check = module._check_file
 
     def replaced_first(folder: Path, shard: Any, pool: Any) -> str:

@@ -19,9 +19,9 @@ from PIL import Image
 from test_places import bytes_at_places
 
 from fastload import PackedDataset, pack
-from fastload.packing.options import LmdbOptions, SourceOptions
-from fastload.packing.sources import Placed, Source, open_source
-from fastload.packing.sources.protocol import Traced
+from fastload.sources import Placed, Source, open_source
+from fastload.sources.options import LmdbOptions, SourceOptions
+from fastload.sources.protocol import Traced
 
 DATA = Path(__file__).parent / "data" / "sources"
 OPTIONS: dict[str, dict[str, str]] = {"lmdb": {"key_pattern": "image-%09d", "label_pattern": "label-%09d"}}

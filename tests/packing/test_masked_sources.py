@@ -19,9 +19,9 @@ from torchvision.datasets import Cityscapes, VOCSegmentation
 import fastload
 from fastload.errors import PackError
 from fastload.packing import open_source
-from fastload.packing.options import LayoutOptions, SourceOptions
-from fastload.packing.sources.annotated import read_label_map
-from fastload.packing.sources.masked import CITYSCAPES_CLASSES
+from fastload.sources.annotated import read_label_map
+from fastload.sources.masked import CITYSCAPES_CLASSES
+from fastload.sources.options import LayoutOptions, SourceOptions
 
 JPEG = encoded(picture(0, 24, 32))
 

@@ -17,8 +17,8 @@ from PIL import Image
 
 from fastload.errors import PackError
 from fastload.packing import pack
-from fastload.packing.images import _avif_bits, _heif_bits
-from fastload.packing.summary import Notices
+from fastload.sources.notices import Notices
+from fastload.sources.pixels import _avif_bits, _heif_bits
 from fastload.store import Manifest
 
 RAMP = np.linspace(0, 65535, 3072).astype(np.uint16).reshape(48, 64)

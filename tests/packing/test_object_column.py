@@ -1,4 +1,4 @@
-"""Columns of objects (fastload/packing/sources/object_column.py): boxes, labels and what else Hugging Face's detection datasets have."""
+"""Columns of objects (fastload/sources/object_column.py): boxes, labels and what else Hugging Face's detection datasets have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from torchvision.transforms import v2
 import fastload
 from fastload import PackedDataset
 from fastload.errors import ArgumentError, PackError, PackStoppedError
-from fastload.packing.sources.object_column import ObjectColumn
+from fastload.sources.object_column import ObjectColumn
 from fastload.store import Field
 
 pa = pytest.importorskip("pyarrow")

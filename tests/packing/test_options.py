@@ -21,21 +21,8 @@ import fastload
 from fastload.cli.pack import pack as command
 from fastload.common import limits
 from fastload.errors import ArgumentError
-from fastload.packing.options import (
-    CHOICES,
-    COMMANDS,
-    LIMITS,
-    OPTIONS,
-    TYPES,
-    BoxFormat,
-    LayoutOptions,
-    LmdbOptions,
-    ObjectOptions,
-    PackOptions,
-    RunOptions,
-    SourceOptions,
-    TableOptions,
-)
+from fastload.packing.options import CHOICES, COMMANDS, LIMITS, OPTIONS, TYPES, PackOptions, RunOptions
+from fastload.sources.options import BoxFormat, LayoutOptions, LmdbOptions, ObjectOptions, SourceOptions, TableOptions
 from fastload.store import BOX_SIDES
 
 KEYWORDS = {name: each for name, each in inspect.signature(fastload.pack).parameters.items() if each.kind is each.KEYWORD_ONLY}
@@ -152,7 +139,8 @@ import inspect, json, pickle, sys
 import fastload
 from fastload.cli.main import COMMANDS, app
 from fastload.packing.cluster import cluster_plan, parts
-from fastload.packing.options import PackOptions, SourceOptions
+from fastload.packing.options import PackOptions
+from fastload.sources.options import SourceOptions
 from fastload.store import DatasetReader
 
 def told(name):

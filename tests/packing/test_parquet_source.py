@@ -1,4 +1,4 @@
-"""Packing Parquet files (fastload/packing/sources/parquet.py): every column as pyarrow reads it, and what is refused."""
+"""Packing Parquet files (fastload/sources/parquet.py): every column as pyarrow reads it, and what is refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from PIL import Image
 import fastload
 from fastload import PackedDataset
 from fastload.errors import PackError
-from fastload.packing.sources import open_source
+from fastload.sources import open_source
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

@@ -1,4 +1,4 @@
-"""Places of images (fastload/packing/sources): the bytes at a place are the image that the source reads."""
+"""Places of images (fastload/sources): the bytes at a place are the image that the source reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from packing_helpers import encoded, picture, tree
 
 from fastload.packing import open_source
-from fastload.packing.sources import Placed, Source
+from fastload.sources import Placed, Source
 
 JPEG = encoded(picture(0, 24, 32))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fastload.packing import progress
-from fastload.packing.progress import Progress, human_seconds
+from fastload.common import progress
+from fastload.common.progress import Progress, human_seconds
 
 
 def test_a_log_gets_lines(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

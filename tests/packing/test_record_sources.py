@@ -16,8 +16,8 @@ from test_places import bytes_at_places
 
 from fastload.errors import ArgumentError, PackError
 from fastload.packing import open_source, pack
-from fastload.packing.options import LmdbOptions, SourceOptions
-from fastload.packing.sources.row_files import pil_pixels
+from fastload.sources.options import LmdbOptions, SourceOptions
+from fastload.sources.row_files import pil_pixels
 
 
 def rows(path: Path, *samples: bytes, head: bytes = b"") -> None:

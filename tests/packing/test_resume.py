@@ -18,12 +18,12 @@ import warm
 from packing_helpers import encoded, picture, stored_samples, tree
 from PIL import Image
 
+from fastload.common.spill import Numbers
 from fastload.errors import PackError, PackStoppedError
 from fastload.packing import Item, open_source, pack, unpack, verify
 from fastload.packing.origins import name_digests, shuffled
-from fastload.packing.sources.folder import FolderSource
-from fastload.packing.sources.unpacked import UnpackedSource
-from fastload.packing.spill import Numbers
+from fastload.sources.folder import FolderSource
+from fastload.sources.unpacked import UnpackedSource
 from fastload.store import Manifest
 
 COUNT = 60

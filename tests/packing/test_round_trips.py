@@ -152,11 +152,11 @@ def test_values_that_no_line_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """More JSON than `pack` reads is not written, but refused, and Parquet is named; up to that it is read again."""
     fastload.pack(Long(), tmp_path / "first")
     line, member = '{"path": "00000000.png", "blob": "MTIzNDU="}\n', '{"blob": "MTIzNDU="}'
-    monkeypatch.setattr("fastload.packing.sources.declaration.JSON_BYTES", len(line) - too_long)
+    monkeypatch.setattr("fastload.sources.declaration.JSON_BYTES", len(line) - too_long)
     if too_long:
         with pytest.raises(PackError, match=r"^sample 0: its values are 44 bytes of JSON, .* 44: export to .parquet holds"):
             unpack(tmp_path / "first", tmp_path / "files")
-        monkeypatch.setattr("fastload.packing.sources.declaration.JSON_BYTES", len(member))
+        monkeypatch.setattr("fastload.sources.declaration.JSON_BYTES", len(member))
         with pytest.raises(PackError, match=r"^sample 0: its values are 20 bytes of JSON, .*: a .parquet file holds them"):
             export(tmp_path / "first", tmp_path / "out.tar")
         return

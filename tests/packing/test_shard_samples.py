@@ -10,7 +10,7 @@ from packing_helpers import encoded, picture, stored_samples, tree
 
 from fastload.errors import ArgumentError, PackError, PackStoppedError
 from fastload.packing import Item, pack, verify
-from fastload.packing.sources.folder import FolderSource
+from fastload.sources.folder import FolderSource
 from fastload.store import Manifest
 from fastload.store import shard as shard_module
 

@@ -16,7 +16,7 @@ from packing_helpers import encoded, picture, stored_samples, tree
 
 from fastload.errors import PackError
 from fastload.packing import open_source, pack
-from fastload.packing.sources.tar import expand
+from fastload.sources.tar import expand
 from fastload.store import Manifest
 
 JPEG = encoded(picture(0, 24, 32))

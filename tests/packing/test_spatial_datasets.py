@@ -16,7 +16,7 @@ from PIL import Image
 import fastload
 from fastload import PackedDataset
 from fastload.errors import PackStoppedError
-from fastload.packing.sources.dataset import DatasetSource
+from fastload.sources.dataset import DatasetSource
 from fastload.store import Field
 
 
@@ -204,7 +204,7 @@ def test_bad_target(tmp_path: Path) -> None:
 
 def test_torchvision_is_not_imported() -> None:
     """A Dataset without it is packed without it."""
-    code = "import sys, fastload.packing.sources.dataset; assert not {'torch', 'torchvision'} & set(sys.modules)"
+    code = "import sys, fastload.sources.dataset; assert not {'torch', 'torchvision'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

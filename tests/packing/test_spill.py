@@ -21,16 +21,16 @@ from packing_helpers import encoded, picture, tree
 
 from fastload.common import folders
 from fastload.common.folders import IMAGE_EXTENSIONS
+from fastload.common.spill import Numbers, Texts, TextSorter
 from fastload.errors import PackError
 from fastload.packing import pack, spill
 from fastload.packing.job import PackJob
 from fastload.packing.options import PackOptions
 from fastload.packing.origins import shuffled
-from fastload.packing.sources import folder as folder_source
-from fastload.packing.sources import unpacked
-from fastload.packing.sources.folder import FolderSource
-from fastload.packing.sources.unpacked import UnpackedSource
-from fastload.packing.spill import Numbers, Texts, TextSorter
+from fastload.sources import folder as folder_source
+from fastload.sources import unpacked
+from fastload.sources.folder import FolderSource
+from fastload.sources.unpacked import UnpackedSource
 from fastload.store import Field, Schema
 
 T = TypeVar("T")

@@ -14,9 +14,9 @@ from PIL import Image
 from fastload._native import core
 from fastload.errors import SampleError
 from fastload.packing.encode import Encoded, Encoder
-from fastload.packing.images import upright
 from fastload.packing.options import PackOptions
-from fastload.packing.sources import Item
+from fastload.sources import Item
+from fastload.sources.pixels import upright
 
 DATA = Path(__file__).parent / "data"
 COMMENT = b"\xff\xfe\x00\x04ab"

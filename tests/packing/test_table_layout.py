@@ -15,7 +15,7 @@ from packing_helpers import encoded, picture, stored_samples, tree
 
 from fastload.errors import ArgumentError, PackError
 from fastload.packing import open_source, pack
-from fastload.packing.options import SourceOptions
+from fastload.sources.options import SourceOptions
 from fastload.store import Manifest
 
 JPEG = encoded(picture(0, 8, 8))

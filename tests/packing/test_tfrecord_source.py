@@ -152,7 +152,7 @@ class TestTFRecord:
 
     def test_more_files_than_may_be_open(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Files are closed and opened again beyond a limit."""
-        monkeypatch.setattr("fastload.packing.sources.protocol._OPEN_MOST", 2)
+        monkeypatch.setattr("fastload.sources.protocol._OPEN_MOST", 2)
         for n in range(6):
             tfrecord(tmp_path / f"{n}.tfrecord", example(image=[JPEGS[n]]))
         assert bytes_at_places(open_source(tmp_path)) == JPEGS

@@ -19,8 +19,8 @@ import fastload
 from fastload import PackedDataset
 from fastload.errors import ArgumentError, PackError
 from fastload.packing import Item, unpack
-from fastload.packing.unpack_layouts import CocoLayout
 from fastload.store import Field
+from fastload.unpacking.layouts import CocoLayout
 
 coco_module = pytest.importorskip("pycocotools.coco")
 

@@ -22,8 +22,8 @@ import fastload
 from fastload import PackedDataset
 from fastload.errors import FastloadError, PackError, PackStoppedError
 from fastload.packing import Item, export, open_source, unpack
-from fastload.packing.sources.tar import ExportedTar, TarSource
-from fastload.packing.sources.unpacked import UnpackedSource
+from fastload.sources.tar import ExportedTar, TarSource
+from fastload.sources.unpacked import UnpackedSource
 from fastload.store import DatasetWriter, Field, Schema
 
 

@@ -15,8 +15,8 @@ from PIL import Image
 
 from fastload.errors import DatasetError, PackError
 from fastload.packing import pack, unpack, verify
-from fastload.packing.unpack_layouts import safe_name
 from fastload.store import DatasetWriter, Field, Manifest, Schema
+from fastload.unpacking.layouts import safe_name
 
 
 @pytest.fixture

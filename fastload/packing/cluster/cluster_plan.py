@@ -11,9 +11,10 @@ from fastload.common.files import expanded
 from fastload.errors import FastloadError, PackError
 from fastload.packing.cluster.parts import Part, source_of
 from fastload.packing.job import PackJob
-from fastload.packing.options import PackOptions, SourceOptions
-from fastload.packing.sources import Source, open_source, protocol
-from fastload.packing.sources.protocol import Listed
+from fastload.packing.options import PackOptions
+from fastload.sources import Source, open_source, protocol
+from fastload.sources.options import SourceOptions
+from fastload.sources.protocol import Listed
 from fastload.store import Schema
 
 _AGAIN = "every node has to see the source under the same path: put it on a file system that all nodes share"

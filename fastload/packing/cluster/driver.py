@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from fastload.common.distribution import pip_install
+from fastload.common.progress import Progress
 from fastload.errors import ArgumentError, FastloadError, PackError, PackStoppedError, ResourceError, advised
 from fastload.packing.cluster.cluster_plan import ClusterPlan, SourceSpec, listed, probe, schema_of
 from fastload.packing.cluster.losses import AtHand, Cause, Killer, SampleNotes, TaskLosses, Watch
@@ -27,9 +28,8 @@ from fastload.packing.cluster.records import ClusterJournal, DoneRecord, job_ide
 from fastload.packing.cluster.task import RangeDone, RangeFailed, Watched, pack_range
 from fastload.packing.job import VARYING, PackJob, finished_summary, write_failure
 from fastload.packing.options import RunOptions
-from fastload.packing.progress import Progress
-from fastload.packing.sources.protocol import attribute_of
 from fastload.packing.summary import PackSummary, Tally
+from fastload.sources.protocol import attribute_of
 from fastload.store import Manifest
 from fastload.store.entries import shard_name
 from fastload.store.progress import SHARD_SIZE_LIMIT, check_same

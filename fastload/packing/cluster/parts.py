@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.packing.job import PackJob
-from fastload.packing.sources import Source
-from fastload.packing.sources.protocol import ABSENT, Item, Listed, Traced, Value, attribute_of
+from fastload.sources import Source
+from fastload.sources.protocol import ABSENT, Item, Listed, Traced, Value, attribute_of
 
 
 @dataclass(frozen=True)

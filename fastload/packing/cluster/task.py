@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from fastload._native import core
+from fastload.common.spill import SpilledBytes
 from fastload.errors import DatasetError, FastloadError, PackError, PackStoppedError
 from fastload.packing.cluster.cluster_plan import ClusterPlan, open_job, open_whole, other_samples
 from fastload.packing.cluster.depot import open_depot
 from fastload.packing.cluster.losses import AtHand
 from fastload.packing.cluster.parts import Part
 from fastload.packing.cluster.records import ClusterJournal, DoneRecord, names_of
-from fastload.packing.images import DeepImageError
 from fastload.packing.job import Outcome, PackJob, write_failure
-from fastload.packing.sources.protocol import Listed, schema_of
-from fastload.packing.spill import SpilledBytes
 from fastload.packing.summary import Tally
+from fastload.sources.pixels import DeepImageError
+from fastload.sources.protocol import Listed, schema_of
 from fastload.store import JOURNAL_NAME, Prepared, Schema, ShardEntry
 from fastload.store.checked import Bad
 from fastload.store.manifest import MANIFEST_BYTES

@@ -299,8 +299,8 @@ def equal(a: Any, b: Any) -> bool:
 def compare(root: Path, theirs: Iterator[Sample], options: dict[str, str]) -> int:
     """Compares every value of every sample, and the bytes at every place, before and after a pack."""
     from fastload import PackedDataset, pack
-    from fastload.packing.options import LmdbOptions, SourceOptions
-    from fastload.packing.sources import Placed, open_source
+    from fastload.sources import Placed, open_source
+    from fastload.sources.options import LmdbOptions, SourceOptions
 
     source = open_source(root, SourceOptions(lmdb=LmdbOptions(**options) if options else None))
     summary = pack(root, root.parent / f"{root.name}.fl", encode="keep", **options)

@@ -1,0 +1,173 @@
+"""Sources of samples, and the choice of the one that fits what the user gave: an ordered list, of which the first that fits is taken.
+
+Each kind is a module of its own, with its entries for the list; `protocol` is the contract.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+
+from fastload.common.files import expanded
+from fastload.errors import ArgumentError, DatasetError, PackError
+from fastload.sources import arrow, dataset, images, layouts, litdata, lmdb, mds, parquet, table, tar, tfrecord, unpacked
+from fastload.sources.options import BoxFormat, ObjectOptions, SourceOptions
+from fastload.sources.protocol import Choice, Files, Given, Item, Place, Placed, Source, attribute_of
+from fastload.sources.ray_data import with_rows
+from fastload.store import MANIFEST_NAME, Manifest
+
+__all__ = ["Item", "Place", "Placed", "Source", "open_source"]
+
+_GIVE = (
+    "give a folder of class folders, a dataset in the layout of COCO, VOC, YOLO, Cityscapes or ADE20K, a .csv/.tsv, .tar, .parquet, .arrow "
+    "or TFRecord files, a folder of MDS shards or LitData chunks, an LMDB file, or images (a folder, '*.jpg', or paths)"
+)
+_SEVERAL = "of several sources, all are .tar files, all are .parquet, all are .arrow, all are TFRecord files, or all are images"
+NOTHING_GIVEN = SourceOptions()
+PATTERN_MARKS = "*?{["
+"""Characters of patterns of paths."""
+
+
+def open_source(source: object, options: SourceOptions = NOTHING_GIVEN) -> Source:
+    """The source for what the user passed as SRC.
+
+    A folder of class folders, of another layout (`layouts`), or that `fastload unpack` wrote, a .csv or .tsv file, one or many .tar,
+    .parquet, .arrow or TFRecord files (a path, a pattern such as ``train-{000..003}.tar`` or ``train-*.tar``, a list of them, or a folder
+    that holds them, as save_to_disk() of Hugging Face's library writes one), a folder of MDS shards or LitData chunks with its index.json,
+    an LMDB file or the folder of its data.mdb, images without labels (a folder, a pattern, a list of paths), a map-style Dataset, a
+    ray.data.Dataset, or any object that satisfies `Source`. Of the options, `table` says what the columns of a .csv or .tsv are, `lmdb`
+    which keys of an LMDB file are images and labels, `layout` what a folder's files are, and `objects` what the boxes in a column of
+    objects are.
+
+    Raises:
+        PackError: nothing here can be packed; the message names what was looked for.
+        ArgumentError: options are given for a source of another kind.
+    """
+    given = expanded(source) if isinstance(source, str | os.PathLike) else with_rows(source)
+    found = choose(Given(given, options))
+    boxes = options.objects and options.objects.box_format
+    if boxes is not None and attribute_of(found, "box_format") != boxes:
+        raise ArgumentError(
+            f"box_format={boxes!r} (--box-format) is for a column of objects with their boxes (bbox), in Parquet or Arrow files or a "
+            f"Dataset; {found.title} has none"
+        )
+    return found
+
+
+def choose(given: Given) -> Source:
+    """The source that the first entry of `CHOICES` opens, of those that recognise what is given. Raises as `open_source` does."""
+    for choice in CHOICES:
+        if choice.recognise(given):
+            return choice.open(given)
+    if given.path:
+        raise PackError(f"{given.path}: not a source fastload knows; {_GIVE}")
+    raise PackError(
+        f"cannot pack a {type(given.source).__name__}: {_GIVE}, or a map-style Dataset with __getitem__ and __len__ (an iterable Dataset "
+        "has no order to shuffle or to resume)"
+    )
+
+
+def _is_paths(given: Given) -> bool:
+    source = given.source
+    return isinstance(source, list | tuple) and bool(source) and all(isinstance(each, str | os.PathLike) for each in source)
+
+
+def _open_paths(given: Given) -> Source:
+    """Several tars as one source, or Parquet, Arrow or TFRecord files; of anything else only one can be packed."""
+    assert isinstance(given.source, list | tuple)
+    paths = [expanded(each) for each in given.source]
+    if len(paths) == 1:
+        return choose(Given(paths[0], SourceOptions(objects=ObjectOptions(given.boxes))))
+    for path in paths:
+        is_table = table.is_table(path)
+        if os.path.isdir(path) or is_table:
+            what = "a table" if is_table else "a folder"
+            how = "put all lines into one table" if is_table else "put the class folders, or links to them, into one folder"
+            raise PackError(
+                f"{path} is {what}: {_SEVERAL}. To pack them together, {how}; or "
+                "pack each by itself and join them with torch.utils.data.ConcatDataset, which FastLoader reads natively"
+            )
+    return _open_files(paths, given.boxes)
+
+
+def _open_files(patterns: list[str], boxes: BoxFormat | None) -> Source:
+    """Tars, or Parquet, Arrow or TFRecord files, by their names."""
+    kinds = {_kind(pattern) for pattern in patterns}
+    if len(kinds) > 1:
+        raise PackError(f"{patterns[0]} and others: {_SEVERAL}")
+    return kinds.pop().open(patterns, boxes)
+
+
+def _kind(pattern: str) -> Files:
+    """The kind of files that a path or pattern names; a tar where nothing says it."""
+    named = next((kind for kind in FILES if kind.named(pattern)), None)
+    if named is None and any(mark in pattern for mark in PATTERN_MARKS):
+        # a pattern such as train-* or train-*-of-00010 does not end as its files do
+        found = tar.expand(pattern, "tar file")
+        return tar.FILES if any(mark in found[0] for mark in PATTERN_MARKS) else _kind(found[0])
+    return named or tar.FILES
+
+
+def _is_named(given: Given) -> bool:
+    """Returns True for a pattern, and for the path of files that are known by their names, even if nothing is there."""
+    first = (parquet.FILES, arrow.FILES, tar.FILES)
+    return any(kind.named(given.path) for kind in first) or any(mark in given.path for mark in PATTERN_MARKS)
+
+
+def is_packed(path: str) -> bool:
+    """Returns True if a folder holds a packed dataset, and not only a file of its manifest's name."""
+    try:
+        return os.path.isfile(os.path.join(path, MANIFEST_NAME)) and Manifest.load(path).count >= 0
+    except DatasetError:
+        return False
+
+
+def _refuse_packed(given: Given) -> Source:
+    raise PackError(f"{given.path} is a packed dataset: `fastload concat` makes one of several, without copying them")
+
+
+def _refuse_missing(given: Given) -> Source:
+    folder, name = os.path.split(given.path)
+    try:
+        near = difflib.get_close_matches(name, os.listdir(folder or "."), 1, 0.75)
+    except OSError:
+        near = []
+    if near:
+        raise PackError(f"{given.path}: no such folder or file; did you mean {os.path.join(folder, near[0])}?")
+    raise PackError(f"{given.path}: no such folder or file; {_GIVE}")
+
+
+FILES = (parquet.FILES, arrow.FILES, tfrecord.FILES, tar.FILES, images.FILES)
+"""The kinds of files of which several are one source, in the order in which a name is looked up."""
+CHOICES: tuple[Choice, ...] = (
+    # by the user's options, or refused for them
+    unpacked.UNFINISHED_FOLDER,
+    lmdb.PATTERNS_OF_ANOTHER,
+    layouts.NAMED,
+    table.FILE,
+    table.COLUMNS_OF_ANOTHER,
+    lmdb.FILE,
+    # folders, by what is in them
+    unpacked.FOLDER,
+    mds.FOLDER,
+    litdata.FOLDER,
+    arrow.FOLDER,
+    tar.FOLDER,
+    parquet.FOLDER,
+    tfrecord.FOLDER,
+    Choice(lambda given: is_packed(given.path), _refuse_packed),
+    layouts.FOLDER,
+    # files, by their names
+    Choice(_is_named, lambda given: _open_files([given.path], given.boxes)),
+    Choice(lambda given: isinstance(given.source, str) and not os.path.exists(given.path), _refuse_missing),
+    layouts.FILE,
+    Choice(lambda given: tfrecord.FILES.named(given.path), lambda given: _open_files([given.path], given.boxes)),
+    images.FILE,
+    tar.COMPRESSED,
+    tfrecord.COMPRESSED,
+    # several paths, and objects
+    Choice(_is_paths, _open_paths),
+    Choice(lambda given: isinstance(given.source, Source), lambda given: given.source),  # type: ignore[arg-type, return-value]
+    dataset.OBJECT,
+)
+"""The ordered list from which a source is chosen."""

@@ -1,0 +1,163 @@
+"""Parquet files, as Hugging Face's hub has them: a column of images, and others of any type. Needs pyarrow.
+
+NOTE [ parquet: row groups ]
+Parquet is compressed by row groups: to read one row, its whole group is decoded. So the last few groups that were read are kept, and
+samples are read in the order of the files at the cost of one pass. With shuffle=True nearly every sample decodes a group of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from fastload.common.files import open_regular, read_regular
+from fastload.common.optional import optional
+from fastload.errors import PackError
+from fastload.sources.arrow_columns import brief, columns_of, file_columns, python_value
+from fastload.sources.options import BoxFormat
+from fastload.sources.protocol import UNKNOWN, Files, Item, NumberedInFiles, file_stamp
+from fastload.sources.tar import expand_all
+
+_KEPT = 4
+"""Row groups that stay decoded."""
+_GROUP_MOST = 8 << 30
+"""Bytes of a row group, decoded."""
+
+
+class ParquetSource(NumberedInFiles):
+    """One or many .parquet files of one schema, read in the order given, row group by row group; ArrowColumns says what the columns are.
+
+    An image that has a path and no bytes is read from that file.
+
+    Raises:
+        PackError: a file is missing, damaged, or of another schema than the first; no column can be an image.
+        ArgumentError: pyarrow is not installed.
+    """
+
+    layout = "Parquet files"
+    concurrent = True
+
+    def __init__(self, paths: list[str], box_format: BoxFormat | None = None) -> None:
+        super().__init__(paths, "row")
+        self._parquet = optional("pyarrow.parquet", "packing Parquet")
+        self._lock = threading.Lock()
+        self._groups: OrderedDict[tuple[int, int], Any] = OrderedDict()
+        self._schema: Any = None
+        self._starts: list[tuple[int, int, int]] = []  # (file, row group, first row in the file), of each row group
+        self._with_files: set[tuple[int, int]] = set()  # row groups in which pictures may lie in files of their own
+        firsts = [0]
+        for number in range(len(paths)):
+            row = 0
+            for group, rows in enumerate(self._row_groups(number)):
+                self._starts.append((number, group, row))
+                firsts.append(firsts[-1] + rows)
+                row += rows
+        self._firsts = np.array(firsts, np.int64)
+        if not firsts[-1]:
+            raise PackError(f"{self.title}: no row in it")
+        self._columns = columns_of(self.title, self._schema, box_format)
+        if self._columns.has_pictures:
+            self._columns.settle(self._group(*self._starts[0][:2]), self.paths[0])
+        self.fields, self.classes = self._columns.fields, self._columns.classes
+        self.form = self._columns.form
+        self.image_field, self.box_format = self._columns.image_field, self._columns.box_format
+        self.notices, self.label_limits = self._columns.notices, self._columns.label_limits
+
+    def _row_groups(self, number: int) -> list[int]:
+        """The rows of each row group; notes the schema, or compares it."""
+        path = self.paths[number]
+        with self._open(path) as file:
+            schema, meta = file.schema_arrow, file.metadata
+            sizes = [meta.row_group(group).total_byte_size for group in range(meta.num_row_groups)]
+            rows = [meta.row_group(group).num_rows for group in range(meta.num_row_groups)]
+            held = {f"{name}.bytes" for name in file_columns(schema)}
+            self._with_files |= {(number, group) for group in range(meta.num_row_groups) if not _holds_all(meta.row_group(group), held)}
+        if max(sizes, default=0) > _GROUP_MOST or min([*sizes, *rows], default=0) < 0:
+            raise PackError(f"{path}: a row group of {max(sizes):,} bytes, more than the limit of {_GROUP_MOST:,}")
+        if self._schema is None:
+            self._schema = schema
+        elif not schema.equals(self._schema):
+            raise PackError(f"{path}: its columns are not those of {self.paths[0]}: pack files of one schema together")
+        return rows
+
+    @contextmanager
+    def _open(self, path: str) -> Iterator[Any]:
+        try:
+            descriptor, _ = open_regular(path)
+        except OSError as error:
+            raise PackError(f"{path}: cannot be read: {error.strerror}") from error
+        with os.fdopen(descriptor, "rb") as raw:
+            try:
+                file = self._parquet.ParquetFile(raw)
+            except Exception as error:  # pyarrow raises any error on a damaged file
+                raise PackError(f"{path}: not a whole Parquet file: {brief(error)}") from error
+            yield file
+
+    def __len__(self) -> int:
+        return int(self._firsts[-1])
+
+    def _place(self, position: int) -> tuple[int, int, int, int]:
+        """(file, row group, row in the group, row in the file) of a sample."""
+        at = int(np.searchsorted(self._firsts, position, side="right")) - 1
+        number, group, first = self._starts[at]
+        row = position - int(self._firsts[at])
+        return number, group, row, first + row
+
+    def numbered(self, position: int) -> tuple[int, int]:
+        number, _, _, row = self._place(position)
+        return number, row
+
+    def stamp(self, position: int) -> tuple[int, int]:
+        number, group, _, _ = self._place(position)
+        return UNKNOWN if (number, group) in self._with_files else file_stamp(self.paths[number])
+
+    def read(self, position: int) -> Item:
+        number, group, row, _ = self._place(position)
+        name = self.name(position)
+        table = self._group(number, group)
+        if row >= table.num_rows:
+            raise PackError(f"{self.paths[number]}: row group {group} has {table.num_rows} rows, less than the file says")
+        scalar = table.column(self._columns.image)[row]
+        image = self._bytes(name, number, python_value(scalar, f"{name}: its {self._columns.image}"))
+        return Item(name, image, self._columns.values(name, table, row, self.paths[number]))
+
+    def _group(self, number: int, group: int) -> Any:
+        """A row group as a table, decoded once while it is among the last that were read."""
+        with self._lock:
+            found = self._groups.get((number, group))
+            if found is None:
+                with self._open(self.paths[number]) as file:
+                    try:
+                        found = file.read_row_group(group, columns=[self._columns.image, *self._columns.names])
+                    except Exception as error:
+                        raise PackError(f"{self.paths[number]}: row group {group} cannot be read: {brief(error)}") from error
+                self._groups[number, group] = found
+                while len(self._groups) > _KEPT:
+                    self._groups.popitem(last=False)
+            self._groups.move_to_end((number, group))
+        return found
+
+    def _bytes(self, name: str, number: int, value: Any) -> bytes:
+        path = None
+        if isinstance(value, dict):
+            value, path = value["bytes"], value["path"]
+        return read_regular(self._columns.beside(name, self.paths[number], path)) if value is None else bytes(value)
+
+
+def _holds_all(group: Any, columns: set[str]) -> bool:
+    """Returns True if the statistics of a row group say that no value of some columns is null."""
+    found = [group.column(number) for number in range(group.num_columns)]
+    facts = [each.statistics for each in found if each.path_in_schema in columns]
+    return all(each is not None and each.has_null_count and each.null_count == 0 for each in facts)
+
+
+FILES = Files(
+    lambda path: path.lower().endswith(".parquet"), lambda patterns, boxes: ParquetSource(expand_all(patterns, "Parquet file"), boxes)
+)
+FOLDER = FILES.in_folder()
