@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fastload.sampling.buckets import BucketBatchSampler
     from fastload.sampling.keyed import KeyedSampler
     from fastload.sampling.window import WindowSampler
+    from fastload.sources.read import read
     from fastload.transfer import pull, push
     from fastload.versions import add_columns, append, concat, drop, drop_columns, prune
 
@@ -50,6 +51,7 @@ __all__ = [
     "prune",
     "pull",
     "push",
+    "read",
     "transforms",
 ]
 
@@ -79,6 +81,7 @@ _HOMES = {
     "export": ("fastload.packing", "export"),
     "index": ("fastload.packing", "index"),
     "pack": ("fastload.packing", "pack"),
+    "read": ("fastload.sources.read", "read"),
     "errors": ("fastload.errors", None),
     "transforms": ("fastload.transforms", None),
 }

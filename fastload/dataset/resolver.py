@@ -24,7 +24,7 @@ from torch.utils.data import ConcatDataset, Subset
 from fastload.common.originals import OwnCode
 from fastload.common.positions import listed_positions
 from fastload.dataset.copies import Draws
-from fastload.dataset.in_place.datasets import LIBRARIES, InPlaceDatasets
+from fastload.dataset.in_place.datasets import RECOGNISERS, InPlaceDatasets
 from fastload.dataset.mixture import Mixture, MixtureOrder
 from fastload.dataset.native_data import NativeData, native_view, why_not
 from fastload.dataset.native_source import NativeSource
@@ -125,7 +125,7 @@ class Resolver:
             positions = None if inner is None else self._positions(dataset, before)
             return None if inner is None else Asked(inner, dataset.indices) if positions is None else Picked(inner, positions)
         if type(dataset) is not ConcatDataset:
-            found = self.files.find(dataset) if self.in_place and any(name in sys.modules for name in LIBRARIES) else None
+            found = self.files.find(dataset) if self.in_place and any(each.library in sys.modules for each in RECOGNISERS) else None
             if found is None or found.positions is None:
                 return None if found is None else Leaf(found, len(found))
             return Picked(Leaf(found, len(found)), found.positions)

@@ -22,7 +22,7 @@ from fastload.common.limits import MAX_PIXELS, MAX_PIXELS_MOST, checked_max_pixe
 from fastload.common.system import available_cpus
 from fastload.errors import ArgumentError
 from fastload.packing.jpegs import JPEG_SIDE_MOST
-from fastload.sources.options import READING, BoxFormat, Format, OnError, Paths, declared, option, taken
+from fastload.sources.options import READING, OnError, SourceKeywords, declared, option, taken
 from fastload.store.progress import SHARD_SIZE_LIMIT
 
 Encode = Literal["lossless", "keep", "dct", "jpeg", "raw"]
@@ -408,21 +408,6 @@ AS_PACKED = tuple(name for name, each in OPTIONS.items() if declared(each).as_pa
 """Options of `append` whose default is what the dataset was packed with."""
 
 
-class _SourceKeywords(TypedDict, total=False):
-    path_column: str | int | None
-    label_column: str | int | None
-    header: bool | None
-    images: str | os.PathLike[str] | None
-    suffix: str | None
-    key_pattern: str | None
-    label_pattern: str | None
-    format: Format | None
-    annotations: Paths | None
-    masks: str | os.PathLike[str] | None
-    split: str | None
-    box_format: BoxFormat | None
-
-
 class _RunKeywords(TypedDict, total=False):
     workers: int | None
     on_error: OnError
@@ -430,7 +415,7 @@ class _RunKeywords(TypedDict, total=False):
     progress: bool
 
 
-class _SampleKeywords(_SourceKeywords, _RunKeywords, total=False):
+class _SampleKeywords(SourceKeywords, _RunKeywords, total=False):
     shuffle: bool
     seed: int
     limit: int | None

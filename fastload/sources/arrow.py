@@ -32,7 +32,7 @@ from fastload.common.optional import optional
 from fastload.errors import PackError
 from fastload.sources.arrow_columns import brief, columns_of, file_columns, python_value
 from fastload.sources.options import BoxFormat
-from fastload.sources.protocol import UNKNOWN, Choice, FileRanges, Files, Given, Item, NumberedInFiles, Place, file_stamp
+from fastload.sources.protocol import UNKNOWN, Choice, FileRanges, Files, Given, Item, NumberedInFiles, Place, Value, file_stamp
 from fastload.sources.tar import expand_all
 
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
@@ -261,7 +261,12 @@ class ArrowSource(NumberedInFiles):
             image = value["bytes"] if isinstance(value, dict) else value
         else:
             image = self._ranges.read(self._batches[at][0], int(batch.offsets[row]), int(batch.sizes[row]))
-        return Item(name, image, self._columns.values(name, batch.columns, row, self.paths[self._batches[at][0]]))
+        return Item(name, image, self.read_fields(position))
+
+    def read_fields(self, position: int) -> dict[str, Value]:
+        """The fields besides the image."""
+        at, row = self._find(position)
+        return self._columns.values(self.name(position), self._batch(at).columns, row, self.paths[self._batches[at][0]])
 
     def _path(self, position: int, batch: _Batch, row: int) -> str:
         column = batch.columns.column(self._columns.image)

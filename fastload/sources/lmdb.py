@@ -284,14 +284,16 @@ class LmdbSource(Listed):
         return Place(self.title, *self._image(position))
 
     def read(self, position: int) -> Item:
-        offset, size = self._image(position)
-        values: dict[str, Value] = {}
-        if self.fields:
-            label = self._label(position)
-            if not _parses(_LABELS[self._kind], label):
-                raise PackError(f"{self.name(position)}: its label {label[:40]!r} is not {self._kind}, as the others are")
-            values["label"] = _LABELS[self._kind](label)
-        return Item(self.name(position), self._ranges.read(0, offset, size), values)
+        return Item(self.name(position), self._ranges.read(0, *self._image(position)), self.read_fields(position))
+
+    def read_fields(self, position: int) -> dict[str, Value]:
+        """The fields besides the image."""
+        if not self.fields:
+            return {}
+        label = self._label(position)
+        if not _parses(_LABELS[self._kind], label):
+            raise PackError(f"{self.name(position)}: its label {label[:40]!r} is not {self._kind}, as the others are")
+        return {"label": _LABELS[self._kind](label)}
 
 
 def _int_label(value: bytes) -> int:

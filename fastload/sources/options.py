@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, get_args
 
 from fastload.common.files import expanded
 from fastload.errors import ArgumentError
@@ -276,6 +276,23 @@ class SourceOptions:
 
 READING: dict[str, Any] = {"table": TableOptions, "lmdb": LmdbOptions, "layout": LayoutOptions, "objects": ObjectOptions}
 """The kinds of options for reading a source, by their place in SourceOptions."""
+
+
+class SourceKeywords(TypedDict, total=False):
+    """Options for reading a source, as keywords."""
+
+    path_column: str | int | None
+    label_column: str | int | None
+    header: bool | None
+    images: str | os.PathLike[str] | None
+    suffix: str | None
+    key_pattern: str | None
+    label_pattern: str | None
+    format: Format | None
+    annotations: Paths | None
+    masks: str | os.PathLike[str] | None
+    split: str | None
+    box_format: BoxFormat | None
 
 
 def split_pattern(pattern: str) -> tuple[str, str] | None:

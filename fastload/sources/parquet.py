@@ -12,6 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ from fastload.common.optional import optional
 from fastload.errors import PackError
 from fastload.sources.arrow_columns import brief, columns_of, file_columns, python_value
 from fastload.sources.options import BoxFormat
-from fastload.sources.protocol import UNKNOWN, Files, Item, NumberedInFiles, file_stamp
+from fastload.sources.parquet_pages import Extents, chunk_of, value_places
+from fastload.sources.protocol import UNKNOWN, FileRanges, Files, Item, NumberedInFiles, Place, Value, file_stamp
 from fastload.sources.tar import expand_all
 
 _KEPT = 4
@@ -47,9 +49,11 @@ class ParquetSource(NumberedInFiles):
         super().__init__(paths, "row")
         self._parquet = optional("pyarrow.parquet", "packing Parquet")
         self._lock = threading.Lock()
-        self._groups: OrderedDict[tuple[int, int], Any] = OrderedDict()
+        self._groups: OrderedDict[tuple[int, int, bool], Any] = OrderedDict()
         self._schema: Any = None
         self._starts: list[tuple[int, int, int]] = []  # (file, row group, first row in the file), of each row group
+        self._places: dict[tuple[int, int], Extents | None] = {}  # by file and row group, as far as asked for
+        self._ranges = FileRanges(paths)
         self._with_files: set[tuple[int, int]] = set()  # row groups in which pictures may lie in files of their own
         firsts = [0]
         for number in range(len(paths)):
@@ -102,7 +106,7 @@ class ParquetSource(NumberedInFiles):
     def __len__(self) -> int:
         return int(self._firsts[-1])
 
-    def _place(self, position: int) -> tuple[int, int, int, int]:
+    def _find(self, position: int) -> tuple[int, int, int, int]:
         """(file, row group, row in the group, row in the file) of a sample."""
         at = int(np.searchsorted(self._firsts, position, side="right")) - 1
         number, group, first = self._starts[at]
@@ -110,15 +114,45 @@ class ParquetSource(NumberedInFiles):
         return number, group, row, first + row
 
     def numbered(self, position: int) -> tuple[int, int]:
-        number, _, _, row = self._place(position)
+        number, _, _, row = self._find(position)
         return number, row
 
     def stamp(self, position: int) -> tuple[int, int]:
-        number, group, _, _ = self._place(position)
+        number, group, _, _ = self._find(position)
         return UNKNOWN if (number, group) in self._with_files else file_stamp(self.paths[number])
 
+    def place(self, position: int) -> Place | None:
+        """See NOTE [ parquet: where values lie ]."""
+        number, group, row, _ = self._find(position)
+        if (number, group) not in self._places:
+            self._places[number, group] = self._value_places(number, group)
+        places = self._places[number, group]
+        if places is None:
+            return None
+        if places[1][row] >= 0:
+            return Place(self.paths[number], int(places[0][row]), int(places[1][row]))
+        scalar = self._group(number, group).column(self._columns.image)[row]
+        value = python_value(scalar, f"{self.name(position)}: its {self._columns.image}")
+        named = self._columns.beside(self.name(position), self.paths[number], value["path"] if isinstance(value, dict) else None)
+        return Place(named, 0, os.stat(named).st_size)
+
+    def _value_places(self, number: int, group: int) -> Extents | None:
+        """The place of each image's bytes in a row group; None: they have none."""
+        path, image = self.paths[number], self._columns.image
+        with self._open(path) as file:
+            chunk = chunk_of(file.metadata, group, f"{image}.bytes") or chunk_of(file.metadata, group, image)
+        try:
+            return None if chunk is None else value_places(partial(self._ranges.read, number), chunk)
+        except ValueError as error:
+            raise PackError(f"{path}: row group {group} cannot be read: {error}") from error
+
+    def read_fields(self, position: int) -> dict[str, Value]:
+        """The fields besides the image."""
+        number, group, row, _ = self._find(position)
+        return self._columns.values(self.name(position), self._group(number, group, image=False), row, self.paths[number])
+
     def read(self, position: int) -> Item:
-        number, group, row, _ = self._place(position)
+        number, group, row, _ = self._find(position)
         name = self.name(position)
         table = self._group(number, group)
         if row >= table.num_rows:
@@ -127,20 +161,21 @@ class ParquetSource(NumberedInFiles):
         image = self._bytes(name, number, python_value(scalar, f"{name}: its {self._columns.image}"))
         return Item(name, image, self._columns.values(name, table, row, self.paths[number]))
 
-    def _group(self, number: int, group: int) -> Any:
-        """A row group as a table, decoded once while it is among the last that were read."""
+    def _group(self, number: int, group: int, image: bool = True) -> Any:
+        """A row group as a table, with or without its images, decoded once while it is among the last that were read."""
+        key, columns = (number, group, image), [*([self._columns.image] if image else ()), *self._columns.names]
         with self._lock:
-            found = self._groups.get((number, group))
+            found = self._groups.get(key)
             if found is None:
                 with self._open(self.paths[number]) as file:
                     try:
-                        found = file.read_row_group(group, columns=[self._columns.image, *self._columns.names])
+                        found = file.read_row_group(group, columns=columns)
                     except Exception as error:
                         raise PackError(f"{self.paths[number]}: row group {group} cannot be read: {brief(error)}") from error
-                self._groups[number, group] = found
+                self._groups[key] = found
                 while len(self._groups) > _KEPT:
                     self._groups.popitem(last=False)
-            self._groups.move_to_end((number, group))
+            self._groups.move_to_end(key)
         return found
 
     def _bytes(self, name: str, number: int, value: Any) -> bytes:

@@ -10,7 +10,8 @@
    called `label` is an index into `classes` if these are not None.
 5. **Names.** `name(position)` is for messages: a path, or "title, sample n". It reads nothing. Two samples should have two names: a resume
    compares them, and a shuffle orders samples by them.
-6. **Places.** A source with `place` (`Placed`) says which bytes of which file an image is; `attach` needs it, `pack` does not.
+6. **Places.** A source with `place` (`Placed`) says which bytes of which file an image is; `attach` needs it, and native threads that read
+   the files as they lie; `pack` does not. With `read_fields(position)` it gives the values of `read(position)` without reading the image.
 7. **Resume.** A source with `key`, `stamp` and `fields_of` (`Traced`) says what a sample is made from, so that a resume finds what has
    changed without reading it. Where `stamp` returns UNKNOWN, and for a source without these methods, the resume reads each sample that is
    written already, and compares image and fields. No sample is taken for unchanged on its name alone. (NOTE [ pack: what a resume checks ])

@@ -314,10 +314,14 @@ class ExportedTar(TarSamples):
 
     def read(self, position: int) -> Item:
         _, image = self._data(position, "", _PICTURES)
+        return Item(self.name(position), image, self.read_fields(position))
+
+    def read_fields(self, position: int) -> dict[str, Value]:
+        """The fields besides the image."""
         plain = self._value(position, "", ("json",)) if self._plain else {}
         if not isinstance(plain, Mapping):
             raise PackError(f"its .json is no object of {', '.join(self._of_json)}")
-        return Item(self.name(position), image, {field.name: self._field(position, field, plain) for field in self.fields})
+        return {field.name: self._field(position, field, plain) for field in self.fields}
 
     @cached_property
     def _of_json(self) -> list[str]:
@@ -467,27 +471,33 @@ class TarSource(TarSamples):
         assert isinstance(value, np.ndarray)
         return value
 
-    def place(self, position: int) -> Place:
-        number, _, parts = self._sample(position)
+    def _image_member(self, position: int) -> Member:
+        _, _, parts = self._sample(position)
         image = self._image_of({extension for extension, _, _ in parts})
-        offset, size = next((offset, size) for extension, offset, size in parts if extension == image)
-        return Place(self.paths[number], offset, size)
+        return next(part for part in parts if part[0] == image)
+
+    def place(self, position: int) -> Place:
+        _, offset, size = self._image_member(position)
+        return Place(self.paths[self._sample(position)[0]], offset, size)
 
     def read(self, position: int) -> Item:
+        image = self._part(position, self._sample(position)[0], *self._image_member(position))
+        return Item(self.name(position), image, self.read_fields(position))
+
+    def read_fields(self, position: int) -> dict[str, Value]:
+        """The fields besides the image."""
         number, _, parts = self._sample(position)
         name = self.name(position)
-        image_extension = self._image_of({extension for extension, _, _ in parts})
-        image = b""
         values: dict[str, Value] = {}
         for extension, offset, size in parts:
-            data = self._part(position, number, extension, offset, size)
-            if extension == image_extension:
-                image = data
-            elif (field := self._kinds[extension]).handler.holds_labels:
+            if extension not in self._kinds:  # the image's
+                continue
+            data, field = self._part(position, number, extension, offset, size), self._kinds[extension]
+            if field.handler.holds_labels:
                 values[field.name] = label_map_in(data, f"{name}: its .{extension}", field.dtype)
             else:
                 values[field.name] = data if field.handler.is_image else member_value(name, extension, data)
-        return Item(name, image, values)
+        return values
 
 
 def _field_name(extension: str) -> str:

@@ -15,6 +15,7 @@ from packing_helpers import encoded, picture
 
 import fastload
 from fastload.errors import DatasetError, PackError
+from fastload.packing import unpack
 from fastload.packing.cluster.cluster_plan import ClusterPlan, SourceSpec, listed, probe, schema_of
 from fastload.packing.cluster.out import open_out
 from fastload.packing.cluster.parts import Part, part_of
@@ -26,7 +27,6 @@ from fastload.sources import Item, open_source
 from fastload.sources.options import SourceOptions
 from fastload.sources.unpacked import UnpackedSource
 from fastload.store import Field, Manifest
-from fastload.unpacking import unpack
 
 
 class Named:

@@ -127,9 +127,7 @@ FIELD = '    dummy: int = field(default=4, metadata=option("dummy doc", "Dummy h
 EDITS = {
     "fastload/packing/options.py": (
         ("    encode: Encode = field", FIELD),
-        ("    encode: Encode\n    quality: int\n    subsampling: Subsampling\n    max_side", "    dummy: int\n"),
-        ("    encode: Encode\n    quality: int\n    subsampling: Subsampling\n    shard_size", "    dummy: int\n"),
-        ("    workers: int | None\n    shuffle: bool\n    seed: int\n    check: Check\n", "    dummy: int\n"),
+        ("    check: Check\n", "    dummy: int\n"),
         ("    encode: Encode | None\n", "    dummy: int | None\n"),
     ),
 }

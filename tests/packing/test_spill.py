@@ -19,11 +19,11 @@ import pytest
 from handles import descriptors, opened_since
 from packing_helpers import encoded, picture, tree
 
-from fastload.common import folders
+from fastload.common import folders, spill
 from fastload.common.folders import IMAGE_EXTENSIONS
 from fastload.common.spill import Numbers, Texts, TextSorter
 from fastload.errors import PackError
-from fastload.packing import pack, spill
+from fastload.packing import pack
 from fastload.packing.job import PackJob
 from fastload.packing.options import PackOptions
 from fastload.packing.origins import shuffled

@@ -14,7 +14,7 @@ from PIL import Image
 import fastload
 from fastload import FastLoader, PackedDataset, attach, pack
 from fastload.errors import ArgumentError, PackError
-from fastload.unpacking import unpack
+from fastload.packing import unpack
 
 COUNT = 5
 

@@ -14,9 +14,9 @@ from PIL import Image
 
 import fastload
 from fastload.errors import FastloadError, PackError, SampleError
+from fastload.packing import unpack
 from fastload.sources.unpacked import UNFINISHED
 from fastload.store import Manifest
-from fastload.unpacking import unpack
 from fastload.unpacking.folder import Layout
 
 COUNT = 150

@@ -205,7 +205,7 @@ def test_everything_reads_a_changed_dataset(tmp_path: Path) -> None:
         batches = list(loader)
         assert [note for batch in batches for note in batch["note"]] == [f"n{number}" for number in left]
         assert [int(image[0, 0, 0]) for batch in batches for image in batch["image"]] == left
-    assert fastload.unpacking.unpack(out, tmp_path / "files").files == len(left)
+    assert fastload.packing.unpack(out, tmp_path / "files").files == len(left)
     assert (tmp_path / "files" / "fields.jsonl").read_text().count('"note": "n') == len(left)
     assert fastload.export(out, tmp_path / "all.parquet").samples == len(left)
     fastload.pack(tmp_path / "all.parquet", tmp_path / "again")

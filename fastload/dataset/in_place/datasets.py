@@ -4,19 +4,44 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from fastload.dataset.in_place import hugging_face, known
 from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.in_place.hugging_face import ArrowDataset
+from fastload.dataset.in_place.placed import PlacedDataset
 from fastload.dataset.in_place.torchvision import FileDataset
 from fastload.errors import ArgumentError, TransformError
 
-_IMAGES = "fastload.dataset.in_place.images"
-LIBRARIES = ("datasets", "torchvision.datasets", _IMAGES)
-"""The modules whose datasets are known: where none of them is imported, there is nothing to find."""
 
-_Known = known.KnownDataset | hugging_face.KnownTable
+class Recogniser(NamedTuple):
+    """One kind of datasets that are read in place.
+
+    Attributes:
+        library: the module whose datasets they are; where it is not imported, there are none.
+        recognise: returns the parts of such a dataset, as it is now; None for any other.
+        make: the class of the dataset in place, made of the dataset, its parts and the folder of index caches.
+    """
+
+    library: str
+    recognise: Callable[[Any], Any]
+    make: type[Any]
+
+
+def _own(module: str) -> Callable[[Any], Any]:
+    """The function `recognised` of one of fastload's modules, which the program has imported if it has such a dataset."""
+    name = f"fastload.dataset.in_place.{module}"
+    return lambda dataset: sys.modules[name].recognised(dataset)
+
+
+RECOGNISERS = (
+    Recogniser("datasets", hugging_face.recognised, ArrowDataset),
+    Recogniser("fastload.dataset.in_place.images", _own("images"), FileDataset),
+    Recogniser("fastload.dataset.in_place.samples", _own("samples"), PlacedDataset),
+    Recogniser("torchvision.datasets", known.recognised, FileDataset),
+)
+"""Kinds of datasets in place; the first that recognises one makes it."""
 
 
 class InPlaceDatasets:
@@ -43,33 +68,21 @@ class InPlaceDatasets:
         """The dataset as it is now, the same object while nothing of it but its transform changes; None where it is not read in place."""
         self.asked = True
         try:
-            found = _recognised(dataset)
-            if found is None:
-                return None
-            kept = self._made(dataset, found, self._kept.get(id(dataset)) or self._before.get(id(dataset)))
+            kept = self._found(dataset)
         except (known.NotInPlaceError, TransformError, ArgumentError) as error:
             self.why_not = str(error)
             return None
-        self._kept[id(dataset)] = kept
+        if kept is not None:
+            self._kept[id(dataset)] = kept
         return kept
 
-    def _made(self, dataset: Any, found: _Known, kept: InPlaceDataset | None) -> InPlaceDataset:
-        if isinstance(found, known.KnownDataset):
-            if not isinstance(kept, FileDataset) or not kept.is_of(dataset, found):
-                return FileDataset(dataset, found, self.cache)
-        elif not isinstance(kept, ArrowDataset) or not kept.is_of(dataset, found):
-            return ArrowDataset(dataset, found, self.cache, kept if isinstance(kept, ArrowDataset) else None)
-        if kept.transform is not found.transform:
-            kept.transform = found.transform
-        return kept
-
-
-def _recognised(dataset: Any) -> _Known | None:
-    found: _Known | None = hugging_face.recognised(dataset) if "datasets" in sys.modules else None
-    if found is None and _IMAGES in sys.modules:
-        from fastload.dataset.in_place import images
-
-        found = images.recognised(dataset)
-    if found is None and "torchvision.datasets" in sys.modules:
-        found = known.recognised(dataset)
-    return found
+    def _found(self, dataset: Any) -> InPlaceDataset | None:
+        before: Any = self._kept.get(id(dataset)) or self._before.get(id(dataset))
+        for each in RECOGNISERS:
+            if each.library in sys.modules and (found := each.recognise(dataset)) is not None:
+                if type(before) is not each.make or not before.is_of(dataset, found):
+                    return each.make(dataset, found, self.cache, before)  # type: ignore[no-any-return]
+                if before.transform is not found.transform:
+                    before.transform = found.transform
+                return before  # type: ignore[no-any-return]
+        return None

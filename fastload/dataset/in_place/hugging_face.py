@@ -22,9 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.common.originals import OwnCode
-from fastload.common.positions import evenly_spaced
 from fastload.dataset.in_place.base import InPlaceDataset
-from fastload.dataset.in_place.formats import NATIVE, START, is_native, suffixes
 from fastload.dataset.in_place.known import NotInPlaceError, opening_replaced
 from fastload.dataset.in_place.listed import ListedImages
 from fastload.dataset.in_place.mapped import MappedFiles, places_of
@@ -213,8 +211,6 @@ def _is_plain(feature: Any) -> bool:
 _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")
 _COLUMNS = {**dict.fromkeys(_INTEGERS, np.int64), "float": np.float64, "double": np.float64, "bool": np.bool_}
 """Arrow types of which a column is kept as an array, and what torch makes of their Python values."""
-_SAMPLED = 200
-"""Images that are looked at to tell how many of all are JPEGs."""
 
 
 class ArrowDataset(InPlaceDataset):
@@ -235,11 +231,9 @@ class ArrowDataset(InPlaceDataset):
     noun = "images"
     _known: KnownTable
 
-    def __init__(
-        self, dataset: Any, known: KnownTable, cache: str | os.PathLike[str] | None = None, before: ArrowDataset | None = None
-    ) -> None:
+    def __init__(self, dataset: Any, known: KnownTable, cache: str | os.PathLike[str] | None = None, before: object = None) -> None:
         mapped, listed = MappedFiles(), None
-        if before is not None and before._known.table is known.table and before._known.image == known.image:
+        if isinstance(before, ArrowDataset) and before._known.table is known.table and before._known.image == known.image:
             listed = before._listed
         listed = listed or _listed(known, mapped, cache)
         for column in (*(known.table.column(name) for _, name in known.fields), *(known.indices.columns if known.indices else ())):
@@ -247,7 +241,7 @@ class ArrowDataset(InPlaceDataset):
         super().__init__(dataset, known.transform, listed)
         self._known = known
         self.positions = _positions(known.indices, len(listed))
-        _check_formats(listed, self.positions)
+        listed.check_formats(self.positions)
         self.image_field = next(name for name, column in known.fields if column == known.image)
         self.fields = tuple(name for name, _ in known.fields)
         self._arrays = {name: found for name, column in known.fields if (found := _array(known.table.column(column))) is not None}
@@ -337,30 +331,3 @@ def _array(column: Any) -> npt.NDArray[Any] | None:
 
 def _kind(array: npt.NDArray[Any] | None) -> str:
     return "value" if array is None else "float" if array.dtype.kind == "f" else "int"
-
-
-def _check_formats(listed: ListedImages, positions: npt.NDArray[np.int64] | None) -> None:
-    """Looks at some images, spread over all.
-
-    Raises:
-        NotInPlaceError: few of them are JPEGs.
-    """
-    count = len(listed) if positions is None else len(positions)
-    some = np.array(evenly_spaced(count, _SAMPLED), np.int64)
-    rows = some if positions is None else positions[some]
-    found = sum(_is_native(listed, int(row)) for row in rows)
-    if found < NATIVE * len(rows):
-        raise NotInPlaceError(f"{found} of {len(rows)} of its images are JPEGs, PNGs or WebPs: pack it (fastload pack)")
-
-
-def _is_native(listed: ListedImages, row: int) -> bool:
-    assert listed.places is not None
-    path = listed.path(row)
-    if not listed.places.sizes[row]:
-        return path.lower().endswith(suffixes())
-    try:
-        with open(path, "rb", buffering=0) as file:
-            file.seek(int(listed.places.offsets[row]))
-            return is_native(file.read(START))
-    except OSError as error:
-        raise NotInPlaceError(f"{path} cannot be read: {error.strerror}") from error

@@ -33,7 +33,8 @@ from fastload._native import core
 from fastload.common.files import expanded, open_entry, open_folder
 from fastload.common.positions import evenly_spaced
 from fastload.common.system import available_memory
-from fastload.dataset.in_place.formats import formats
+from fastload.dataset.in_place.formats import NATIVE, START, formats, is_native, suffixes
+from fastload.dataset.in_place.known import NotInPlaceError
 from fastload.errors import ArgumentError, FastloadError
 
 _MAGIC = b"FLINDEX2"
@@ -131,6 +132,8 @@ class IndexCache:
         return entries["stamp"].astype(np.uint64), entries["size"].astype(np.uint32), data[end:]
 
 
+_SAMPLED = 200
+"""Images that are looked at to tell how many of all are native."""
 _INDEX_SHARE = 32
 _INDEX_LEAST, _INDEX_USUAL, _INDEX_MOST = 16 << 20, 256 << 20, 4 << 30
 BLOCK = 4096
@@ -210,6 +213,30 @@ class ListedImages:
             return max(core.stored_size(core.stored_kind(data), data))
         except (OSError, FastloadError):
             return None
+
+    def check_formats(self, positions: npt.NDArray[np.int64] | None = None) -> None:
+        """Looks at some images, of all or of those at some positions, spread over them.
+
+        Raises:
+            NotInPlaceError: few of them are JPEGs, PNGs or WebPs, or a file cannot be read.
+        """
+        some = np.array(evenly_spaced(len(self) if positions is None else len(positions), _SAMPLED), np.int64)
+        rows = some if positions is None else positions[some]
+        found = sum(self._is_native(int(row)) for row in rows)
+        if found < NATIVE * len(rows):
+            raise NotInPlaceError(f"{found} of {len(rows)} of its images are JPEGs, PNGs or WebPs: pack it (fastload pack)")
+
+    def _is_native(self, index: int) -> bool:
+        assert self.places is not None
+        path = self.path(index)
+        if not self.places.sizes[index]:
+            return path.lower().endswith(suffixes())
+        try:
+            with open(path, "rb", buffering=0) as file:
+                file.seek(int(self.places.offsets[index]))
+                return is_native(file.read(START))
+        except OSError as error:
+            raise NotInPlaceError(f"{path} cannot be read: {error.strerror}") from error
 
     def save(self) -> None:
         """Writes what was learnt to the index cache, if there is one."""

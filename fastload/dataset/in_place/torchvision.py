@@ -27,7 +27,7 @@ class FileDataset(InPlaceDataset):
     kinds = {"image": "image", "label": "int"}  # noqa: RUF012
     image_field = "image"
 
-    def __init__(self, dataset: Any, known: KnownDataset, cache: str | os.PathLike[str] | None = None) -> None:
+    def __init__(self, dataset: Any, known: KnownDataset, cache: str | os.PathLike[str] | None = None, before: object = None) -> None:
         paths, self._labels, self._plain = _divided(known)
         super().__init__(dataset, known.transform, ListedImages(paths, cache))
         self._lists = tuple(list(each) for each in known.lists)

@@ -1,0 +1,116 @@
+"""PlacedDataset: the samples of a source as native threads read them, by the places of its images in files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import core
+from fastload.dataset.in_place.base import InPlaceDataset
+from fastload.dataset.in_place.known import NotInPlaceError
+from fastload.dataset.in_place.listed import ListedImages, Places
+from fastload.errors import FastloadError
+
+if TYPE_CHECKING:
+    from fastload.dataset.in_place.samples import KnownSamples, ReadableSource
+
+_COLUMNS = {"int": np.int64, "float": np.float64}
+"""Kinds of fields that are columns, and what torch makes of their Python values."""
+_EMPTY = 1
+"""Bytes that are read of an image without any, which a place of none would take for a whole file: it is then no image."""
+
+
+class PlacedDataset(InPlaceDataset):
+    """Samples of `fastload.read`: images at their places, numbers as columns, all else read sample by sample.
+
+    Raises:
+        NotInPlaceError: an image lies in no file in one piece, few of them are JPEGs, PNGs or WebPs, or a number cannot be read.
+        TransformError: the transform cannot be planned.
+    """
+
+    noun = "images"
+    image_field = "image"
+
+    def __init__(self, dataset: Any, known: KnownSamples, cache: str | os.PathLike[str] | None = None, before: object = None) -> None:
+        super().__init__(dataset, known.transform, _listed(known.source, cache))
+        self._listed.check_formats()
+        self._known = known
+        self.fields = known.fields
+        stored = {field.name: field.kind for field in known.source.fields}
+        self._arrays = _columns(known, {name: stored[name] for name in self.fields if stored.get(name) in _COLUMNS})
+        self.stored_fields = tuple(name for name in self.fields if name != self.image_field and name not in self._arrays)
+        self.kinds = {name: stored[name] if name in self._arrays else "value" for name in self.fields} | {self.image_field: "image"}
+
+    def is_of(self, dataset: Any, known: KnownSamples) -> bool:
+        """Returns True if it is made of that dataset, with the source and fields that the dataset has now."""
+        return dataset is self.dataset and known.source is self._known.source and known.fields == self.fields
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """The values of a field of numbers."""
+        return self._arrays[name]
+
+    def column_values(self, indices: Sequence[int]) -> dict[str, list[Any]]:
+        """The fields of numbers, by name: of some samples, as Python's."""
+        rows = np.asarray(indices, np.int64)
+        return {name: array[rows].tolist() for name, array in self._arrays.items()}
+
+    def stored_values(self, index: int, names: Sequence[str] | None = None) -> dict[str, Any]:
+        """The other fields, by name: of one sample, as the source gives them."""
+        try:
+            values = self._known.values(index)
+            return {name: values[name] for name in (self.stored_fields if names is None else names)}
+        except Exception as error:
+            self._name_sample(error, index)
+            raise
+
+    def assemble(self, values: dict[str, Any]) -> Any:
+        """The pair of an image and a number, or the values by field."""
+        return tuple(values[name] for name in self.fields) if self._known.is_pair else values
+
+    def _opened(self, index: int) -> Any:
+        return self._known.open(index)
+
+
+def _listed(source: ReadableSource, cache: str | os.PathLike[str] | None) -> ListedImages:
+    """The places of a source's images."""
+    place = getattr(source, "place", None)
+    if place is None:
+        raise NotInPlaceError(f"{source.title}: its images do not lie in one piece in files: pack it (fastload pack)")
+    count = len(source)
+    offsets, sizes, numbers = np.zeros(count, np.uint64), np.zeros(count, np.uint32), np.zeros(count, np.uint32)
+    known: dict[str, int] = {}
+    files: list[tuple[int, int]] = []  # of each path: stamp, bytes
+    try:
+        for position in range(count):
+            found = place(position)
+            if found is None:
+                raise NotInPlaceError(f"{source.name(position)}: its image does not lie in one piece in a file: pack it (fastload pack)")
+            path = os.path.abspath(found.path)
+            if (number := known.get(path)) is None:
+                number = known[path] = len(known)
+                files.append((core.file_stamp(os.fsencode(path)), os.stat(path).st_size))
+            numbers[position] = number
+            if found.offset or found.size != files[number][1]:
+                offsets[position], sizes[position] = found.offset, max(found.size, _EMPTY)
+    except (OSError, FastloadError) as error:
+        raise NotInPlaceError(f"{source.title}: {error}") from error
+    return ListedImages(list(known), cache, Places(np.array([stamp for stamp, _ in files], np.uint64), offsets, sizes, numbers))
+
+
+def _columns(known: KnownSamples, kinds: dict[str, str]) -> dict[str, npt.NDArray[Any]]:
+    """The fields of numbers, by name, of all samples."""
+    arrays: dict[str, npt.NDArray[Any]] = {name: np.empty(len(known.source), _COLUMNS[kind]) for name, kind in kinds.items()}
+    if not arrays:
+        return arrays
+    try:
+        for position in range(len(known.source)):
+            values = known.values(position)
+            for name, array in arrays.items():
+                array[position] = values[name]
+    except (OSError, FastloadError, OverflowError) as error:
+        raise NotInPlaceError(f"{known.source.title}: {error}") from error
+    return arrays

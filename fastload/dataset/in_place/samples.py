@@ -1,0 +1,151 @@
+"""Samples: a Dataset of the samples in files of other programs, such as tars, Arrow, Parquet or TFRecord files, as they lie."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from torch.utils.data import Dataset
+
+from fastload.common.images import open_image
+from fastload.common.originals import OwnCode
+from fastload.common.text import ShownAsText
+from fastload.dataset.in_place.known import NotInPlaceError, opening_replaced
+from fastload.errors import ArgumentError
+from fastload.store import Field
+
+_IMAGE = "image"
+
+
+class ReadableSource(Protocol):
+    """The parts of a `fastload.sources.Source` that its samples are made by."""
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def fields(self) -> tuple[Field, ...]: ...
+
+    @property
+    def classes(self) -> tuple[str, ...] | None: ...
+
+    @property
+    def concurrent(self) -> bool: ...
+
+    def __len__(self) -> int: ...
+
+    def name(self, position: int) -> str: ...
+
+    def read(self, position: int) -> Any: ...
+
+
+class Samples(ShownAsText, Dataset[Any]):
+    """Samples of a source that stay where they are: `fastload.read` makes it.
+
+    A sample is ``(image, value)`` where there is one field of integers beside the image, such as a label, else a dict of all fields. The
+    image is the RGB Pillow image, transformed; all else has the source's values.
+
+    Args:
+        source: the source.
+        transform: a callable for each image, as in ImageFolder; None: samples have the Pillow images. One of `fastload.transforms`, or a
+            list of such, is run by FastLoader alone.
+        fields: names of the fields, "image" among them; None: all.
+
+    Attributes:
+        source: the source.
+        transform: the transform.
+        fields: names of the fields.
+        classes: names of the labels 0, 1, ...; None: they have none.
+
+    Raises:
+        ArgumentError: an unknown field, or one that lies in the image, such as boxes, with which it would have to be transformed.
+        TypeError: a sample is asked for by its index, and the transform is no callable.
+    """
+
+    def __init__(self, source: ReadableSource, transform: Any = None, fields: Sequence[str] | None = None) -> None:
+        self.source = source
+        self.transform = transform
+        known = {_IMAGE: None, **{field.name: field for field in source.fields}}
+        self.fields = tuple(known if fields is None else fields)
+        for name in self.fields:
+            if name not in known:
+                raise ArgumentError(f"{source.title} has no field {name!r}; it has {', '.join(known)}")
+            field = known[name]
+            if field is not None and (field.handler.follows_image or field.handler.is_image):
+                raise ArgumentError(
+                    f"{source.title}: {name!r} ({field}) goes with the image through its transform, and read() transforms images alone: "
+                    "name the others with fields=[...], or attach it (fastload attach) and open PackedDataset"
+                )
+        if _IMAGE not in self.fields:
+            raise ArgumentError(f"fields={list(self.fields)}: {_IMAGE!r} is missing; without images there is nothing to decode")
+        self.classes = source.classes
+
+    @property
+    def is_pair(self) -> bool:
+        """True if a sample is (image, value)."""
+        kinds = {field.name: field for field in self.source.fields}
+        return len(self.fields) == 2 and self.fields[0] == _IMAGE and kinds[self.fields[1]].kind == "int"
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __getitem__(self, index: int) -> Any:
+        index = range(len(self))[index]
+        if self.transform is not None and not callable(self.transform):
+            raise TypeError(
+                f"transform={self.transform!r} is run by FastLoader alone: iterate FastLoader(dataset), or give a callable, such as "
+                "torchvision's Compose"
+            )
+        item = self.source.read(index)
+        image = opened(item.image)
+        values = {**item.values, _IMAGE: image if self.transform is None else self.transform(image)}
+        return tuple(values[name] for name in self.fields) if self.is_pair else {name: values[name] for name in self.fields}
+
+    def __repr__(self) -> str:
+        return f"Samples({self.source.title}, {len(self)} samples, {', '.join(self.fields)})"
+
+
+def opened(image: Any) -> Any:
+    """The RGB Pillow image of a file's bytes, or of pixels."""
+    from PIL import Image
+
+    return (Image.fromarray(image) if isinstance(image, np.ndarray) else open_image(io.BytesIO(image))).convert("RGB")
+
+
+@dataclass(frozen=True)
+class KnownSamples:
+    """The parts of a recognised `Samples` that are read, as it is now."""
+
+    source: ReadableSource
+    fields: tuple[str, ...]
+    is_pair: bool
+    transform: Any
+
+    def open(self, index: int) -> Any:
+        """The RGB Pillow image of a sample."""
+        return opened(self.source.read(index).image)
+
+    def values(self, index: int) -> Mapping[str, Any]:
+        """The fields of a sample besides the image; without reading the image, where the source can."""
+        for name in ("fields_of", "read_fields"):
+            read: Callable[[int], Mapping[str, Any] | None] | None = getattr(self.source, name, None)
+            if read is not None and (found := read(index)) is not None:
+                return found
+        return self.source.read(index).values  # type: ignore[no-any-return]
+
+
+_ITEM = OwnCode((Samples, ("__getitem__", "__len__", "is_pair")), (__name__, ("opened",)))
+
+
+def recognised(dataset: Any) -> KnownSamples | None:
+    """The dataset, if it is one of `Samples`; None for any other. Raises NotInPlaceError if code on the way to a sample is replaced."""
+    if not isinstance(dataset, Samples):
+        return None
+    if type(dataset).__getitem__ is not Samples.__getitem__ or hasattr(dataset, "__getitems__"):
+        raise NotInPlaceError(f"{type(dataset).__qualname__} has a __getitem__ of its own")
+    if changed := _ITEM.replaced() or opening_replaced():
+        raise NotInPlaceError(changed)
+    return KnownSamples(dataset.source, dataset.fields, dataset.is_pair, dataset.transform)
