@@ -101,7 +101,10 @@ class ParquetSource(NumberedInFiles):
                 file = self._parquet.ParquetFile(raw)
             except Exception as error:  # pyarrow raises any error on a damaged file
                 raise PackError(f"{path}: not a whole Parquet file: {brief(error)}") from error
-            yield file
+            try:
+                yield file
+            except UnicodeDecodeError as error:  # a name in its footer
+                raise PackError(f"{path}: not a whole Parquet file: {error}") from error
 
     def __len__(self) -> int:
         return int(self._firsts[-1])
@@ -139,9 +142,9 @@ class ParquetSource(NumberedInFiles):
     def _value_places(self, number: int, group: int) -> Extents | None:
         """The place of each image's bytes in a row group; None: they have none."""
         path, image = self.paths[number], self._columns.image
-        with self._open(path) as file:
-            chunk = chunk_of(file.metadata, group, f"{image}.bytes") or chunk_of(file.metadata, group, image)
         try:
+            with self._open(path) as file:
+                chunk = chunk_of(file.metadata, group, f"{image}.bytes") or chunk_of(file.metadata, group, image)
             return None if chunk is None else value_places(partial(self._ranges.read, number), chunk)
         except ValueError as error:
             raise PackError(f"{path}: row group {group} cannot be read: {error}") from error

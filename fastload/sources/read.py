@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from typing_extensions import Unpack
@@ -44,4 +45,5 @@ def read(
     """
     if isinstance(source, str | os.PathLike) and is_packed(expanded(source)):
         raise ArgumentError(f"{os.fspath(source)} is a packed dataset: open it with PackedDataset")
-    return Samples(open_source(source, SourceOptions.of(**options)), transform, fields)
+    again = partial(open_source, source, SourceOptions.of(**options))
+    return Samples(again(), transform, fields, again)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from fastload.dataset.in_place import hugging_face, known
+from fastload.dataset.in_place import hugging_face, known, samples
 from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.in_place.hugging_face import ArrowDataset
 from fastload.dataset.in_place.placed import PlacedDataset
@@ -38,7 +38,7 @@ def _own(module: str) -> Callable[[Any], Any]:
 RECOGNISERS = (
     Recogniser("datasets", hugging_face.recognised, ArrowDataset),
     Recogniser("fastload.dataset.in_place.images", _own("images"), FileDataset),
-    Recogniser("fastload.dataset.in_place.samples", _own("samples"), PlacedDataset),
+    Recogniser("fastload.sources.read", samples.recognised, PlacedDataset),
     Recogniser("torchvision.datasets", known.recognised, FileDataset),
 )
 """Kinds of datasets in place; the first that recognises one makes it."""

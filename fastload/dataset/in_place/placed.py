@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +13,11 @@ from fastload._native import core
 from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.in_place.known import NotInPlaceError
 from fastload.dataset.in_place.listed import ListedImages, Places
-from fastload.errors import FastloadError
+from fastload.dataset.in_place.samples import KnownSamples, ReadableSource, opened
+from fastload.errors import DatasetError, FastloadError
 
-if TYPE_CHECKING:
-    from fastload.dataset.in_place.samples import KnownSamples, ReadableSource
-
-_COLUMNS = {"int": np.int64, "float": np.float64}
-"""Kinds of fields that are columns, and what torch makes of their Python values."""
+_COLUMNS = {int: np.int64, float: np.float64, bool: np.bool_}
+"""Types of Python's values that are kept as columns, and what torch makes of them."""
 _EMPTY = 1
 """Bytes that are read of an image without any, which a place of none would take for a whole file: it is then no image."""
 
@@ -40,10 +38,10 @@ class PlacedDataset(InPlaceDataset):
         self._listed.check_formats()
         self._known = known
         self.fields = known.fields
-        stored = {field.name: field.kind for field in known.source.fields}
-        self._arrays = _columns(known, {name: stored[name] for name in self.fields if stored.get(name) in _COLUMNS})
+        numbers = {field.name: field.kind for field in known.source.fields if field.kind in ("int", "float")}
+        self._arrays = _columns(known, [name for name in self.fields if name in numbers])
         self.stored_fields = tuple(name for name in self.fields if name != self.image_field and name not in self._arrays)
-        self.kinds = {name: stored[name] if name in self._arrays else "value" for name in self.fields} | {self.image_field: "image"}
+        self.kinds = {name: numbers[name] if name in self._arrays else "value" for name in self.fields} | {self.image_field: "image"}
 
     def is_of(self, dataset: Any, known: KnownSamples) -> bool:
         """Returns True if it is made of that dataset, with the source and fields that the dataset has now."""
@@ -72,7 +70,14 @@ class PlacedDataset(InPlaceDataset):
         return tuple(values[name] for name in self.fields) if self._known.is_pair else values
 
     def _opened(self, index: int) -> Any:
-        return self._known.open(index)
+        places = self._listed.places
+        assert places is not None
+        if not places.sizes[index]:
+            return opened(self._known.source.read(index).image)
+        try:
+            return opened(self._listed.files.read(index))
+        except DatasetError as error:
+            raise self.sample_error(index, str(error)) from None
 
 
 def _listed(source: ReadableSource, cache: str | os.PathLike[str] | None) -> ListedImages:
@@ -83,7 +88,8 @@ def _listed(source: ReadableSource, cache: str | os.PathLike[str] | None) -> Lis
     count = len(source)
     offsets, sizes, numbers = np.zeros(count, np.uint64), np.zeros(count, np.uint32), np.zeros(count, np.uint32)
     known: dict[str, int] = {}
-    files: list[tuple[int, int]] = []  # of each path: stamp, bytes
+    stamps: list[int] = []
+    lengths: list[int] = []
     try:
         for position in range(count):
             found = place(position)
@@ -92,25 +98,29 @@ def _listed(source: ReadableSource, cache: str | os.PathLike[str] | None) -> Lis
             path = os.path.abspath(found.path)
             if (number := known.get(path)) is None:
                 number = known[path] = len(known)
-                files.append((core.file_stamp(os.fsencode(path)), os.stat(path).st_size))
+                stamps.append(core.file_stamp(os.fsencode(path)))
+                lengths.append(os.stat(path).st_size)
             numbers[position] = number
-            if found.offset or found.size != files[number][1]:
+            if found.offset or found.size != lengths[number]:
                 offsets[position], sizes[position] = found.offset, max(found.size, _EMPTY)
+            else:
+                stamps[number] = 0  # whatever it becomes, as in an ImageFolder
     except (OSError, FastloadError) as error:
         raise NotInPlaceError(f"{source.title}: {error}") from error
-    return ListedImages(list(known), cache, Places(np.array([stamp for stamp, _ in files], np.uint64), offsets, sizes, numbers))
+    return ListedImages(list(known), cache, Places(np.array(stamps, np.uint64), offsets, sizes, numbers))
 
 
-def _columns(known: KnownSamples, kinds: dict[str, str]) -> dict[str, npt.NDArray[Any]]:
-    """The fields of numbers, by name, of all samples."""
-    arrays: dict[str, npt.NDArray[Any]] = {name: np.empty(len(known.source), _COLUMNS[kind]) for name, kind in kinds.items()}
-    if not arrays:
-        return arrays
+def _columns(known: KnownSamples, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+    """The fields of numbers of one type, by name, of all samples."""
+    source = known.source
+    found: dict[str, list[Any]] = {name: [] for name in names}
     try:
-        for position in range(len(known.source)):
+        for position in range(len(source) if names else 0):
             values = known.values(position)
-            for name, array in arrays.items():
-                array[position] = values[name]
+            for name, of_field in found.items():
+                of_field.append(values[name])
+        kinds = {name: set(map(type, of_field)) for name, of_field in found.items()}
+        plain = {name: kind.pop() for name, kind in kinds.items() if len(kind) == 1 and kind <= _COLUMNS.keys()}
+        return {name: np.array(found[name], _COLUMNS[kind]) for name, kind in plain.items()}
     except (OSError, FastloadError, OverflowError) as error:
-        raise NotInPlaceError(f"{known.source.title}: {error}") from error
-    return arrays
+        raise NotInPlaceError(f"{source.title}: {error}") from error

@@ -53,6 +53,7 @@ class Samples(ShownAsText, Dataset[Any]):
         transform: a callable for each image, as in ImageFolder; None: samples have the Pillow images. One of `fastload.transforms`, or a
             list of such, is run by FastLoader alone.
         fields: names of the fields, "image" among them; None: all.
+        reopen: opens the source again, in another process; None: the source itself is pickled.
 
     Attributes:
         source: the source.
@@ -65,8 +66,15 @@ class Samples(ShownAsText, Dataset[Any]):
         TypeError: a sample is asked for by its index, and the transform is no callable.
     """
 
-    def __init__(self, source: ReadableSource, transform: Any = None, fields: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        source: ReadableSource,
+        transform: Any = None,
+        fields: Sequence[str] | None = None,
+        reopen: Callable[[], ReadableSource] | None = None,
+    ) -> None:
         self.source = source
+        self._reopen = reopen
         self.transform = transform
         known = {_IMAGE: None, **{field.name: field for field in source.fields}}
         self.fields = tuple(known if fields is None else fields)
@@ -101,11 +109,24 @@ class Samples(ShownAsText, Dataset[Any]):
             )
         item = self.source.read(index)
         image = opened(item.image)
-        values = {**item.values, _IMAGE: image if self.transform is None else self.transform(image)}
+        values = {**owned(item.values), _IMAGE: image if self.transform is None else self.transform(image)}
         return tuple(values[name] for name in self.fields) if self.is_pair else {name: values[name] for name in self.fields}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ if self._reopen is None else {**self.__dict__, "source": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self._reopen is not None:
+            self.source = self._reopen()
 
     def __repr__(self) -> str:
         return f"Samples({self.source.title}, {len(self)} samples, {', '.join(self.fields)})"
+
+
+def owned(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of fields as a program may have them: arrays that are part of a file's bytes, which are read-only, are copied."""
+    return {name: value.copy() if isinstance(value, np.ndarray) and not value.flags.writeable else value for name, value in values.items()}
 
 
 def opened(image: Any) -> Any:
@@ -124,17 +145,13 @@ class KnownSamples:
     is_pair: bool
     transform: Any
 
-    def open(self, index: int) -> Any:
-        """The RGB Pillow image of a sample."""
-        return opened(self.source.read(index).image)
-
     def values(self, index: int) -> Mapping[str, Any]:
         """The fields of a sample besides the image; without reading the image, where the source can."""
         for name in ("fields_of", "read_fields"):
             read: Callable[[int], Mapping[str, Any] | None] | None = getattr(self.source, name, None)
             if read is not None and (found := read(index)) is not None:
-                return found
-        return self.source.read(index).values  # type: ignore[no-any-return]
+                return owned(found)
+        return owned(self.source.read(index).values)
 
 
 _ITEM = OwnCode((Samples, ("__getitem__", "__len__", "is_pair")), (__name__, ("opened",)))

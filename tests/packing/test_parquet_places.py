@@ -1,0 +1,105 @@
+"""Places of images in Parquet files (fastload/sources/parquet_pages.py): pyarrow writes the files, and its values are the oracle."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hugging_face_files import IMAGE, jpeg, pa, pq
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastload.errors import FastloadError
+from fastload.sources import Placed, open_source
+
+BYTES = [jpeg(number) for number in range(20)]
+
+
+def column(values: list[bytes | None], paths: list[str | None] | None = None) -> Any:
+    if paths is None:
+        return pa.array(values, pa.binary())
+    return pa.array([{"bytes": value, "path": path} for value, path in zip(values, paths, strict=True)], IMAGE)
+
+
+def check(path: Path) -> int:
+    """Compares the bytes at every place with those that pyarrow reads; returns the number of places."""
+    source, found = open_source(path), 0
+    assert isinstance(source, Placed)
+    for position in range(len(source)):
+        place = source.place(position)
+        if place is not None:
+            with open(place.path, "rb") as file:
+                file.seek(place.offset)
+                assert file.read(place.size) == source.read(position).image
+            found += 1
+        assert source.read_fields(position) == source.read(position).values  # type: ignore[attr-defined]
+    return found
+
+
+FORMS = list(itertools.product(("1.0", "2.0"), (True, False), (7, 1000), (30_000, 1 << 20), (True, False)))
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_every_form_that_pyarrow_writes(form: tuple[str, bool, int, int, bool], tmp_path: Path) -> None:
+    """Pages of both versions, with and without dictionaries, small and large, equal and different values, with nulls."""
+    version, dictionary, rows, page, few = form
+    images: list[bytes | None] = [BYTES[number % (4 if few else 20)] for number in range(60)]
+    nulls, paths = list(images), [None] * 60
+    for number in (3, 4, 17, 59):
+        (tmp_path / f"{number}.jpg").write_bytes(BYTES[0])
+        nulls[number], paths[number] = None, str(tmp_path / f"{number}.jpg")  # type: ignore[call-overload]
+    for name, images_of in (("plain", column(images)), ("struct", column(images, [None] * 60)), ("nulls", column(nulls, paths))):  # type: ignore[arg-type]
+        rows_of = pa.table({"image": images_of, "label": pa.array([number % 3 for number in range(60)])})
+        path = tmp_path / f"{name}.parquet"
+        options = {"use_dictionary": dictionary, "row_group_size": rows, "data_page_size": page}
+        pq.write_table(rows_of, path, compression="none", data_page_version=version, write_page_index=few, **options)
+        assert check(path) == 60
+
+
+@pytest.mark.parametrize("compression", ["snappy", "zstd"])
+def test_compressed_columns_have_none(compression: str, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"image": column(list(BYTES))}), tmp_path / "a.parquet", compression=compression)
+    assert check(tmp_path / "a.parquet") == 0
+
+
+def test_other_encodings_have_none(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    encoding = {"image": "DELTA_LENGTH_BYTE_ARRAY"}
+    pq.write_table(pa.table({"image": column(list(BYTES))}), path, compression="none", use_dictionary=False, column_encoding=encoding)
+    assert check(path) == 0
+
+
+def test_only_the_images_need_be_uncompressed(tmp_path: Path) -> None:
+    """As Hugging Face's library writes them: other columns are compressed."""
+    rows = pa.table({"image": column(list(BYTES), [None] * 20), "text": pa.array(["a" * 100] * 20)})
+    pq.write_table(rows, tmp_path / "a.parquet", compression={"image.bytes": "none", "image.path": "snappy", "text": "zstd"})
+    assert check(tmp_path / "a.parquet") == 20
+
+
+@given(seed=st.integers(0, 2**32), edits=st.integers(1, 4), dictionary=st.booleans(), version=st.sampled_from(["1.0", "2.0"]))
+@settings(max_examples=150)
+def test_damaged_pages(seed: int, edits: int, dictionary: bool, version: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Whatever their headers say: a place within the file, none, or one of fastload's errors."""
+    root = tmp_path_factory.mktemp("damaged")
+    path, drawn = root / "a.parquet", random.Random(seed)
+    options = {"use_dictionary": dictionary, "data_page_version": version, "data_page_size": 4000}
+    pq.write_table(pa.table({"image": column(BYTES[:8], [None] * 8)}), path, compression="none", **options)
+    data = bytearray(path.read_bytes())
+    heads = [at for at in range(len(data) - 900) if data[at : at + 1] == b"\x15"]  # most of which begin a header
+    for _ in range(edits):
+        at = drawn.choice(heads) + drawn.randrange(24) if drawn.random() < 0.8 else drawn.randrange(len(data) - 900)
+        data[at] = drawn.choice([0, 1, 2, 0x7F, 0x80, 0xFF, data[at] ^ 1 << drawn.randrange(8)])
+    path.write_bytes(data)
+    try:
+        source: Any = open_source(path)
+    except FastloadError:  # the footer
+        return
+    for position in range(len(source)):
+        try:
+            place = source.place(position)
+        except FastloadError:
+            continue
+        assert place is None or 0 <= place.offset <= place.offset + place.size <= len(data)
