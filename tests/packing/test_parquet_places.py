@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hugging_face_files import IMAGE, jpeg, pa, pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastload import PackedDataset, attach, pack
 from fastload.errors import FastloadError
 from fastload.sources import Placed, open_source
 
@@ -103,3 +105,13 @@ def test_damaged_pages(seed: int, edits: int, dictionary: bool, version: str, tm
         except FastloadError:
             continue
         assert place is None or 0 <= place.offset <= place.offset + place.size <= len(data)
+
+
+def test_attached(tmp_path: Path) -> None:
+    """An attached file holds what a pack of it holds; its images stay where they are."""
+    rows = pa.table({"image": column(list(BYTES), [None] * 20), "label": pa.array([number % 3 for number in range(20)])})
+    pq.write_table(rows, tmp_path / "a.parquet", compression="none", row_group_size=7)
+    assert attach(tmp_path / "a.parquet", tmp_path / "index").attached == 20
+    pack(tmp_path / "a.parquet", tmp_path / "packed", encode="keep")
+    ours, theirs = PackedDataset(tmp_path / "index"), PackedDataset(tmp_path / "packed")
+    assert all(torch.equal(ours[number][0], theirs[number][0]) and ours[number][1] == theirs[number][1] for number in range(20))
