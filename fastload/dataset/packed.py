@@ -21,6 +21,7 @@ from typing_extensions import Buffer
 from fastload._native import core
 from fastload.common.files import expanded
 from fastload.common.limits import checked_max_pixels
+from fastload.common.originals import OwnCode
 from fastload.common.positions import evenly_spaced, position_in
 from fastload.common.rng import checked_epoch, checked_seed, current_occurrence, row_seed
 from fastload.common.text import ShownAsText
@@ -39,7 +40,7 @@ from fastload.store.entries import checked_base
 from fastload.store.kinds.base import Collated
 from fastload.store.labels import label_field, object_labels
 from fastload.transforms.spec import Plan
-from fastload.transforms.steps import fingerprint
+from fastload.transforms.steps import TransformedDataset, fingerprint
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -617,3 +618,41 @@ _FOR_USERS = frozenset(
     "column table where show sample set_epoch close".split()
 )
 _DEFINED = frozenset(name for name in dir(PackedDataset) if not name.startswith("_"))
+
+
+_MAKERS = (
+    *(
+        "__getitem__",
+        "__getitems__",
+        "sample",
+        "assemble",
+        "is_pair",
+        "values",
+        "column",
+        "column_values",
+        "stored_values",
+        "stored_fields",
+    ),
+    *(
+        "before_python",
+        "takes_whole_samples",
+        "decode",
+        "_row",
+        "image_sizes",
+        "_sizes",
+        "images",
+        "image_field",
+        "fields",
+        "form",
+        "kinds",
+    ),
+    *("sizes", "plan", "source", "_source_for", "opened"),
+)
+"""Attributes that make `ds[i]`: if another's code replaces one, native threads do not read the dataset."""
+OWN_CODE = OwnCode((PackedDataset, _MAKERS), (TransformedDataset, ("plan", "transform")))
+
+
+def is_plain(dataset: PackedDataset) -> bool:
+    """Returns True if neither a subclass nor the object itself overrides what PackedDataset makes samples by."""
+    kind, own = type(dataset), vars(dataset)
+    return not any(name in own or getattr(kind, name) is not getattr(PackedDataset, name) for name in _MAKERS)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,34 +29,10 @@ from fastload.dataset.in_place.datasets import RECOGNISERS, InPlaceDatasets
 from fastload.dataset.mixture import Mixture, MixtureOrder
 from fastload.dataset.native_data import NativeData, native_view, why_not
 from fastload.dataset.native_source import NativeSource
-from fastload.dataset.packed import PackedDataset
+from fastload.dataset.packed import OWN_CODE, PackedDataset, is_plain
 from fastload.dataset.parts import Asked, Joined, Leaf, Part, Picked, check_lengths, sources_of
 from fastload.dataset.view import MixedRows, NativeView
 from fastload.errors import ArgumentError
-from fastload.transforms.steps import TransformedDataset
-
-_MAKERS = (
-    *("__getitem__", "__getitems__", "sample", "assemble", "is_pair", "values", "column"),
-    *("column_values", "stored_values", "stored_fields", "before_python", "takes_whole_samples"),
-    *(
-        "decode",
-        "_row",
-        "image_sizes",
-        "_sizes",
-        "images",
-        "image_field",
-        "fields",
-        "form",
-        "kinds",
-        "sizes",
-        "plan",
-        "source",
-        "_source_for",
-        "opened",
-    ),
-)
-"""Attributes of PackedDataset that make `ds[i]`. If another's code replaces one, native threads do not read the dataset."""
-_OWN = OwnCode((PackedDataset, _MAKERS), (TransformedDataset, ("plan", "transform")))
 
 
 @dataclass(frozen=True)
@@ -108,32 +85,41 @@ class Resolver:
         return _Mixed(order, nodes) if type(mixture) is Mixture and len(nodes) == len(parts) else None
 
     def _node(self, dataset: Any, before: _Kept) -> Part | None:
-        if isinstance(dataset, Mixture):
-            raise ArgumentError(
-                "a Mixture within a Subset or a ConcatDataset has no epochs, which a loader tells its own dataset only: "
-                "make a Mixture of Subsets, or of ConcatDatasets"
-            )
-        if isinstance(dataset, PackedDataset):
-            changed = _OWN.replaced()
-            self.replaced = self.replaced or changed
-            return Leaf(dataset, len(dataset)) if not changed and is_plain(dataset) else None
-        if (is_plain_subset(dataset) or type(dataset) in (Subset, ConcatDataset)) and (changed := _part_replaced(dataset)):
-            self.replaced = changed
-            return None
-        if is_plain_subset(dataset):
-            inner = self._node(dataset.dataset, before)
-            positions = None if inner is None else self._positions(dataset, before)
-            return None if inner is None else Asked(inner, dataset.indices) if positions is None else Picked(inner, positions)
-        if type(dataset) is not ConcatDataset:
-            found = self.files.find(dataset) if self.in_place and any(each.library in sys.modules for each in RECOGNISERS) else None
-            if found is None or found.positions is None:
-                return None if found is None else Leaf(found, len(found))
-            return Picked(Leaf(found, len(found)), found.positions)
+        """The rows of a dataset, by the first of `_KINDS` that it is of; None where native threads do not read it."""
+        return next(make for recognise, make in _KINDS if recognise(dataset))(self, dataset, before)
+
+    def _mixture(self, dataset: Any, before: _Kept) -> Part | None:
+        raise ArgumentError(
+            "a Mixture within a Subset or a ConcatDataset has no epochs, which a loader tells its own dataset only: "
+            "make a Mixture of Subsets, or of ConcatDatasets"
+        )
+
+    def _packed(self, dataset: PackedDataset, before: _Kept) -> Part | None:
+        changed = OWN_CODE.replaced()
+        self.replaced = self.replaced or changed
+        return Leaf(dataset, len(dataset)) if not changed and is_plain(dataset) else None
+
+    def _changed(self, dataset: Any, before: _Kept) -> Part | None:
+        self.replaced = _part_replaced(dataset)
+        return None
+
+    def _subset(self, dataset: Any, before: _Kept) -> Part | None:
+        inner = self._node(dataset.dataset, before)
+        positions = None if inner is None else self._positions(dataset, before)
+        return None if inner is None else Asked(inner, dataset.indices) if positions is None else Picked(inner, positions)
+
+    def _joined(self, dataset: Any, before: _Kept) -> Part | None:
         parts = [self._node(part, before) for part in dataset.datasets]
         ends = list(dataset.cumulative_sizes)
         counts = tuple(end - begin for begin, end in zip([0, *ends[:-1]], ends, strict=True))
         nodes = tuple(part for part in parts if part is not None)
         return Joined(nodes, counts) if len(nodes) == len(parts) == len(counts) else None
+
+    def _in_place(self, dataset: Any, before: _Kept) -> Part | None:
+        found = self.files.find(dataset) if self.in_place and any(each.library in sys.modules for each in RECOGNISERS) else None
+        if found is None or found.positions is None:
+            return None if found is None else Leaf(found, len(found))
+        return Picked(Leaf(found, len(found)), found.positions)
 
     def _positions(self, subset: Any, before: _Kept) -> npt.NDArray[np.int64] | range | None:
         """The positions that a Subset's indices say; None: they have to be asked for."""
@@ -256,10 +242,18 @@ def is_plain_subset(dataset: Any) -> bool:
     return kind is Subset or all(getattr(kind, name, None) is getattr(Subset, name, None) for name in _OF_SUBSET)
 
 
-def is_plain(dataset: PackedDataset) -> bool:
-    """Returns True if neither a subclass nor the object itself overrides what PackedDataset makes samples by."""
-    kind, own = type(dataset), vars(dataset)
-    return not any(name in own or getattr(kind, name) is not getattr(PackedDataset, name) for name in _MAKERS)
+_KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Resolver, Any, _Kept], Part | None]], ...] = (
+    (lambda dataset: isinstance(dataset, Mixture), Resolver._mixture),
+    (lambda dataset: isinstance(dataset, PackedDataset), Resolver._packed),
+    (
+        lambda dataset: (is_plain_subset(dataset) or type(dataset) in (Subset, ConcatDataset)) and bool(_part_replaced(dataset)),
+        Resolver._changed,
+    ),
+    (is_plain_subset, Resolver._subset),
+    (lambda dataset: type(dataset) is ConcatDataset, Resolver._joined),
+    (lambda dataset: True, Resolver._in_place),
+)
+"""Kinds of datasets in a loader's, in the order in which they are looked for: what they are known by, and their rows."""
 
 
 def _same(kept: Any, indices: Any) -> bool:

@@ -13,7 +13,7 @@ import torch
 
 from fastload import FastLoader, PackedDataset
 from fastload import transforms as T
-from fastload.dataset.resolver import _MAKERS, is_plain
+from fastload.dataset.packed import _MAKERS, is_plain
 
 CROP = T.CenterCrop(8)
 
