@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from typing_extensions import Self, TypeVar
 
 from fastload._native import core
-from fastload.batch.collate import Form, advise, collate_fn_of
+from fastload.batch.collate import CollateForm, advise, collate_fn_of
 from fastload.common.rng import checked_epoch, checked_seed
 from fastload.common.system import share_of_cpus
 from fastload.common.text import Text
@@ -151,7 +151,7 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
     snapshot_every_n_steps: int | None
     shard: Shard | None
     even: bool
-    collate: Form | None
+    collate: CollateForm | None
     pad_to: int | None
     lazy: Literal["exact", "fast", False] | None
     _fastload: LoaderState

@@ -226,8 +226,8 @@ class AdvisedCollate:
             raise
 
 
-Form = Literal["list", "padded", "flat"]
-FORMS: tuple[str, ...] = get_args(Form)
+CollateForm = Literal["list", "padded", "flat"]
+FORMS: tuple[str, ...] = get_args(CollateForm)
 IMAGE = "image"
 """Key of the image in samples that are dicts, where no schema says it."""
 _MASKS = ("mask", "instance", "segment")
@@ -254,7 +254,7 @@ class Collate:
         ArgumentError: no such form; pad_to is no positive number, or goes with "list".
     """
 
-    form: Form
+    form: CollateForm
     pad_to: int | None = None
     kinds: Any = field(default=None, hash=False, repr=False)
 
@@ -558,7 +558,7 @@ def _named(path: tuple[Any, ...]) -> str:
     return "sample" + "".join(f"[{key!r}]" for key in path)
 
 
-def collate_fn_of(form: Form | None, pad_to: int | None, collate_fn: Callable[[list[Any]], Any] | None, kinds: Any) -> Any:
+def collate_fn_of(form: CollateForm | None, pad_to: int | None, collate_fn: Callable[[list[Any]], Any] | None, kinds: Any) -> Any:
     """The collate_fn that a loader's arguments collate=, pad_to= and collate_fn= mean.
 
     Both may be given if they say the same: frameworks make a loader of another one's attributes.

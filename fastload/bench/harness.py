@@ -19,7 +19,7 @@ from typing import Any
 
 import fastload
 from fastload.bench import measure
-from fastload.bench.spec import TITLES, Kind, TurnSpec
+from fastload.bench.spec import TITLES, LoaderKind, TurnSpec
 from fastload.common.files import scratch_folder
 from fastload.common.positions import evenly
 from fastload.common.progress import human_seconds
@@ -27,7 +27,7 @@ from fastload.errors import ArgumentError, FastloadError
 
 SCHEMA = 1
 Json = dict[str, Any]
-Turn = Callable[[int], Json]
+Round = Callable[[int], Json]
 COLUMNS = ("images_per_s", "first_batch_s", "next_first_batch_s", "epoch_gap_ms", "pss_bytes", "cpu_s_per_1000")
 
 
@@ -117,7 +117,7 @@ def _no_note(_text: str) -> Iterator[None]:
 
 
 def interleave(
-    turns: Sequence[tuple[str, str, Turn]],
+    turns: Sequence[tuple[str, str, Round]],
     rounds: int,
     note: Callable[[str], contextlib.AbstractContextManager[object]] = _no_note,
 ) -> list[Measured]:
@@ -209,12 +209,12 @@ class Sources:
         self.close()
 
 
-def loader_turn(spec: TurnSpec, **more: Any) -> Turn:
+def loader_turn(spec: TurnSpec, **more: Any) -> Round:
     """A turn for ``interleave``; the seed is the round's number."""
     return lambda number: take_turn(dataclasses.replace(spec, seed=number), **more)
 
 
-def rival_specs(sources: Sources, base: TurnSpec, kinds: Sequence[Kind]) -> list[TurnSpec]:
+def rival_specs(sources: Sources, base: TurnSpec, kinds: Sequence[LoaderKind]) -> list[TurnSpec]:
     """The specs of the loaders that read SRC, with base's settings."""
     specs = []
     for kind in kinds:

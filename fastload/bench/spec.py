@@ -9,7 +9,7 @@ from typing import Literal
 from fastload.common.positions import evenly
 from fastload.errors import ArgumentError
 
-Kind = Literal["fastload", "pillow", "packed", "handwritten"]
+LoaderKind = Literal["fastload", "pillow", "packed", "handwritten"]
 Mode = Literal["rate", "latency", "growth", "once", "trace"]
 
 TITLES: dict[str, str] = {
@@ -54,7 +54,7 @@ class TurnSpec:
         trace: for ``trace``: the file to write.
     """
 
-    kind: Kind
+    kind: LoaderKind
     source: str
     mode: Mode = "rate"
     images: int = 0

@@ -21,7 +21,7 @@ _LINE_EVERY = 15.0
 """Seconds between two lines if stderr is not a terminal."""
 
 
-class _View(Protocol):
+class _Display(Protocol):
     """A way to show progress; `every` is the least time between two updates, in seconds. `speed` is in samples a second."""
 
     every: float
@@ -43,7 +43,7 @@ class Progress:
         self._next = 0.0
         self._began = 0.0
         self._from = (0, 0)
-        self._view: _View | None = _make_view(total, printable(title)) if shown else None
+        self._view: _Display | None = _make_view(total, printable(title)) if shown else None
 
     def __enter__(self) -> Progress:
         return self
@@ -129,7 +129,7 @@ def _short(title: str) -> str:
     return title if len(title) <= _TITLE else f"...{title[3 - _TITLE :]}"
 
 
-def _make_view(total: int, title: str) -> _View:
+def _make_view(total: int, title: str) -> _Display:
     from rich.console import Console
 
     console = Console(stderr=True)

@@ -237,13 +237,13 @@ def substitute_occurrence(seed: int, epoch: int, index: int, occurrence: int = 0
     return SUBSTITUTE_OCCURRENCE | words[-1] >> 1
 
 
-class _Turn(threading.local):
+class _CurrentSample(threading.local):
     """The occurrence of the sample that this thread makes for a loader, and whether a Mixture's passes are counted in it."""
 
     now = 0, False
 
 
-_turn = _Turn()
+_turn = _CurrentSample()
 
 
 def current_occurrence() -> tuple[int, bool]:

@@ -11,7 +11,7 @@ from torch.utils.data import Subset
 from fastload.dataset.mixture import Changes, Mixture
 from fastload.dataset.packed import PackedDataset
 
-Draws = tuple[int | None, int, Changes | None]
+DrawBasis = tuple[int | None, int, Changes | None]
 """Basis of the samples of one pass: the seed (None: that of each dataset), the epoch, and a Mixture's weights by epoch."""
 
 
@@ -29,14 +29,14 @@ def rebuilt(dataset: Any, leaf: Callable[[PackedDataset], PackedDataset]) -> Any
     return out
 
 
-def set_draws(dataset: Any, draws: Draws) -> None:
+def set_draws(dataset: Any, draws: DrawBasis) -> None:
     """Sets seed and epoch of a tree that rebuilt() made: a worker process does that to its own copy, at every epoch."""
     set_mixture(dataset, draws)
     for packed in _leaves(dataset):
         packed.seed, packed.epoch = packed.seed if draws[0] is None else draws[0], draws[1]
 
 
-def set_mixture(dataset: Any, draws: Draws) -> None:
+def set_mixture(dataset: Any, draws: DrawBasis) -> None:
     """Sets the epoch, and the weights of all epochs, of a copy of a Mixture; any other dataset stays as it is."""
     if isinstance(dataset, Mixture):
         dataset.set_state(draws[1], draws[2])

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
-from fastload.dataset.copies import Draws, rebuilt, set_mixture
+from fastload.dataset.copies import DrawBasis, rebuilt, set_mixture
 from fastload.dataset.native_source import NativeSource
 from fastload.dataset.packed import PackedDataset
 from fastload.dataset.view import NativeView
@@ -53,7 +53,7 @@ class NativeData:
         dataset = self.view.datasets[0]
         return dataset.assemble(dict(dataset.collated))
 
-    def for_python(self, dataset: Any, draws: Draws) -> Any:
+    def for_python(self, dataset: Any, draws: DrawBasis) -> Any:
         """A copy of the user's dataset tree for worker processes and the calling process: its plans fixed, its draws those of one epoch."""
         out = rebuilt(dataset, lambda each: cast(PackedDataset, self.snapshots[id(each)]).drawing(draws[0], draws[1]))
         set_mixture(out, draws)

@@ -24,7 +24,7 @@ from torch.utils.data import ConcatDataset, Subset
 
 from fastload.common.originals import OwnCode
 from fastload.common.positions import listed_positions
-from fastload.dataset.copies import Draws
+from fastload.dataset.copies import DrawBasis
 from fastload.dataset.in_place.datasets import RECOGNISERS, InPlaceDatasets
 from fastload.dataset.mixture import Mixture, MixtureOrder
 from fastload.dataset.native_data import NativeData, native_view, why_not
@@ -207,12 +207,12 @@ def same_objects(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
     return len(a) == len(b) and all(x is y or (type(x) is type(y) and isinstance(x, int) and x == y) for x, y in zip(a, b, strict=True))
 
 
-def draws_of(dataset: Any, seed: int | None, epoch: int) -> Draws:
+def draws_of(dataset: Any, seed: int | None, epoch: int) -> DrawBasis:
     """Basis of the samples of a pass over the user's dataset."""
     return seed, epoch, dataset.changes if isinstance(dataset, Mixture) else None
 
 
-def in_epoch(dataset: Any, seed: int | None, epoch: int) -> tuple[Any, Draws | None]:
+def in_epoch(dataset: Any, seed: int | None, epoch: int) -> tuple[Any, DrawBasis | None]:
     """A dataset of Python in an epoch, and the basis of its draws, if it has one: itself and None, but for a Mixture."""
     return (dataset.at_epoch(epoch), draws_of(dataset, seed, epoch)) if isinstance(dataset, Mixture) else (dataset, None)
 

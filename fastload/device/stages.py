@@ -40,7 +40,7 @@ import numpy.typing as npt
 import torch
 
 from fastload.batch.containers import Padded, has_part, part_at, with_part
-from fastload.device.to_float import Floats, Form
+from fastload.device.to_float import Floats, TensorForm
 from fastload.errors import ArgumentError
 from fastload.store.form import Path
 from fastload.store.kinds import KINDS
@@ -190,7 +190,7 @@ class StageCall:
         if "indices" in self.keys and key.indices is None:
             raise ArgumentError(f"batch_transform: {self.call!r} needs the samples' indices, and this batch has none: wrap it in Seeded")
         keyed = {name: given[name] for name in self.keys}
-        if isinstance(self.call, Form):
+        if isinstance(self.call, TensorForm):
             return self._formed(batch, fields)
         at = places(batch, fields)
         if self.view is not None:
@@ -266,7 +266,7 @@ def stage_calls(transforms: Sequence[Any], seeded: Seeding) -> tuple[StageCall, 
 
 
 def _stage_call(transform: Any, seeded: Seeding) -> StageCall:
-    if isinstance(transform, Floats | Form):
+    if isinstance(transform, Floats | TensorForm):
         return StageCall(transform)
     if mistake := class_mistake(transform):
         raise ArgumentError(f"batch_transform: {mistake}")
@@ -355,7 +355,7 @@ class FormedSamples:
     """A collate_fn that first applies a Form to the images of each sample."""
 
     collate: Any
-    form: Form
+    form: TensorForm
     fields: BatchFields
     batched: bool
 

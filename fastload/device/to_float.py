@@ -104,7 +104,7 @@ def eager(
 
 
 @dataclass(frozen=True)
-class Form:
+class TensorForm:
     """The dtype and memory format that images made in Python are converted to; None keeps the images' own. Called with a batch."""
 
     dtype: torch.dtype | None

@@ -89,10 +89,10 @@ def measure_rate(reader: DatasetReader, image: Field, indices: Sequence[int], jo
     return Rate(middle, (max(rates) - min(rates)) / 2 / middle, len(failed), len(set(indices)), fallbacks, others)
 
 
-Sizes = list[tuple[int, int]]
+ImageSizes = list[tuple[int, int]]
 
 
-def _round(engine: core.Engine, batches: Sequence[np.ndarray], outputs: list[core.Output], sizes: Sizes) -> float:
+def _round(engine: core.Engine, batches: Sequence[np.ndarray], outputs: list[core.Output], sizes: ImageSizes) -> float:
     """Samples a second of as many passes as fill a round."""
     began, done, epoch = time.perf_counter(), 0, 1
     while not done or time.perf_counter() - began < SECONDS:
@@ -102,7 +102,7 @@ def _round(engine: core.Engine, batches: Sequence[np.ndarray], outputs: list[cor
     return done / (time.perf_counter() - began)
 
 
-def _pass(engine: core.Engine, batches: Sequence[np.ndarray], outputs: list[core.Output], sizes: Sizes, epoch: int) -> set[int]:
+def _pass(engine: core.Engine, batches: Sequence[np.ndarray], outputs: list[core.Output], sizes: ImageSizes, epoch: int) -> set[int]:
     """Makes all batches, as many in flight as the loader has. Returns the samples that could not be made."""
     flying: deque[core.Batch] = deque()
     failed: set[int] = set()

@@ -10,7 +10,7 @@ import torch
 
 from fastload.dataset.native_data import NativeData
 from fastload.device.stages import BatchStage, StageCall, has_numbers, numbered, one_by_one, stage_calls
-from fastload.device.to_float import DTYPES, Floats, Form
+from fastload.device.to_float import DTYPES, Floats, TensorForm
 from fastload.engines.of_kornia import per_sample, settings_of
 from fastload.engines.settings import Settings
 from fastload.errors import ArgumentError
@@ -126,7 +126,7 @@ def _stage_calls(stages: Sequence[BatchStage]) -> tuple[StageCall, ...]:
     return tuple(call if stage.view is None else replace(call, view=stage.view) for stage, call in zip(stages, calls, strict=True))
 
 
-def form_of(settings: Settings, data: NativeData | None) -> Form | None:
+def form_of(settings: Settings, data: NativeData | None) -> TensorForm | None:
     """Conversion that dtype= and memory_format= request for images of packed data made in Python.
 
     Returns None if neither is given, or if another stage or the native pass does the conversion.
@@ -146,7 +146,7 @@ def form_of(settings: Settings, data: NativeData | None) -> Form | None:
         return None
     if any(dataset.image_field not in dataset.fields for dataset in data.view.datasets):
         raise ArgumentError("dtype= and memory_format= act on images, and fields= leaves them out")
-    return None if settings.has_floats else Form(settings.dtype, settings.memory_format)
+    return None if settings.has_floats else TensorForm(settings.dtype, settings.memory_format)
 
 
 def floats_on_device(settings: Settings, plan: Plan) -> bool:

@@ -22,7 +22,7 @@ from torch.utils.data import IterableDataset
 
 from fastload._native import core
 from fastload.common.distribution import pip_install
-from fastload.dataset.copies import Draws
+from fastload.dataset.copies import DrawBasis
 from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.native_data import NativeData
 from fastload.dataset.native_source import NativeSource
@@ -151,7 +151,7 @@ class ExecutionPlan:
         """Rows of packed data that Python makes samples of, in an epoch; None: other data, or rows that only the user's code can tell."""
         return None if self.data is None or self.data.view.is_asked else self.data.view.at(epoch)
 
-    def python_dataset(self, epoch: int) -> tuple[Any, Draws | None]:
+    def python_dataset(self, epoch: int) -> tuple[Any, DrawBasis | None]:
         """The dataset as worker processes, or the calling process, read it; and the basis of its draws, if it is packed or a Mixture."""
         dataset, seed = self.settings.dataset, self.settings.seed
         if self.data is None:

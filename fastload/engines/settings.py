@@ -17,13 +17,13 @@ from torch.utils.data._utils import collate
 from torch.utils.data._utils.collate import default_convert
 from typing_extensions import TypeVar
 
-from fastload.batch.collate import Collate, Form
+from fastload.batch.collate import Collate, CollateForm
 from fastload.common.originals import OwnCode, original
 from fastload.common.rng import checked_seed, order_seed
 from fastload.device.to_float import DTYPES, FORMATS
 from fastload.errors import ArgumentError
 from fastload.lazy.opening import Exactness
-from fastload.sampling.known import Draws, SamplerFacts, facts_of
+from fastload.sampling.known import DrawTimes, SamplerFacts, facts_of
 from fastload.sampling.sharding import Shard
 from fastload.transforms.ops import Normalize, ToFloat
 
@@ -82,7 +82,7 @@ class Arguments(Generic[_T]):
     snapshot_every_n_steps: int | None = 1
     shard: Shard | None = None
     even: bool = True
-    collate: Form | None = None
+    collate: CollateForm | None = None
     pad_to: int | None = None
     lazy: Literal["exact", "fast", False] | None = None
 
@@ -323,12 +323,12 @@ class Settings(Arguments[Any]):
     @property
     def may_draw_ahead(self) -> bool:
         """True if no user code can see how far ahead the sampler is drawn. See NOTE [ samplers: drawn when torch draws them ]."""
-        return self.order.draws is not Draws.ANY
+        return self.order.draws is not DrawTimes.ANY
 
     @cached_property
     def ordered_by_seed(self) -> bool:
         """True if the order follows from (seed, epoch) alone, with no draw from a generator that others use."""
-        return (self._seeds_order and self.order.draws is Draws.NOTHING) or self.order.follows_seed_and_epoch
+        return (self._seeds_order and self.order.draws is DrawTimes.NOTHING) or self.order.follows_seed_and_epoch
 
     @property
     def _seeds_order(self) -> bool:

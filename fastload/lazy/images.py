@@ -41,7 +41,7 @@ _METHODS = frozenset(pillow_code.METHODS)
 _replaced = pillow_code.replaced
 
 
-class _View:
+class _PillowFace:
     """Mixin of the views: a recipe as Pillow's own methods see it. See NOTE [ lazy images: three classes for one ]."""
 
     def load(self) -> None:
@@ -55,11 +55,11 @@ class _View:
         return new
 
 
-class _ImageView(_View, _Plain):
+class _ImageView(_PillowFace, _Plain):
     """View of an image that was derived from another."""
 
 
-class _FileView(_View, _PlainFile):
+class _FileView(_PillowFace, _PlainFile):
     """View of an image file."""
 
     _fast = False

@@ -65,7 +65,7 @@ _CHECK_ACCESS = (
 _CHANGED = "the dataset changed or is damaged: open it again, or check it with fastload verify"
 _SERVE_RANGES = "serve the data with a server that answers range requests"
 
-Kind = Literal["again", "busy", "missing", "denied", "refused", "never"]
+FailureKind = Literal["again", "busy", "missing", "denied", "refused", "never"]
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Failure:
         replaced: True if the answer is also that of a dataset which was replaced or deleted.
     """
 
-    kind: Kind
+    kind: FailureKind
     words: str
     advice: str = ""
     replaced: bool = False
@@ -121,7 +121,7 @@ def of_message(text: str) -> Failure:
     """The failure that the text of an obstore exception describes."""
     if found := _PROVIDER.search(text):
         words = f"storage_options['credential_provider'] failed ({found[1]})"
-        kind: Kind = "refused" if found[1] in _WRONG_PROVIDER else "again"
+        kind: FailureKind = "refused" if found[1] in _WRONG_PROVIDER else "again"
         return Failure(kind, words, "check what it calls, and that it returns credentials as obstore takes them")
     if any(server in text for server in _METADATA_SERVERS):
         return Failure("denied", "no credentials were found in storage_options or the environment, and no cloud instance gave any")

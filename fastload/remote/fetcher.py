@@ -97,7 +97,7 @@ GAP = 16 << 10
 
 
 @dataclass
-class Span:
+class UnitRange:
     """Units first .. last of a shard, which one request fetches.
 
     Attributes:
@@ -134,13 +134,13 @@ class Span:
         self.reserved = 0
 
 
-def alone(shard: CachedFile, unit: Unit) -> Span:
+def alone(shard: CachedFile, unit: Unit) -> UnitRange:
     """The span that is one unit of a shard."""
     start, stop = shard.range_of(unit[1])
-    return Span(unit[0], unit[1], unit[1], start, stop)
+    return UnitRange(unit[0], unit[1], unit[1], start, stop)
 
 
-def around(shard: CachedFile, unit: Unit, takes: Callable[[int], bool], most: int = 0) -> Span:
+def around(shard: CachedFile, unit: Unit, takes: Callable[[int], bool], most: int = 0) -> UnitRange:
     """The span of units around one that lie side by side and are taken.
 
     Args:
@@ -171,10 +171,10 @@ def around(shard: CachedFile, unit: Unit, takes: Callable[[int], bool], most: in
     while fits(last + 1) and starts[last] <= starts[last + 1] and int(starts[last + 1]) - int(stops[last]) <= GAP:
         last += 1
     stop = stops[last] if first == last else stops[first : last + 1].max()
-    return Span(unit[0], first, last, int(starts[first]), int(stop))
+    return UnitRange(unit[0], first, last, int(starts[first]), int(stop))
 
 
-def units_of(span: Span) -> list[Unit]:
+def units_of(span: UnitRange) -> list[Unit]:
     """The units of a span."""
     return [(span.shard, number) for number in range(span.first, span.last + 1)]
 
@@ -312,7 +312,7 @@ class Fetcher:
         self._large = LargeRequests(IN_FLIGHT_BYTES)
         self._passes: weakref.WeakSet[Pass] = weakref.WeakSet()
         self._bytes = 0
-        self._tasks: dict[asyncio.Task[None], Span] = {}
+        self._tasks: dict[asyncio.Task[None], UnitRange] = {}
         self._looking = False
         self._error = partial(remote_error, objects.url)
 
@@ -424,7 +424,7 @@ class Fetcher:
         elif not self._begin(unit, (self._span(unit), alone(self._shards[unit[0]], unit))):
             self._look_later(unit)
 
-    def _begin(self, unit: Unit, spans: Sequence[Span]) -> bool:
+    def _begin(self, unit: Unit, spans: Sequence[UnitRange]) -> bool:
         """Begins to fetch the first span that finds room and that no other process has claimed. False: others have claimed all.
 
         Each span is smaller than the one before. Once a span is claimed, it is cut to what other processes have not fetched by then.
@@ -451,7 +451,7 @@ class Fetcher:
                 return True
         return False
 
-    def _cut(self, span: Span, unit: Unit) -> bool:
+    def _cut(self, span: UnitRange, unit: Unit) -> bool:
         """Cuts a claimed span to the missing units around one, and gives up its claim of others. Returns True if the unit is there."""
         shard, number = self._shards[span.shard], unit[1]
         if self.cache.refresh(shard, span.first, span.last) or shard.state[number]:
@@ -470,7 +470,7 @@ class Fetcher:
             span.first, span.last, span.start, span.stop = first, last, ranges[0][0], max(stop for _, stop in ranges)
         return False
 
-    def _send(self, span: Span) -> None:
+    def _send(self, span: UnitRange) -> None:
         self._flying.update(units_of(span))
         self._bytes += span.stop - span.start
         task = asyncio.get_running_loop().create_task(self._fetch(span))
@@ -487,7 +487,7 @@ class Fetcher:
         if self._stopped is None:
             self._pump()
 
-    def _span(self, unit: Unit) -> Span:
+    def _span(self, unit: Unit) -> UnitRange:
         """The span to fetch into the cache for a unit."""
         owner = self._pass_of(unit)
         if owner is None or not self._large.may(owner):
@@ -504,7 +504,7 @@ class Fetcher:
         else:
             self._send(self._past_cache(unit))
 
-    def _past_cache(self, unit: Unit) -> Span:
+    def _past_cache(self, unit: Unit) -> UnitRange:
         """The span to fetch past the cache for a unit without room in it; the pass holds units that no request asks for yet."""
         owner, shard = self._pass_of(unit), self._shards[unit[0]]
         if owner is None or not owner.blocks:
@@ -525,7 +525,7 @@ class Fetcher:
         owner.reserve(span.reserved)
         return span
 
-    def _paid(self, span: Span, unit: Unit) -> Span:
+    def _paid(self, span: UnitRange, unit: Unit) -> UnitRange:
         """Pays for a span with credit, and returns it."""
         own = alone(self._shards[unit[0]], unit)
         self._large.pay((span.stop - span.start) - (own.stop - own.start))
@@ -545,7 +545,7 @@ class Fetcher:
     def _asked_for(self, shard: int, number: int) -> bool:
         return (shard, number) in self._waiting
 
-    def _run(self, unit: Unit, takes: Callable[[int, int], bool], most: int = 0) -> Span:
+    def _run(self, unit: Unit, takes: Callable[[int, int], bool], most: int = 0) -> UnitRange:
         """The span of missing units around one that `takes` accepts, within a block of RANGE_BYTES, or of `most` bytes."""
         number = unit[0]
         shard = self._shards[number]
@@ -592,7 +592,7 @@ class Fetcher:
 
     # ---- what has come
 
-    async def _fetch(self, span: Span) -> None:
+    async def _fetch(self, span: UnitRange) -> None:
         """Fetches a span, checks it, writes it to the cache, and tells the requests that wait."""
         shard = self._shards[span.shard]
         error: RemoteError | None = None
@@ -617,7 +617,7 @@ class Fetcher:
         self._settle(span, error, data, kept)
         span.hold(shard, good, memoryview(data))
 
-    def _settle(self, span: Span, error: RemoteError | None, data: Buffer, kept: bool) -> None:
+    def _settle(self, span: UnitRange, error: RemoteError | None, data: Buffer, kept: bool) -> None:
         """Tells the requests that wait for a span how its fetch ended."""
         shard, view = self._shards[span.shard], memoryview(data)
         for unit in units_of(span):
@@ -635,7 +635,7 @@ class Fetcher:
             if span.heals is not None:
                 span.heals.arrived(unit, taken)
 
-    async def _traced(self, span: Span) -> tuple[Buffer, list[int]]:
+    async def _traced(self, span: UnitRange) -> tuple[Buffer, list[int]]:
         """_checked(), told to the trace that is taken."""
         if tracing.active is None:
             return await self._checked(span)
@@ -643,7 +643,7 @@ class Fetcher:
         with tracing.Span(tracing.active, "fetch", {"file": file, "bytes": size, "units": span.last - span.first + 1}, "fetches"):
             return await self._checked(span)
 
-    async def _checked(self, span: Span) -> tuple[Buffer, list[int]]:
+    async def _checked(self, span: UnitRange) -> tuple[Buffer, list[int]]:
         """The bytes of a span, and those of its units whose checksums hold. Wrong bytes that stay the same are the object's."""
         shard, bad = self._shards[span.shard], set[int]()
         began = time.monotonic()

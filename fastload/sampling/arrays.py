@@ -15,7 +15,7 @@ import torch
 from torch.utils.data import RandomSampler, SequentialSampler
 
 from fastload.sampling.keyed import KeyedSampler, RandomKeyedSampler
-from fastload.sampling.known import Draws, SamplerFacts, gives_each_once
+from fastload.sampling.known import DrawTimes, SamplerFacts, gives_each_once
 from fastload.sampling.window import RandomWindowSampler, WindowSampler
 
 _CHUNK = 1 << 16
@@ -29,7 +29,7 @@ def comes_in_arrays(facts: SamplerFacts) -> bool:
     if not facts.is_own or not facts.in_batches:
         return False
     if type(sampler) is RandomSampler:  # from a generator of the user's, torch draws once more at the end
-        return gives_each_once(sampler) and (sampler.generator is None or facts.draws is Draws.NOTHING)
+        return gives_each_once(sampler) and (sampler.generator is None or facts.draws is DrawTimes.NOTHING)
     return type(sampler) in (SequentialSampler, RandomWindowSampler, RandomKeyedSampler, WindowSampler, KeyedSampler)
 
 

@@ -15,7 +15,7 @@ from fastload.dataset.packed import PackedDataset
 from fastload.errors import ArgumentError
 from fastload.sampling.window import count_of
 
-Sizes = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+HeightsWidths = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 ASPECT_EDGES = tuple(2.0 ** (third / 3) for third in range(-3, 4))
 """Edges of aspect ratios (width / height), thirds of an octave from 1/2 to 2: those of torchvision's detection references."""
 _SIZE_BUCKETS = 8
@@ -142,7 +142,7 @@ class BucketBatchSampler(Sampler[list[int]]):
 _STEP = 1 << 14
 
 
-def _sizes_of(dataset: Any) -> Sizes:
+def _sizes_of(dataset: Any) -> HeightsWidths:
     """Heights and widths of a dataset's stored images. Raises ArgumentError."""
     if isinstance(dataset, Subset):
         heights, widths = _sizes_of(dataset.dataset)

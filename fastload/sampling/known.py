@@ -173,7 +173,7 @@ def _blocks_of(sampler: Any) -> tuple[int, int] | tuple[()]:
     return usable_block(len(data), block, buffer), buffer
 
 
-class Draws(Enum):
+class DrawTimes(Enum):
     """Times at which a pass of a sampler draws from generators that others use, or reads values that others write.
 
     NOTHING: never. FIRST: at its first index only. ANY: at any index, as far as is known.
@@ -208,7 +208,7 @@ class SamplerFacts:
 
     deciding: Any = None
     is_own: bool = False
-    draws: Draws = Draws.ANY
+    draws: DrawTimes = DrawTimes.ANY
     can_be_undone: bool = False
     draws_nothing: bool = False
     draws_at_first: bool = False
@@ -264,7 +264,7 @@ def facts_of(index_sampler: Any, private: torch.Generator | None = None) -> Samp
     return SamplerFacts(
         deciding=sampler,
         is_own=is_own,
-        draws=_draws_of(sampler, private) if is_own else Draws.ANY,
+        draws=_draws_of(sampler, private) if is_own else DrawTimes.ANY,
         can_be_undone=is_own and _can_be_undone(sampler),
         draws_nothing=is_own and _iterates_as(sampler, _NOTHING),
         draws_at_first=is_own and _iterates_as(sampler, _FIRST),
@@ -310,18 +310,18 @@ def ranks_of(sampler: Any) -> dict[str, int | None]:
     return {"ranks": ranks, "hosts": sampler.hosts if isinstance(sampler, WindowSampler) else None}
 
 
-def _draws_of(sampler: Any, private: torch.Generator | None) -> Draws:
+def _draws_of(sampler: Any, private: torch.Generator | None) -> DrawTimes:
     kind = type(sampler)
     if kind in _NOTHING or kind is ShardSampler:
-        return Draws.NOTHING
+        return DrawTimes.NOTHING
     if isinstance(sampler, RandomSampler) and kind in SHUFFLES:
         if private is not None and sampler.generator is private:
-            return Draws.NOTHING
+            return DrawTimes.NOTHING
         # RandomSampler goes on to draw from a generator of the user's at later indices, and at its end.
-        return Draws.ANY if kind is RandomSampler and sampler.generator is not None else Draws.FIRST
+        return DrawTimes.ANY if kind is RandomSampler and sampler.generator is not None else DrawTimes.FIRST
     if isinstance(sampler, WindowSampler | KeyedSampler) and kind in _FIRST:
-        return Draws.FIRST if sampler.seed is None else Draws.NOTHING
-    return Draws.FIRST if kind is WeightedRandomSampler else Draws.ANY  # a SubsetRandomSampler reads its list of indices one by one
+        return DrawTimes.FIRST if sampler.seed is None else DrawTimes.NOTHING
+    return DrawTimes.FIRST if kind is WeightedRandomSampler else DrawTimes.ANY  # a SubsetRandomSampler reads its list of indices one by one
 
 
 def _can_be_undone(sampler: Any) -> bool:

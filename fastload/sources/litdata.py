@@ -9,26 +9,26 @@ from typing import Any
 import numpy as np
 
 from fastload.errors import PackError
-from fastload.sources import row_files as codecs
+from fastload.sources import row_files
 from fastload.sources.protocol import Choice, Value
 from fastload.sources.row_files import ROWS_MOST, Column, Decode, RowFile, RowSource, below
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, parse_json, shown
-from fastload.store.field import Kind
+from fastload.store.field import KindName
 
-_FORMATS: dict[str, tuple[Kind, Decode]] = {
-    "bool": ("int", codecs.number("?")),
-    "int": ("int", codecs.number("q")),
-    "float": ("float", codecs.number("d")),
-    "str": ("text", codecs.text),
-    "text": ("text", codecs.text),
-    "bytes": ("bytes", codecs.plain),
-    "file": ("bytes", codecs.plain),
-    "json": ("json", codecs.json_value),
-    "jpeg": ("image", codecs.plain),
-    "image": ("image", codecs.plain),
-    "tifffile": ("image", codecs.plain),
-    "tiff": ("image", codecs.plain),
-    "pil": ("image", codecs.pil_pixels),
+_FORMATS: dict[str, tuple[KindName, Decode]] = {
+    "bool": ("int", row_files.number("?")),
+    "int": ("int", row_files.number("q")),
+    "float": ("float", row_files.number("d")),
+    "str": ("text", row_files.text),
+    "text": ("text", row_files.text),
+    "bytes": ("bytes", row_files.plain),
+    "file": ("bytes", row_files.plain),
+    "json": ("json", row_files.json_value),
+    "jpeg": ("image", row_files.plain),
+    "image": ("image", row_files.plain),
+    "tifffile": ("image", row_files.plain),
+    "tiff": ("image", row_files.plain),
+    "pil": ("image", row_files.pil_pixels),
 }
 _NUMPY = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 - - bool".split()
 _TORCH = (
@@ -129,7 +129,7 @@ def _column(name: str, form: str) -> Column:
         kind, decode = _FORMATS[base]
     elif base in ("no_header_numpy", "no_header_tensor"):
         dtype = _dtype(_NUMPY if base == "no_header_numpy" else _TORCH, int(detail) if detail.isascii() and detail.isdigit() else -1)
-        kind, decode = "array", codecs.flat_array(dtype)
+        kind, decode = "array", row_files.flat_array(dtype)
     elif base == "numpy":
         kind, decode = "array", lambda data: _array(data, "<", _NUMPY)
     elif base == "tensor":
@@ -154,7 +154,7 @@ def _array(data: bytes, order: str, names: list[str]) -> Value:
     if count > 16 or len(data) < 8 + 4 * count:
         raise ValueError(f"a shape of {count:,} sides")
     shape = struct.unpack_from(f"{order}{count}I", data, 8)
-    return codecs.array_of(data, _dtype(names, code), shape, 8 + 4 * count)
+    return row_files.array_of(data, _dtype(names, code), shape, 8 + 4 * count)
 
 
 FOLDER = Choice(lambda given: "chunks" in given.index, lambda given: litdata_source(given.path, given.index))

@@ -24,7 +24,7 @@ from fastload.sources.notices import Notice, Notices
 from fastload.sources.options import LmdbOptions, split_pattern
 from fastload.sources.protocol import Choice, FileRanges, Given, Item, Listed, Place, Source, Value, file_stamp
 from fastload.store import Field
-from fastload.store.field import Kind
+from fastload.store.field import KindName
 
 _META = struct.Struct("<II")  # magic, version
 _TREE = struct.Struct("<IHHQQQQQ")  # pad (the page size, in the first tree of a meta), flags, depth, pages of 3 kinds, entries, root
@@ -241,7 +241,7 @@ class LmdbSource(Listed):
             raise PackError(f"{self.title}: no key is of the pattern {key_pattern!r}; {there}")
         return rows
 
-    def _label_kind(self) -> Kind:
+    def _label_kind(self) -> KindName:
         values = []
         for position in np.unique(np.linspace(0, len(self) - 1, _SURVEYED).astype(np.int64)).tolist():
             try:
@@ -302,7 +302,7 @@ def _int_label(value: bytes) -> int:
     return int(value)
 
 
-_LABELS: dict[Kind, Callable[[bytes], Value]] = {
+_LABELS: dict[KindName, Callable[[bytes], Value]] = {
     "int": _int_label,
     "text": lambda value: value.decode("utf-8"),
     "bytes": lambda value: value,

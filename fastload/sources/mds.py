@@ -9,25 +9,25 @@ from typing import Any
 import numpy as np
 
 from fastload.errors import PackError
-from fastload.sources import row_files as codecs
+from fastload.sources import row_files
 from fastload.sources.protocol import Choice, Value
 from fastload.sources.row_files import ROWS_MOST, Column, Decode, RowFile, RowSource, below
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, shown
-from fastload.store.field import Kind
+from fastload.store.field import KindName
 
 _NUMBERS = {
     "int": "q", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint8": "B", "uint16": "H", "uint32": "I", "uint64": "Q",
     "float16": "e", "float32": "f", "float64": "d",
 }  # fmt: skip
-_OTHERS: dict[str, tuple[Kind, Decode]] = {
-    "bytes": ("bytes", codecs.plain),
-    "str": ("text", codecs.text),
-    "json": ("json", codecs.json_value),
-    "str_int": ("int", codecs.int_text),
-    "str_float": ("float", codecs.float_text),
-    "jpeg": ("image", codecs.plain),
-    "png": ("image", codecs.plain),
-    "pil": ("image", codecs.pil_pixels),
+_OTHERS: dict[str, tuple[KindName, Decode]] = {
+    "bytes": ("bytes", row_files.plain),
+    "str": ("text", row_files.text),
+    "json": ("json", row_files.json_value),
+    "str_int": ("int", row_files.int_text),
+    "str_float": ("float", row_files.float_text),
+    "jpeg": ("image", row_files.plain),
+    "png": ("image", row_files.plain),
+    "pil": ("image", row_files.pil_pixels),
 }
 _ARRAY_CODES = {
     8: "uint8", 9: "int8", 16: "uint16", 17: "int16", 18: "float16", 32: "uint32", 33: "int32", 34: "float32", 64: "uint64", 65: "int64",
@@ -86,10 +86,10 @@ def _columns(names: list[Any], encodings: list[Any], sizes: list[Any]) -> list[C
     return columns
 
 
-def _codec(name: str, encoding: str) -> tuple[Kind, int | None, Decode]:
+def _codec(name: str, encoding: str) -> tuple[KindName, int | None, Decode]:
     """(kind of field, fixed size, decoder) of an encoding."""
     if code := _NUMBERS.get(encoding):
-        return ("float" if code in "efd" else "int"), struct.calcsize(code), codecs.number(code)
+        return ("float" if code in "efd" else "int"), struct.calcsize(code), row_files.number(code)
     if encoding in _OTHERS:
         kind, decode = _OTHERS[encoding]
         return kind, None, decode
@@ -131,7 +131,7 @@ def _array(data: bytes, dtype: np.dtype[Any] | None, shape: tuple[int, ...] | No
         if end > len(data):
             raise ValueError("it ends inside its shape")
         shape, at = tuple(np.frombuffer(data[at:end], side).tolist()), end
-    return codecs.array_of(data, dtype, shape, at)
+    return row_files.array_of(data, dtype, shape, at)
 
 
 FOLDER = Choice(lambda given: "shards" in given.index, lambda given: mds_source(given.path, given.index))

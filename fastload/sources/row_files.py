@@ -22,7 +22,7 @@ from fastload.sources.names import field_name, image_name, label_name
 from fastload.sources.protocol import FileRanges, Item, NumberedInFiles, Place, Value, file_stamp, first_readable
 from fastload.store import Field
 from fastload.store.checked import Bad, get_str, parse_json, shown
-from fastload.store.field import Kind
+from fastload.store.field import KindName
 from fastload.store.kinds import KINDS
 
 Decode = Callable[[bytes], Value]
@@ -44,7 +44,7 @@ class Column:
     name: str
     encoding: str
     size: int | None
-    kind: Kind
+    kind: KindName
     decode: Decode
 
 

@@ -51,7 +51,7 @@ from fastload.sources.protocol import (
 )
 from fastload.store import BOX_SIDES, Field
 from fastload.store.checked import parse_json
-from fastload.store.field import Kind
+from fastload.store.field import KindName
 from fastload.store.kinds import KINDS
 
 
@@ -133,7 +133,7 @@ class TypedColumn:
         if kind in FILE_KINDS:
             deep = some_are_deep([self.path(cell) for cell in cells])
             shape = () if KINDS[kind].holds_labels else (1,) if deep else (3,)
-            self.field = Field(name, cast(Kind, kind), "uint16" if deep else "uint8", shape)
+            self.field = Field(name, cast(KindName, kind), "uint16" if deep else "uint8", shape)
         elif kind in BOX_KINDS:
             self.field = Field(name, "boxes", format=BOX_KINDS[kind])
         else:
@@ -576,7 +576,7 @@ class TableSource(Listed):
                 for line, row in self._lines():
                     self._parse(row[place], kind, name, line)
             self._values.append((place, name, kind))
-            fields.append(Field(name, "int" if kind == "class" else cast(Kind, kind)))
+            fields.append(Field(name, "int" if kind == "class" else cast(KindName, kind)))
         return tuple(fields)
 
     def _label_kind(self, column: _Column) -> str:

@@ -46,7 +46,7 @@ from fastload.store.shard import write_error
 from fastload.store.sidecar import SIDECARS_MOST, open_sidecars, write_sidecar
 
 Locked = TypeVar("Locked", bound="LockedDataset")
-Kind = Literal["shard", "rows", "values", "index"]
+PartKind = Literal["shard", "rows", "values", "index"]
 _NUMBERS = 10**9
 """Limit on numbers in names of files: they have up to nine digits."""
 
@@ -95,11 +95,11 @@ class LockedDataset:
             os.close(self._lock)
             self._lock = -1
 
-    def unused_name(self, kind: Kind) -> str:
+    def unused_name(self, kind: PartKind) -> str:
         """An unused name for a file. It comes after all others, so that a name is not soon used again for another file."""
         return next(self.unused_names(kind))
 
-    def unused_names(self, kind: Kind) -> Iterator[str]:
+    def unused_names(self, kind: PartKind) -> Iterator[str]:
         """Unused names for files, as `unused_name` gives them, all different. The folder is listed once."""
         start, end = f"{kind}-", ".lmdb" if kind == "shard" else ".bin"
         names = {*os.listdir(self.path), *self._named([self.manifest])}
@@ -207,7 +207,7 @@ class DatasetChange(LockedDataset):
     2. `commit` makes the new version. Without it the dataset is unchanged, and the next writer removes the files.
     """
 
-    def write_segments(self, kind: Kind, parts: Iterable[Any]) -> list[Segment]:
+    def write_segments(self, kind: PartKind, parts: Iterable[Any]) -> list[Segment]:
         """Writes bytes-like parts, one after another, into a new file, and syncs it.
 
         Args:

@@ -29,7 +29,7 @@ from fastload.store.kinds.base import SIDE_LIMIT, FieldKind, unfit
 from fastload.store.kinds.rows import POINT_LIMIT
 from fastload.transforms.ops import wrong_pairs
 
-Kind = Literal["image", "int", "float", "array", "bytes", "text", "json", "mask", "boxes", "keypoints", "polygons", "instances"]
+KindName = Literal["image", "int", "float", "array", "bytes", "text", "json", "mask", "boxes", "keypoints", "polygons", "instances"]
 
 NAME_LIMIT = 100
 
@@ -58,7 +58,7 @@ class Field:
     """
 
     name: str
-    kind: Kind
+    kind: KindName
     dtype: str = ""
     shape: tuple[int | None, ...] = ()
     format: str = ""

@@ -15,7 +15,7 @@ from fastload.common.rng import VIEW_STREAMS
 from fastload.errors import TransformError
 from fastload.transforms.library import Known, NativeStep, Place, plain
 from fastload.transforms.ops import CornerCrop
-from fastload.transforms.spec import DeviceOp, Form, Plan, Stage, ViewSteps, Where
+from fastload.transforms.spec import DeviceOp, ImageForm, Plan, Stage, ViewSteps, Where
 from fastload.transforms.steps import class_mistake, converts, default_dtype, entries_of, flatten, is_torchvisions, known, replaced
 
 _PASSES = "lets a Pillow image pass, as torchvision's: put v2.ToImage() before it to convert"
@@ -287,7 +287,7 @@ def label(step: Any, *, brief: bool = False) -> str:
     return text if len(text) <= 60 else text[:57].rstrip(" ,(") + "..."
 
 
-def device_part(rest: Sequence[Any], first: int, form: Form, is_tensor: bool = False) -> tuple[DeviceOp, ...] | int:
+def device_part(rest: Sequence[Any], first: int, form: ImageForm, is_tensor: bool = False) -> tuple[DeviceOp, ...] | int:
     """Compiles the rest of a list to ops on batches, in its order; returns the position of the first step that is no such op instead.
 
     Nothing is moved past anything: colours before ToTensor act on bytes, those after it on floats in 0..1, and after Normalize only
@@ -410,7 +410,7 @@ class NativePart:
     def __init__(self, *, is_tensor: bool = False, boxes: bool = False) -> None:
         self.is_tensor = is_tensor
         self._boxes = boxes
-        self.form: Form = "image"
+        self.form: ImageForm = "image"
         self.is_tv = False
         self.ops: list[dict[str, Any]] = []
         self.to_float = self.reciprocal = self.random = False

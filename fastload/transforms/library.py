@@ -12,7 +12,7 @@ from typing import Any
 
 from fastload import transforms as T
 from fastload.errors import TransformError
-from fastload.transforms.spec import Form
+from fastload.transforms.spec import ImageForm
 
 _EXACT = "decoded at full size, as torchvision's pixels need; fastload's {name} may shrink in the decoder (dct_scale)"
 _BYTES = ("image", "uint8")
@@ -51,7 +51,7 @@ class Place:
         float_dtype: torch's default dtype, which ToTensor gives.
     """
 
-    form: Form
+    form: ImageForm
     is_tensor: bool
     float_dtype: str
 
@@ -88,7 +88,7 @@ class LibraryClass:
 
     attributes: tuple[str, ...]
     native: Callable[[Known, Place], NativeStep] | None = None
-    batch: Callable[[Known, Form], dict[str, Any]] | None = None
+    batch: Callable[[Known, ImageForm], dict[str, Any]] | None = None
 
 
 _NOTHING = NativeStep(note=None)
@@ -270,23 +270,23 @@ def _vertical(step: Known, at: Place) -> NativeStep:
     return NativeStep(T.RandomVerticalFlip(step.values["p"]))
 
 
-def _colours(step: Known, form: Form) -> dict[str, Any]:
+def _colours(step: Known, form: ImageForm) -> dict[str, Any]:
     """Arguments as they are, for ops that act on bytes and on floats in 0..1."""
     _require(form != "normalized")
     return dict(step.values)
 
 
-def _on_bytes(step: Known, form: Form) -> dict[str, Any]:
+def _on_bytes(step: Known, form: ImageForm) -> dict[str, Any]:
     """Arguments as they are, for ops that torchvision does on bytes only, or in units of bytes."""
     _require(form in _BYTES)
     return dict(step.values)
 
 
-def _jitter(step: Known, form: Form) -> dict[str, Any]:
+def _jitter(step: Known, form: ImageForm) -> dict[str, Any]:
     return {name: 0.0 if value is None else value for name, value in _colours(step, form).items()}
 
 
-def _erasing(step: Known, form: Form) -> dict[str, Any]:
+def _erasing(step: Known, form: ImageForm) -> dict[str, Any]:
     values = dict(step.values)
     value = plain(values["value"])
     _require(form in ("uint8", "float", "normalized") and value is not None and not isinstance(value, str))
@@ -303,14 +303,14 @@ def _erasing(step: Known, form: Form) -> dict[str, Any]:
     return values
 
 
-def _turned(step: Known, form: Form) -> dict[str, Any]:
+def _turned(step: Known, form: ImageForm) -> dict[str, Any]:
     """Rotation and affine maps about the centre, kept to the image's size."""
     values = dict(step.values)
     _require(values.pop("center") is None and not values.pop("expand", False))
     return _filled(values, form)
 
 
-def _policy(step: Known, form: Form) -> dict[str, Any]:
+def _policy(step: Known, form: ImageForm) -> dict[str, Any]:
     values = _filled(_on_bytes(step, form), form)
     if step.name == "AutoAugment":
         values["policy"] = str(getattr(values["policy"], "value", values["policy"]))
@@ -318,7 +318,7 @@ def _policy(step: Known, form: Form) -> dict[str, Any]:
     return values
 
 
-def _filled(values: dict[str, Any], form: Form) -> dict[str, Any]:
+def _filled(values: dict[str, Any], form: ImageForm) -> dict[str, Any]:
     fill, mode = plain(values["fill"]), values["interpolation"]
     _require(fill in _ZERO or (form in _BYTES and _is_colour(fill)))
     values["interpolation"] = str(getattr(mode, "value", mode))

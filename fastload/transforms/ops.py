@@ -14,12 +14,12 @@ from typing import Any
 
 from fastload.errors import TransformError
 
-Size = int | Sequence[int]
+SizeArgument = int | Sequence[int]
 KEYPOINTS_MOST = 1 << 16
 """Limit on the keypoints of one object, whose numbers a flip may exchange."""
 
 
-def size_pair(size: Size, who: str) -> tuple[int, int]:
+def size_pair(size: SizeArgument, who: str) -> tuple[int, int]:
     """Accepts a positive int or (height, width)."""
     values = (size, size) if isinstance(size, int) else tuple(size)
     if len(values) == 1:
@@ -116,7 +116,7 @@ class RandomResizedCrop(Transform):
             images, and not bit-equal to a full decode. Only with antialias.
     """
 
-    size: Size
+    size: SizeArgument
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3.0 / 4.0, 4.0 / 3.0)
     interpolation: Any = "bilinear"
@@ -142,7 +142,7 @@ class Resize(Transform):
         dct_scale: see RandomResizedCrop.
     """
 
-    size: Size | None
+    size: SizeArgument | None
     interpolation: Any = "bilinear"
     max_size: int | None = None
     antialias: bool = True
@@ -154,7 +154,7 @@ class Resize(Transform):
             if not isinstance(self.max_size, int) or isinstance(self.max_size, bool) or self.max_size < 1:
                 raise TransformError(f"Resize: size=None needs max_size, the longer side, not {self.max_size!r}")
             return
-        size: Size = self.size
+        size: SizeArgument = self.size
         if not isinstance(size, int) and len(size) == 1:
             size = size[0]
         if self.max_size is not None and (not isinstance(size, int) or self.max_size <= size):
@@ -175,7 +175,7 @@ class CenterCrop(Transform):
         size: an int (square) or (height, width).
     """
 
-    size: Size
+    size: SizeArgument
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", size_pair(self.size, "CenterCrop"))
@@ -208,7 +208,7 @@ class RandomCrop(Transform):
         mask_fill: the label that masks show in the padding.
     """
 
-    size: Size
+    size: SizeArgument
     padding: int | Sequence[int] | None = None
     pad_if_needed: bool = False
     fill: int | Sequence[int] = 0
@@ -300,7 +300,7 @@ class RandomShortestSize(Transform):
         interpolation, antialias, dct_scale: see RandomResizedCrop.
     """
 
-    min_size: Size
+    min_size: SizeArgument
     max_size: int | None = None
     interpolation: Any = "bilinear"
     antialias: bool = True
@@ -352,7 +352,7 @@ class Letterbox(Transform):
         interpolation, antialias, dct_scale: see RandomResizedCrop.
     """
 
-    size: Size
+    size: SizeArgument
     fill: int | Sequence[int] = 114
     mask_fill: int = 0
     interpolation: Any = "bilinear"

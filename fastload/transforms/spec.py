@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fastload._native import core
 from fastload.errors import ArgumentError, TransformError
 
-Form = Literal["image", "uint8", "float", "normalized"]
+ImageForm = Literal["image", "uint8", "float", "normalized"]
 """Form of the images at one place of a list: unconverted (torchvision: Pillow's), or CHW tensors of bytes, of 0..1, or normalised."""
 
 Where = Literal["native", "device", "python", "nothing"]

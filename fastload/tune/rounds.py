@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from fastload.tune.choose import least_rounds, margin, pair_level
 
-Turn = Callable[[float], float]
+Trial = Callable[[float], float]
 """Takes one turn of at least so many seconds; returns samples a second."""
 MOST = 40
 """Rounds after which more would narrow no margin much."""
@@ -19,7 +19,7 @@ FAR = 1.1
 """Ratio above which a slower value gets no more turns. It is above what `choose` asks for, since it is looked at after each round."""
 
 
-def interleaved(turns: Mapping[str, Turn], seconds: float) -> dict[str, list[float]]:
+def interleaved(turns: Mapping[str, Trial], seconds: float) -> dict[str, list[float]]:
     """Rates of each value, round by round: A B C, B C A, C A B, ... A value that is far slower than another leaves.
 
     A first round is not counted: it brings data into memory, starts threads, and shows how long a turn takes.

@@ -20,7 +20,7 @@ from fastload.errors import ArgumentError, PackError, printable
 from fastload.sources.pixels import read_npy
 from fastload.sources.table import guess_kind, read_rows
 from fastload.store import DatasetChange, DatasetReader, Field, Schema
-from fastload.store.field import Kind
+from fastload.store.field import KindName
 from fastload.store.sidecar import packed_values
 
 CELL_KINDS = ("int", "float", "text", "json")
@@ -117,7 +117,7 @@ def _split(text: str) -> tuple[str, str | None]:
 
 def _column(path: str, name: str, kind: str | None, cells: list[str], lines: Sequence[int]) -> NewColumn:
     kind = kind or guess_kind(cells)
-    field = Field(name, cast(Kind, kind))
+    field = Field(name, cast(KindName, kind))
     values: list[Any] = []
     for line, cell in zip(lines, cells, strict=True):
         try:
@@ -143,7 +143,7 @@ def _read_array(path: str, key: str | None, wanted: Sequence[str] | None) -> Col
     if values.ndim < 1:
         raise PackError(f"{path}: its array has no rows; give one value for each sample")
     name = wanted[0].strip() if wanted else Path(path).stem
-    plain: dict[str, Kind] = {"<i8": "int", "<f8": "float"} if values.ndim == 1 else {}
+    plain: dict[str, KindName] = {"<i8": "int", "<f8": "float"} if values.ndim == 1 else {}
     kind = plain.get(values.dtype.newbyteorder("<").str)
     field = Field(name, "array", str(values.dtype.newbyteorder("=")), values.shape[1:]) if kind is None else Field(name, kind)
     return ColumnFile(path, (NewColumn(field, np.ascontiguousarray(values, field.stored_dtype)),), None, range(len(values)))

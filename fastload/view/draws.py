@@ -71,7 +71,7 @@ class _Draw:
     plan_format: str
 
 
-class Draws:
+class SampleDraws:
     """Draws of a dataset's samples. Any thread may call.
 
     Attributes:

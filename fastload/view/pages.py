@@ -10,7 +10,7 @@ from typing import Any
 
 from fastload.errors import ArgumentError
 from fastload.view.checking import bad_document, check_samples
-from fastload.view.draws import DEFAULT_TEXT, EPOCHS_MOST, Draws
+from fastload.view.draws import DEFAULT_TEXT, EPOCHS_MOST, SampleDraws
 from fastload.view.facts import Facts
 from fastload.view.layers import colours, is_marked
 from fastload.view.listing import ROWS_MOST, Listing
@@ -48,7 +48,7 @@ class Pages:
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
         self.listing, self.pictures = Listing(subject), Pictures(subject)
-        self.facts, self.draws = Facts(subject), Draws(subject)
+        self.facts, self.draws = Facts(subject), SampleDraws(subject)
         self._documents: Mapping[str, Callable[[Query], Any]] = {
             "dataset": lambda query: self.dataset(),
             "rows": lambda query: self.listing.rows(query.get("where", ""), _int(query, "start", 0), _int(query, "count", ROWS_MOST)),

@@ -30,7 +30,7 @@ SAMPLES = 60
 
 
 @dataclass(frozen=True)
-class _Form:
+class _ReportSize:
     """Form of the pictures in a report.
 
     Attributes:
@@ -47,7 +47,7 @@ class _Form:
 
 _FEW = 16
 """Samples up to which a report has the finer form. With either form, one of usual photographs stays below 3 MB."""
-_FINE, _SMALL = _Form(384, 4, 90, "4:4:4"), _Form(320, 2, 70, "4:2:0")
+_FINE, _SMALL = _ReportSize(384, 4, 90, "4:4:4"), _ReportSize(320, 2, 70, "4:2:0")
 
 
 def write_report(subject: Subject, out: str | os.PathLike[str], progress: Callable[[int, int], None] = lambda done, total: None) -> int:
@@ -88,7 +88,7 @@ def write_report(subject: Subject, out: str | os.PathLike[str], progress: Callab
     return len(indices)
 
 
-def _sample(subject: Subject, pages: Pages, index: int, before: int | None, after: int | None, form: _Form) -> dict[str, Any]:
+def _sample(subject: Subject, pages: Pages, index: int, before: int | None, after: int | None, form: _ReportSize) -> dict[str, Any]:
     """Answers about one sample, by the paths that the page asks for."""
     try:
         return _stored(subject, pages, index, before, after, form) | _drawn(subject, pages, index, form)
@@ -97,7 +97,7 @@ def _sample(subject: Subject, pages: Pages, index: int, before: int | None, afte
         return {f"sample/{index}": sentence, f"picture/{index}.png?side={form.side}": sentence}
 
 
-def _stored(subject: Subject, pages: Pages, index: int, before: int | None, after: int | None, form: _Form) -> dict[str, Any]:
+def _stored(subject: Subject, pages: Pages, index: int, before: int | None, after: int | None, form: _ReportSize) -> dict[str, Any]:
     sample = sample_document(subject, index) | {"before": before, "after": after}
     found: dict[str, Any] = {f"sample/{index}": sample}
     for image in sample["images"]:
@@ -108,7 +108,7 @@ def _stored(subject: Subject, pages: Pages, index: int, before: int | None, afte
     return found
 
 
-def _drawn(subject: Subject, pages: Pages, index: int, form: _Form) -> dict[str, Any]:
+def _drawn(subject: Subject, pages: Pages, index: int, form: _ReportSize) -> dict[str, Any]:
     seed, epoch = subject.settings.seed, subject.settings.epoch
     draws = pages.draws.document(index, seed, epoch, form.draws)
     found: dict[str, Any] = {f"draws/{index}?seed={seed}&epoch={epoch}&count={form.draws}": draws}
@@ -121,7 +121,7 @@ def _drawn(subject: Subject, pages: Pages, index: int, form: _Form) -> dict[str,
     return found
 
 
-def _photo(image: ShownImage, form: _Form) -> str:
+def _photo(image: ShownImage, form: _ReportSize) -> str:
     """A picture as a data: address: a JPEG, or a PNG where the TurboJPEG library is missing."""
     pixels = image.pixels if image.pixels.ndim == 3 else np.repeat(image.pixels[:, :, None], 3, axis=2)
     try:

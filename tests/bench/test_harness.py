@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastload.bench import harness
-from fastload.bench.spec import Kind, TurnSpec
+from fastload.bench.spec import LoaderKind, TurnSpec
 from fastload.common.positions import evenly
 from fastload.errors import ArgumentError
 
@@ -31,7 +31,7 @@ def test_interleave_goes_round_by_round() -> None:
     """A B A B, and each turn is told its round."""
     calls: list[tuple[str, int]] = []
 
-    def turn(name: str) -> harness.Turn:
+    def turn(name: str) -> harness.Round:
         def run(number: int) -> harness.Json:
             calls.append((name, number))
             return {"ok": True, "images_per_s": 1.0 + number}
@@ -103,7 +103,7 @@ def test_sources_take_a_limit_and_clean_up(photo_folder: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["pillow", "handwritten"])
-def test_rival_takes_a_turn(kind: Kind, photo_folder: Path) -> None:
+def test_rival_takes_a_turn(kind: LoaderKind, photo_folder: Path) -> None:
     """A rival's turn in a process of its own gives every column, over whole epochs of whole batches."""
     with harness.Sources(photo_folder) as sources:
         base = TurnSpec("fastload", "", images=40, batch_size=16, workers=1, size=64, seconds=0.0)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch._utils import ExceptionWrapper
 
     from fastload.batch.bad_samples import Lost
-    from fastload.dataset.copies import Draws
+    from fastload.dataset.copies import DrawBasis
     from fastload.engines.processes.row_collate import SampleLayout
     from fastload.health.tracing import Taken
     from fastload.lazy.counts import LazyCounts
@@ -122,7 +122,7 @@ class BeginEpoch(NamedTuple):
 
     shared_seed: int | None
     sample_seed: tuple[int, int] | None
-    draws: Draws | None
+    draws: DrawBasis | None
     policy: Policy
 
 

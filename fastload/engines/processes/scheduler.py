@@ -19,7 +19,7 @@ from torch._utils import ExceptionWrapper
 
 from fastload._native import core
 from fastload.batch.bad_samples import Lost, Policy
-from fastload.dataset.copies import Draws
+from fastload.dataset.copies import DrawBasis
 from fastload.engines.iterator import LossCounts
 from fastload.engines.processes import messages
 from fastload.engines.processes import row_collate as rows
@@ -246,7 +246,7 @@ class TaskScheduler:
         self.pool = Pool(context, job.workers, TICKETS * schedule.depth, job, lambda number: _indices_at(me(), number))
         self._traced = job.traced
 
-    def begin(self, shared_seed: int | None, sample_seed: tuple[int, int] | None, draws: Draws | None, policy: Policy) -> None:
+    def begin(self, shared_seed: int | None, sample_seed: tuple[int, int] | None, draws: DrawBasis | None, policy: Policy) -> None:
         """Begins another epoch of the same workers."""
         self.begun.clear()
         self.ends.clear()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 QUEUE = 4096
 """Capacity of the native queue, in jobs; the loader's own limit on batches in flight is far below."""
-Sizes = tuple[tuple[int, int], ...]
+OutputSizes = tuple[tuple[int, int], ...]
 """(height, width) of each tensor that is made of a sample's image."""
 READ_AHEAD = 96
 """Samples that are read ahead before their turn. For random reads of 100 KB, 64 kept a disk of 1.2 GB/s busy."""
@@ -95,7 +95,7 @@ class ThreadEngine:
         sizes = self._fixed_sizes()
         return 0 if sizes is None else core.batch_bytes(rows, _wide(sizes), self.outputs)
 
-    def _fixed_sizes(self) -> Sizes | None:
+    def _fixed_sizes(self) -> OutputSizes | None:
         """The sizes of every sample if the transform fixes them, else None."""
         sizes = {d.images.fixed_sizes(d.plan) for d in self.view.datasets}
         return sizes.pop() if len(sizes) == 1 else None
@@ -289,7 +289,7 @@ class ThreadEngine:
             return False
 
     @cached_property
-    def _one_size(self) -> Sizes | None:
+    def _one_size(self) -> OutputSizes | None:
         """The sizes of every sample after the transform, if it fixes them or all stored images have one size; else None."""
         fixed = self._fixed_sizes()
         if fixed is not None:
@@ -366,7 +366,7 @@ class ThreadEngine:
         self.core.close()
 
 
-def _wide(sizes: Sizes) -> list[tuple[int, int]]:
+def _wide(sizes: OutputSizes) -> list[tuple[int, int]]:
     """(width, height) of each, as core has sizes."""
     return [(width, height) for height, width in sizes]
 

@@ -61,7 +61,7 @@ class SampleFacts(Protocol):
         """The number of rows of a field that may have any."""
 
 
-class Turn(Protocol):
+class UprightTurn(Protocol):
     """The turn of a photo to its upright picture, as `fastload.packing.drawn_on` has it."""
 
     @property
@@ -298,7 +298,7 @@ class FieldKind:
         """True if `turned` can turn the field's values."""
         return False
 
-    def turned(self, field: Field, value: Any, turn: Turn) -> Any:
+    def turned(self, field: Field, value: Any, turn: UprightTurn) -> Any:
         """A value for `encode` in the upright picture of its image, where it was drawn on the pixels as stored."""
         raise NotImplementedError(self.name)
 

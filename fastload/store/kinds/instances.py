@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fastload._native import core
 from fastload.errors import PackError
-from fastload.store.kinds.base import RowError, SampleFacts, Size, Turn, is_list, refuse, u32, wrong
+from fastload.store.kinds.base import RowError, SampleFacts, Size, UprightTurn, is_list, refuse, u32, wrong
 from fastload.store.kinds.polygons import turned_part
 from fastload.store.kinds.rows import AnyRowsKind
 from fastload.store.kinds.run_lengths import Counts, counts_of, counts_text
@@ -70,7 +70,7 @@ class InstancesKind(AnyRowsKind):
     def can_turn(self, field: Field) -> bool:
         return True
 
-    def turned(self, field: Field, value: Any, turn: Turn) -> Any:
+    def turned(self, field: Field, value: Any, turn: UprightTurn) -> Any:
         return [_turned(each, turn) for each in value]
 
     def native_dtype(self, field: Field) -> np.dtype[Any]:
@@ -84,7 +84,7 @@ def _counts(field: Field, row: int, value: object, canvas: Size) -> Counts:
         raise RowError(field, row, str(error)) from None
 
 
-def _turned(value: Any, turn: Turn) -> Any:
+def _turned(value: Any, turn: UprightTurn) -> Any:
     if isinstance(value, list):
         return [turned_part(part, turn) for part in value]
     height, width = turn.size

@@ -19,7 +19,7 @@ from fastload.store.kinds.base import (
     FieldKind,
     SampleFacts,
     SampleParts,
-    Turn,
+    UprightTurn,
     numbers,
     refuse,
     unfit,
@@ -190,7 +190,7 @@ class MaskKind(PictureKind):
     def can_turn(self, field: Field) -> bool:
         return True
 
-    def turned(self, field: Field, value: Any, turn: Turn) -> Any:
+    def turned(self, field: Field, value: Any, turn: UprightTurn) -> Any:
         return turn.pixels(value)
 
     def native_item(self, field: Field) -> dict[str, Any]:

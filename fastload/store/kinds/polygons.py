@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.store.checked import shown
-from fastload.store.kinds.base import RowError, SampleFacts, Size, Turn, decimals, is_list, refuse, u32
+from fastload.store.kinds.base import RowError, SampleFacts, Size, UprightTurn, decimals, is_list, refuse, u32
 from fastload.store.kinds.rows import AnyRowsKind
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class PolygonsKind(AnyRowsKind):
     def can_turn(self, field: Field) -> bool:
         return True
 
-    def turned(self, field: Field, value: Any, turn: Turn) -> Any:
+    def turned(self, field: Field, value: Any, turn: UprightTurn) -> Any:
         return self.each(value, lambda part: turned_part(part, turn))
 
     def native_item(self, field: Field) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _line(field: Field, row: int, part: object) -> npt.NDArray[np.float32]:
     return line
 
 
-def turned_part(part: Any, turn: Turn) -> Any:
+def turned_part(part: Any, turn: UprightTurn) -> Any:
     """A list of x and y, turned; one that is none stays as it is, and is an error when it is stored."""
     points = np.asarray(part, np.float64).reshape(-1)
     return part if points.size % _POINT else turn.points(points.reshape(-1, _POINT)).reshape(-1).tolist()

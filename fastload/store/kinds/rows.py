@@ -17,7 +17,7 @@ from fastload.store.kinds.base import (
     RowError,
     SampleFacts,
     SampleParts,
-    Turn,
+    UprightTurn,
     array_of_json,
     array_value,
     decimals,
@@ -162,7 +162,7 @@ class BoxesKind(RowsKind):
     def can_turn(self, field: Field) -> bool:
         return field.format not in ROTATED
 
-    def turned(self, field: Field, value: Any, turn: Turn) -> Any:
+    def turned(self, field: Field, value: Any, turn: UprightTurn) -> Any:
         boxes = np.asarray(value, np.float64)
         first, second = boxes[:, :2], boxes[:, 2:]
         if field.format == "cxcywh":
@@ -211,7 +211,7 @@ class KeypointsKind(RowsKind):
     def can_turn(self, field: Field) -> bool:
         return True
 
-    def turned(self, field: Field, value: Any, turn: Turn) -> Any:
+    def turned(self, field: Field, value: Any, turn: UprightTurn) -> Any:
         """Keypoints are flipped as torchvision flips them: they are places of pixels. Those of visibility 0 stay as they are."""
         points = np.array(value, np.float64)
         moved = turn.points(points[..., :2], last=1)
