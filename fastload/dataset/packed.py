@@ -620,33 +620,9 @@ _FOR_USERS = frozenset(
 _DEFINED = frozenset(name for name in dir(PackedDataset) if not name.startswith("_"))
 
 
-_MAKERS = (
-    *(
-        "__getitem__",
-        "__getitems__",
-        "sample",
-        "assemble",
-        "is_pair",
-        "values",
-        "column",
-        "column_values",
-        "stored_values",
-        "stored_fields",
-    ),
-    *(
-        "before_python",
-        "takes_whole_samples",
-        "decode",
-        "_row",
-        "image_sizes",
-        "_sizes",
-        "images",
-        "image_field",
-        "fields",
-        "form",
-        "kinds",
-    ),
-    *("sizes", "plan", "source", "_source_for", "opened"),
+_MAKERS = tuple(
+    "__getitem__ __getitems__ sample assemble is_pair values column column_values stored_values stored_fields before_python decode _row "
+    "takes_whole_samples image_sizes _sizes images image_field fields form kinds sizes plan source _source_for opened".split()
 )
 """Attributes that make `ds[i]`: if another's code replaces one, native threads do not read the dataset."""
 OWN_CODE = OwnCode((PackedDataset, _MAKERS), (TransformedDataset, ("plan", "transform")))

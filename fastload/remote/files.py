@@ -39,7 +39,7 @@ from fastload.store.entries import Segment, ShardEntry
 from fastload.store.groups import GROUP_BYTES
 from fastload.store.manifest import MANIFEST_NAME, Manifest, version_name
 from fastload.store.reader import DatasetFiles
-from fastload.store.sidecar import PLACES, Section, Sidecars, add_directory, add_upgraded, damaged_column
+from fastload.store.sidecar import PLACES, Section, Sidecars, add_directory, damaged_column, directory_of
 
 TIMEOUT_S = 60.0
 """Default of `timeout`: seconds within which a request is tried again."""
@@ -154,7 +154,7 @@ class RemoteFiles(DatasetFiles):
         """Makes the files of shards and sidecars in the cache ready, and returns the dataset's sidecars. Raises DatasetError."""
         session = self.session
         rows = {shard.rows: None for shard in manifest.shards if shard.rows is not None}
-        directories = {_directory(segment): segment for segment in manifest.sidecars}
+        directories = {directory_of(segment): segment for segment in manifest.sidecars}
         wanted = [*directories, *rows]
         data = dict(zip(wanted, session.together([partial(self.segment, segment) for segment in wanted]), strict=True))
         sidecars, cached = Sidecars(), []
@@ -162,11 +162,8 @@ class RemoteFiles(DatasetFiles):
             before = len(sidecars)
             with suppress(DatasetError):
                 name, tables = f"{self.name}/{segment.file}", segment.bytes - directory.bytes
-                if segment.directory is None:
-                    add_upgraded(sidecars, data[directory].data, name)
-                else:
-                    add_directory(sidecars, data[directory].data, None, segment.offset, tables, name)
-                    cached.append((segment, before, len(sidecars)))
+                add_directory(sidecars, data[directory].data, None, segment.offset, tables, name)
+                cached.append((segment, before, len(sidecars)))
         found = []
         for shard in manifest.shards:
             section = sidecars.get(shard)
@@ -519,14 +516,6 @@ class RemoteFiles(DatasetFiles):
         if session is not None:
             session.close()
         self._shards, self._sections, self._tables, self._there = [], [], {}, {}  # with which the tables' files are closed
-
-
-def _directory(segment: Segment) -> Segment:
-    """The part of a sidecar that opening reads: its directory, or all of one of version 1."""
-    if segment.directory is None:
-        return segment
-    size, crc = segment.directory
-    return Segment(segment.file, segment.offset + segment.bytes - size, size, crc)
 
 
 _alive: weakref.WeakSet[RemoteFiles] = weakref.WeakSet()

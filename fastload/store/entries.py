@@ -340,7 +340,9 @@ def _parse_segment(value: object, what: str, *, sidecar: bool = False) -> Segmen
     size = get_int(content.get("bytes"), f"the size of {what}", 1, COUNT_LIMIT)
     crc = get_int(content.get("crc32c"), f"the checksum of {what}", 0, _U32)
     directory = None
-    if sidecar and "directory" in content:
+    if sidecar:
+        if "directory" not in content:
+            raise Bad(f"{what} has no directory, as before release 0.2: pack again")
         part = get_object(content["directory"], f"the directory of {what}")
         length = get_int(part.get("bytes"), f"the size of the directory of {what}", 1, size)
         directory = length, get_int(part.get("crc32c"), f"the checksum of the directory of {what}", 0, _U32)

@@ -38,7 +38,6 @@ import numpy.typing as npt
 from fastload._native import core
 from fastload.common.files import open_regular
 from fastload.errors import DatasetError
-from fastload.store import sidecar_1
 from fastload.store.checked import Bad
 from fastload.store.entries import OFFSET_BYTES, Segment, ShardEntry, file_path
 from fastload.store.groups import Groups
@@ -427,17 +426,20 @@ def add_sidecar(sidecars: Sidecars, dataset: Path, segment: Segment) -> None:
         DatasetError: it is missing, its directory is damaged, or it is of a later version.
     """
     path = file_path(dataset, segment.folder, segment.file)
-    if segment.directory is None:
-        add_upgraded(sidecars, read_segment(dataset, segment).data, os.fspath(path))
-        return
-    size, crc = segment.directory
-    tables = segment.bytes - size
-    directory = read_segment(dataset, replace(segment, offset=segment.offset + tables, bytes=size, crc32c=crc))
+    part = directory_of(segment)
+    directory = read_segment(dataset, part)
     try:
         descriptor, _ = open_regular(path)
     except OSError as error:
         raise DatasetError(f"cannot read {path}: {error.strerror}; {_AGAIN}") from None
-    add_directory(sidecars, directory.data, core.TableFile(descriptor, path), segment.offset, tables)
+    add_directory(sidecars, directory.data, core.TableFile(descriptor, path), segment.offset, segment.bytes - part.bytes)
+
+
+def directory_of(segment: Segment) -> Segment:
+    """The part of a sidecar that opening reads."""
+    assert segment.directory is not None  # parse_sidecars() saw to that
+    size, crc = segment.directory
+    return replace(segment, offset=segment.offset + segment.bytes - size, bytes=size, crc32c=crc, directory=None)
 
 
 def add_directory(sidecars: Sidecars, directory: memoryview, file: core.TableFile | None, start: int, tables: int, name: str = "") -> None:
@@ -446,30 +448,6 @@ def add_directory(sidecars: Sidecars, directory: memoryview, file: core.TableFil
         sidecars.add(directory, file, start, tables)
     except Bad as error:
         raise DatasetError(f"{name or 'a sidecar'} does not hold ({error})") from None
-
-
-def add_upgraded(sidecars: Sidecars, data: memoryview, name: str) -> None:
-    """Adds a sidecar of version 1, whose tables are made anew in memory: 16 bytes a sample, and its columns.
-
-    Raises:
-        DatasetError: it does not hold.
-    """
-    descriptor = os.memfd_create("fastload-sidecar", os.MFD_CLOEXEC)
-    try:
-        with open(descriptor, "wb", closefd=False) as file:
-            segment = _written(file, (_upgraded(*each) for each in sidecar_1.sections_of(data, name)), name)
-        assert segment.directory is not None
-        size, tables = segment.directory[0], segment.bytes - segment.directory[0]
-        directory = os.pread(descriptor, size, tables)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    add_directory(sidecars, memoryview(directory), core.TableFile(descriptor, name), 0, tables, name)
-
-
-def _upgraded(key: Identity, old: sidecar_1.OldSection) -> Iterator[Chunk]:
-    copies = {name: rows for name, rows in old.chunks.items() if name != CRC_COLUMN and len(rows) <= ROW_MOST * key[1]}
-    return _encoded(key, old.columns, old.places, old.chunks[CRC_COLUMN], copies)
 
 
 def walked(dataset: Path, shard: ShardEntry) -> core.Store:

@@ -144,7 +144,7 @@ def _one_sidecar(dataset: Path, manifest: Manifest, scratch: Path) -> tuple[Segm
     if not manifest.shards:
         return ()
     known = open_sidecars(dataset, manifest.sidecars)
-    if len(manifest.sidecars) == 1 and manifest.sidecars[0].directory is not None and known.covers(manifest.shards):
+    if len(manifest.sidecars) == 1 and known.covers(manifest.shards):
         return manifest.sidecars
     made = write_sidecar(dataset, "index-00000.bin", manifest.shards, known.content, into=scratch)
     return (replace(made, folder=str(scratch)),)

@@ -23,6 +23,8 @@ from fastload.transforms.library import LIBRARY, Known
 from fastload.transforms.spec import Plan
 
 _PREFIX = "torchvision.transforms."
+_READ = frozenset((*LIBRARY, "Compose"))
+"""Names of the classes whose code is looked at."""
 _CONVERSIONS = ("ToTensor", "PILToTensor", "ToImage")
 _LIGHTLY = "lightly.transforms."
 _BASE = ("lightly.transforms.multi_view_transform", "MultiViewTransform")
@@ -65,7 +67,7 @@ def replaced(step: Any) -> str:
 def replaced_on(step: Any) -> str:
     """The reason of replaced(), without the functions that the class calls: parts of the object or its class that are not torchvision's."""
     kind = type(step)
-    if not _ours(kind) or (kind.__name__ not in LIBRARY and kind.__name__ != "Compose"):
+    if not _ours(kind) or kind.__name__ not in _READ:
         return ""
     if getattr(sys.modules.get(kind.__module__), kind.__name__, None) is not kind:
         return "its class only has the name of torchvision's"

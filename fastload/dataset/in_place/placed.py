@@ -38,7 +38,7 @@ class PlacedDataset(InPlaceDataset):
         self._listed.check_formats()
         self._known = known
         self.fields = known.fields
-        numbers = {field.name: field.kind for field in known.source.fields if field.kind in ("int", "float")}
+        numbers = {field.name: field.kind for field in known.source.fields if field.handler.is_column and not field.handler.is_array}
         self._arrays = _columns(known, [name for name in self.fields if name in numbers])
         self.stored_fields = tuple(name for name in self.fields if name != self.image_field and name not in self._arrays)
         self.kinds = {name: numbers[name] if name in self._arrays else "value" for name in self.fields} | {self.image_field: "image"}

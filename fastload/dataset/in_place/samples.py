@@ -95,7 +95,7 @@ class Samples(ShownAsText, Dataset[Any]):
     def is_pair(self) -> bool:
         """True if a sample is (image, value)."""
         kinds = {field.name: field for field in self.source.fields}
-        return len(self.fields) == 2 and self.fields[0] == _IMAGE and kinds[self.fields[1]].kind == "int"
+        return len(self.fields) == 2 and self.fields[0] == _IMAGE and kinds[self.fields[1]].handler.can_label
 
     def __len__(self) -> int:
         return len(self.source)

@@ -196,12 +196,9 @@ def _checked(state: dict[str, Any]) -> dict[str, Any]:
     """Checks that a state has the form of state_dict()'s, and returns it with the generators unpacked."""
     if not isinstance(state, dict) or "version" not in state:
         raise ArgumentError("this is no state of a FastLoader: load what state_dict() of one gave")
-    if state["version"] == 1:
-        state = _upgraded(state)
     if state["version"] != VERSION:
         raise ArgumentError(
-            f"the state has version {state['version']!r}, and this release reads versions 1 to {VERSION}: "
-            "load it with the release that saved it"
+            f"the state has version {state['version']!r}, and this release reads version {VERSION}: load it with the release that saved it"
         )
     for name, kind in _FIELDS.items():
         if not isinstance(state.get(name, ...), kind):
@@ -231,14 +228,6 @@ def _checked(state: dict[str, Any]) -> dict[str, Any]:
     optional["counts"] = state.get("occurrences")
     kept = {name: state[name] for name in _FIELDS if name not in unpacked} | optional
     return {**copy.deepcopy(kept), **unpacked}
-
-
-def _upgraded(state: dict[str, Any]) -> dict[str, Any]:
-    """A state of version 1 converted to version 2."""
-    replicas = state.get("replicas")
-    if isinstance(replicas, list) and all(isinstance(each, dict) for each in replicas):
-        replicas = [{**each, "at": each.get("batches") if each.get("state") is not None else 0} for each in replicas]
-    return {**state, "version": 2, "exhausted": False, "replicas": replicas}
 
 
 def _check_counts(settings: Settings, state: dict[str, Any]) -> None:

@@ -169,21 +169,6 @@ def test_load_while_iterated(persistent: bool) -> None:
     loader.close()
 
 
-def test_states_of_version_1() -> None:
-    """States that an earlier release took load, in mid-epoch and at an epoch's end."""
-    for make in (lambda: FastLoader(Numbers(), batch_size=4), lambda: FastLoader(Epochs(), batch_size=4)):
-        whole = epochs_of(make(), 2)
-        for steps, rest in ((2, whole[0][2:]), (None, whole[0] if isinstance(make().dataset, Numbers) else None)):
-            state = saved_after(make, 0, steps)
-            old = {name: value for name, value in state.items() if name != "exhausted"} | {"version": 1}
-            old["replicas"] = [{k: v for k, v in each.items() if k != "at"} for each in state["replicas"]] if steps else []
-            loader = make()
-            loader.load_state_dict(old)
-            if rest is not None:
-                assert epochs_of(loader, 1)[0] == rest
-            assert loader.epoch == (1 if steps else (2 if rest else 1))
-
-
 def test_a_dataset_that_lost_its_state() -> None:
     """A state that holds a dataset's own needs a dataset that takes it."""
     state = saved_after(lambda: FastLoader(Counting(), batch_size=4), 0, 2)
