@@ -226,7 +226,7 @@ def measure_pack(arguments: object) -> tuple[common.Target, list[common.Json]]:
     source = common.copies(common.corpus(given, "in500"), PACKED)
     size = sum(path.stat().st_size for path, _ in list_folder(source))
     out = common.WORK / "decode-pack-out"
-    pack = [sys.executable, "-m", "fastload.cli.main", "pack", str(source), str(out), "--workers", str(workers)]
+    pack = [sys.executable, "-m", "fastload", "pack", str(source), str(out), "--workers", str(workers)]
     turns = [
         ("no-index", "fastload pack --no-index", command_turn([*pack, "--no-index"], out, size)),
         ("index", "fastload pack", command_turn(pack, out, size)),

@@ -60,7 +60,7 @@ def main() -> int:
     pack = [
         sys.executable,
         "-m",
-        "fastload.cli.main",
+        "fastload",
         "pack",
         str(source),
         str(out),

@@ -171,8 +171,8 @@ def run(
 
 
 _MODULE = "import runpy; runpy.run_module({!r}, run_name='__main__', alter_sys=True)"
-COMMAND, RUN = _MODULE.format("fastload.cli.main"), _MODULE.format("fastload.run")
-"""Texts of programs that are `python -m fastload.cli.main`, the command `fastload`, and `python -m fastload.run`."""
+COMMAND, RUN = _MODULE.format("fastload"), _MODULE.format("fastload.run")
+"""Texts of programs that are `python -m fastload`, the command `fastload`, and `python -m fastload.run`."""
 TORCHRUN = _MODULE.format("torch.distributed.run")
 """That of torchrun, whose ranks are interpreters of their own."""
 

@@ -32,7 +32,7 @@ def main() -> None:
             ["verify", packed, "--decode"],
             ["unpack", packed, unpacked],
         ):
-            subprocess.run([sys.executable, "-m", "fastload.cli.main", *map(str, arguments)], check=True)
+            subprocess.run([sys.executable, "-m", "fastload", *map(str, arguments)], check=True)
         given, found = ({each.read_bytes() for each in folder.rglob("*.jpg")} for folder in (source, unpacked))
         if given != found or not given:
             raise SystemExit("what was unpacked is not what was packed")

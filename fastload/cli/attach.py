@@ -10,8 +10,8 @@ import typer
 
 from fastload.cli.options import in_a_folder, takes_flags
 from fastload.cli.output import counted, say
-from fastload.cli.pack import show
 from fastload.cli.stopped import run_again
+from fastload.cli.summary import show
 from fastload.common.files import expanded
 
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from fastload.cli.options import LocalDataset, takes_flags
-from fastload.cli.pack import show
 from fastload.cli.stopped import run_again
+from fastload.cli.summary import show
 from fastload.common.urls import is_url, shown
 
 

@@ -127,9 +127,3 @@ def _with_values(arguments: list[str]) -> list[str]:
 def _fail(text: str) -> NoReturn:
     say(f"fastload: {' '.join(text.splitlines())}", err=True)
     sys.exit(2)
-
-
-if __name__ == "__main__":
-    from fastload.cli.start import main as start
-
-    start()

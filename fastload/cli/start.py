@@ -5,17 +5,16 @@ An exception cannot do that: one that is raised in a callback of the import syst
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 
-_SENTENCE = b"fastload: stopped before the command began; nothing was changed: run it again\n"
+from fastload.cli.interrupts import leave
 
 
 def main() -> None:
     """Runs `fastload.cli.main.main`. Until a command begins, Ctrl-C ends the process with status 130; nothing has to be put away."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # ignored in a job of a shell's background
-        signal.signal(signal.SIGINT, _leave)
+        signal.signal(signal.SIGINT, leave)
     try:
         from fastload.common.streams import open_closed_descriptors
 
@@ -24,17 +23,4 @@ def main() -> None:
 
         run()
     except KeyboardInterrupt:
-        _leave()
-
-
-def command_begins() -> None:
-    """From here on Ctrl-C raises KeyboardInterrupt, so that a command can put away what it has begun."""
-    if signal.getsignal(signal.SIGINT) is _leave:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _leave(*_: object) -> None:
-    try:
-        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, _SENTENCE)
-    finally:
-        os._exit(130)
+        leave()

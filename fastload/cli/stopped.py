@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from fastload.cli.interrupts import command_begins
 from fastload.cli.output import say
-from fastload.cli.start import command_begins
 from fastload.common.urls import is_url, shown
 from fastload.errors import PackError, PackStoppedError
 

@@ -156,8 +156,8 @@ def test_no_file_gets_a_closed_streams_number(tmp_path: Path) -> None:
     A real start of the interpreter."""
     show = tmp_path / "show.py"
     show.write_text(f"import os, sys; open({str(tmp_path / 'seen')!r}, 'w').write(f'{{sys.stdin}} {{sys.stdout}} {{sys.stderr}}')")
-    for module in ("fastload.cli.main", "fastload.run"):
-        run = ["run"] if module == "fastload.cli.main" else []
+    for module in ("fastload", "fastload.run"):
+        run = ["run"] if module == "fastload" else []
         command = [sys.executable, "-m", module, *run, str(show)]
         done = subprocess.run(["sh", "-c", '"$@" <&- >&- 2>&-', "sh", *command], check=False)
         assert done.returncode == 0

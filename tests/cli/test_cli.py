@@ -204,14 +204,14 @@ def test_version() -> None:
     """The version of the package, by the module as Python starts it."""
     from fastload import __version__
 
-    command = [sys.executable, "-m", "fastload.cli.main", "--version"]
+    command = [sys.executable, "-m", "fastload", "--version"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == f"fastload {__version__}"
 
 
 def test_output_to_a_closed_pipe(source: Path, tmp_path: Path) -> None:
     """`fastload info | head` ends without a traceback."""
     run("pack", source, tmp_path / "ds", "-q")
-    command = [sys.executable, "-m", "fastload.cli.main", "info", str(tmp_path / "ds"), "--json"]
+    command = [sys.executable, "-m", "fastload", "info", str(tmp_path / "ds"), "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None

@@ -44,7 +44,7 @@ class Programs:
 
     def command(self, *arguments: object, command_line: bool = False) -> list[str]:
         """The command that runs the copy of fastload under test, wherever the program's folder is."""
-        module = "fastload.cli.main" if command_line else "fastload.run"
+        module = "fastload" if command_line else "fastload.run"
         start = f"import sys, runpy; sys.path.insert(0, {str(ROOT)!r}); runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
         given = ["run", *arguments] if command_line else arguments
         return [sys.executable, "-c", start, *map(str, given)]

@@ -43,7 +43,7 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def interrupted(arguments: list[object], is_running: Callable[[int], bool]) -> tuple[int, str, str]:
     """Runs a command and sends it SIGINT once it works. Its exit code, and what it printed."""
-    command = [sys.executable, "-m", "fastload.cli.main", *map(str, arguments)]
+    command = [sys.executable, "-m", "fastload", *map(str, arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         while process.poll() is None and not is_running(process.pid):
             time.sleep(0.005)
@@ -69,7 +69,7 @@ def next_command(code: int, out: str, err: str) -> list[str]:
 
 
 def rerun(command: list[str]) -> None:
-    subprocess.run([sys.executable, "-m", "fastload.cli.main", *command[1:]], check=True, capture_output=True)
+    subprocess.run([sys.executable, "-m", "fastload", *command[1:]], check=True, capture_output=True)
 
 
 @pytest.mark.parametrize("module", ["typer", "fastload.cli.stopped", "fastload.packing.options"])

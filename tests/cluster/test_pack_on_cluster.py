@@ -131,7 +131,7 @@ def test_a_raylet_killed(tmp_path: Path, cluster: Any) -> None:
 def test_the_driver_killed(tmp_path: Path, cluster: Any) -> None:
     """A driver ends by signal 9; --resume from another process skips the shards that are whole."""
     root, waiting, flag, out = folder(tmp_path / "src"), tmp_path / "waiting", tmp_path / "go", tmp_path / "many"
-    command = [sys.executable, "-m", "fastload.cli.main", "pack", root, out, f"--shard-samples={EACH}", "--quiet", "--ray", cluster.address]
+    command = [sys.executable, "-m", "fastload", "pack", root, out, f"--shard-samples={EACH}", "--quiet", "--ray", cluster.address]
     # a first driver that its own source stops after some shards, and that then is killed
     waiting.mkdir()
     script = (

@@ -65,7 +65,7 @@ def test_a_tiny_shm() -> None:
     assert "--shm-size" in found["/dev/shm"]["remedy"]
 
 
-COMMAND = (sys.executable, "-m", "fastload.cli.main", "doctor", "--json")
+COMMAND = (sys.executable, "-m", "fastload", "doctor", "--json")
 
 
 @pytest.mark.skipif(not Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us").exists(), reason="no control groups of version 1 here")

@@ -146,7 +146,7 @@ def test_the_base(tmp_path: Path) -> None:
     assert equal(PackedDataset(tmp_path / "index", base=tmp_path / "moved" / "src")[3], first)
     assert rebase(tmp_path / "index", tmp_path / "moved" / "src") == COUNT
     done = subprocess.run(
-        [sys.executable, "-m", "fastload.cli.main", "info", "--all", tmp_path / "index"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "fastload", "info", "--all", tmp_path / "index"], capture_output=True, text=True, check=True
     )
     assert str(tmp_path / "moved" / "src") in done.stdout
     assert equal(PackedDataset(tmp_path / "index")[3], first)
@@ -197,7 +197,7 @@ def test_a_base_that_is_another(tmp_path: Path) -> None:
         with pytest.raises(DatasetError, match="is no folder: name the one that holds the attached files"):
             PackedDataset(tmp_path / "index", base=base)
     done = subprocess.run(
-        [sys.executable, "-m", "fastload.cli.main", "rebase", tmp_path / "index", "../later"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "fastload", "rebase", tmp_path / "index", "../later"], capture_output=True, text=True, check=True
     )
     assert done.stdout == f"{tmp_path / 'index'}: {COUNT} samples are looked for in {tmp_path / 'later'}, which is not there now\n"
     with pytest.raises(SampleError, match=r"later/class0/00\.jpg: .*No such file.*fastload rebase"):

@@ -346,7 +346,7 @@ def test_room_for_one_shard_more(bare: Path, tmp_path: Path) -> None:
     assert total > 3 * most
     disk = tmp_path / "disk"
     disk.mkdir()
-    run = f'"{sys.executable}" -m fastload.cli.main'
+    run = f'"{sys.executable}" -m fastload'
     for room, good in ((most // 2, False), (most + most // 4 + (96 << 10), True)):
         commands = (
             f'cp -r "{bare}" "{disk}/ds" && ({run} index -q "{disk}/ds" || echo failed) && {run} verify -q "{disk}/ds" && ls "{disk}/ds"'

@@ -170,7 +170,7 @@ def test_commands_take_hours(command: list[str], proxy: Proxy, tmp_path: Path) -
     settings = {"endpoint": proxy.endpoint, "access_key_id": "k", "secret_access_key": "s", "region": "x"}
     options = [f"--storage-option={key}={value}" for key, value in settings.items()]
     given = [name, "s3://bucket/x", *(str(tmp_path / each) for each in rest), *options]
-    program = [sys.executable, "-m", "fastload.cli.main", *given, "--timeout"]
+    program = [sys.executable, "-m", "fastload", *given, "--timeout"]
     wrong = subprocess.run([*program, "6 weeks"], capture_output=True, text=True, timeout=60, check=False)
     assert wrong.returncode == 2
     assert "--timeout='6 weeks' is no time" in wrong.stderr

@@ -21,7 +21,7 @@ from fastload.view.opening import open_subject
 from fastload.view.report import write_report
 from fastload.view.subject import PageSettings
 
-COMMAND = [sys.executable, "-m", "fastload.cli.main", "view"]
+COMMAND = [sys.executable, "-m", "fastload", "view"]
 
 
 @contextmanager
