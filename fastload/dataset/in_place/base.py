@@ -28,7 +28,7 @@ from fastload.dataset.in_place.known import NotInPlaceError
 from fastload.dataset.in_place.listed import ListedImages
 from fastload.dataset.native_row import NativeImage, NativeImages
 from fastload.dataset.native_source import NativeSource
-from fastload.errors import SampleError
+from fastload.errors import DatasetError, SampleError
 from fastload.store.kinds import KINDS
 from fastload.store.kinds.base import Collated
 from fastload.transforms.ops import Transform
@@ -60,6 +60,7 @@ class InPlaceDataset(NativeSource):
         super().__init__(transform)
         self.dataset = dataset
         self._listed = listed
+        self._arrays: dict[str, npt.NDArray[Any]] = {}  # the columns, by name
 
     @property
     def is_batched_natively(self) -> bool:
@@ -141,17 +142,18 @@ class InPlaceDataset(NativeSource):
         """Longer sides of at most so many images, evenly spaced, in pixels: of those whose header can be read."""
         return self._listed.longer_sides(most)
 
-    @abstractmethod
     def column(self, name: str) -> npt.NDArray[Any]:
         """All values of a field that is a column."""
+        return self._arrays[name]
 
     def by_sample(self, name: str) -> npt.NDArray[Any]:
         """The values of a field that is a column, to be indexed by an array of samples."""
         return self.column(name)
 
-    @abstractmethod
     def column_values(self, indices: Sequence[int]) -> dict[str, list[Any]]:
-        """The fields that are columns, by name: of some samples, as the dataset gives them."""
+        """The fields that are columns, by name: of some samples, as the dataset gives them, which are Python's numbers."""
+        rows = np.asarray(indices, np.int64)
+        return {name: array[rows].tolist() for name, array in self._arrays.items()}
 
     def stored_values(self, index: int, names: Sequence[str] | None = None) -> dict[str, Any]:
         """The values of the fields that are no columns, by name: of one sample, as the dataset gives them.
@@ -159,6 +161,14 @@ class InPlaceDataset(NativeSource):
         Raises:
             Whatever the dataset raises, with a note that names the file.
         """
+        try:
+            return self._stored(index, self.stored_fields if names is None else names)
+        except Exception as error:
+            self._name_sample(error, index)
+            raise
+
+    def _stored(self, index: int, names: Sequence[str]) -> dict[str, Any]:
+        """The values of some fields that are no columns, of one sample."""
         return {}
 
     @abstractmethod
@@ -207,6 +217,16 @@ class InPlaceDataset(NativeSource):
     @abstractmethod
     def _opened(self, index: int) -> Any:
         """Sample index's RGB Pillow image."""
+
+    def _bytes(self, index: int) -> bytes | None:
+        """The bytes of an image that is a part of a file; None: it is a file of its own. Raises SampleError if that file has changed."""
+        places = self._listed.places
+        if places is None or not places.sizes[index]:
+            return None
+        try:
+            return self._listed.files.read(index)
+        except DatasetError as error:
+            raise self.sample_error(index, str(error)) from None
 
     def sample_error(self, index: int, reason: str) -> SampleError:
         """A SampleError that names the sample and its file."""

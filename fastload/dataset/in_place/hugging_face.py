@@ -26,7 +26,7 @@ from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.in_place.known import NotInPlaceError, opening_replaced
 from fastload.dataset.in_place.listed import ListedImages
 from fastload.dataset.in_place.mapped import MappedFiles, places_of
-from fastload.errors import ArgumentError, DatasetError, TransformError
+from fastload.errors import ArgumentError, TransformError
 from fastload.transforms.ops import Transform
 from fastload.transforms.steps import flatten
 
@@ -261,36 +261,16 @@ class ArrowDataset(InPlaceDataset):
         """The class of the dataset that it was made of."""
         return f"datasets.{type(self.dataset).__name__}"
 
-    def column(self, name: str) -> npt.NDArray[Any]:
-        """The values of a column of numbers."""
-        return self._arrays[name]
-
-    def column_values(self, indices: Sequence[int]) -> dict[str, list[Any]]:
-        """The columns of numbers, by name: of some rows, as Python's."""
-        rows = np.asarray(indices, np.int64)
-        return {name: array[rows].tolist() for name, array in self._arrays.items()}
-
-    def stored_values(self, index: int, names: Sequence[str] | None = None) -> dict[str, Any]:
-        """The other columns, by name: of one row, as Python values."""
-        try:
-            return {name: self._values[name][index] for name in (self._values if names is None else names)}
-        except Exception as error:
-            self._name_sample(error, index)
-            raise
+    def _stored(self, index: int, names: Sequence[str]) -> dict[str, Any]:
+        return {name: self._values[name][index] for name in names}
 
     def assemble(self, values: dict[str, Any]) -> Any:
         """The values by field, as they are."""
         return values
 
     def _opened(self, index: int) -> Any:
-        places = self._listed.places
-        assert places is not None
-        value: dict[str, Any] = {"bytes": None, "path": self._listed.path(index)}
-        if places.sizes[index]:
-            try:
-                value = {"bytes": self._listed.files.read(index), "path": None}
-            except DatasetError as error:
-                raise self.sample_error(index, str(error)) from None
+        data = self._bytes(index)
+        value = {"bytes": data, "path": self._listed.path(index) if data is None else None}
         return self._known.feature.decode_example(value).convert("RGB")
 
 

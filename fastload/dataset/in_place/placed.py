@@ -14,7 +14,7 @@ from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.in_place.known import NotInPlaceError
 from fastload.dataset.in_place.listed import ListedImages, Places
 from fastload.dataset.in_place.samples import KnownSamples, ReadableSource, opened
-from fastload.errors import DatasetError, FastloadError
+from fastload.errors import FastloadError
 
 _COLUMNS = {int: np.int64, float: np.float64, bool: np.bool_}
 """Types of Python's values that are kept as columns, and what torch makes of them."""
@@ -47,37 +47,17 @@ class PlacedDataset(InPlaceDataset):
         """Returns True if it is made of that dataset, with the source and fields that the dataset has now."""
         return dataset is self.dataset and known.source is self._known.source and known.fields == self.fields
 
-    def column(self, name: str) -> npt.NDArray[Any]:
-        """The values of a field of numbers."""
-        return self._arrays[name]
-
-    def column_values(self, indices: Sequence[int]) -> dict[str, list[Any]]:
-        """The fields of numbers, by name: of some samples, as Python's."""
-        rows = np.asarray(indices, np.int64)
-        return {name: array[rows].tolist() for name, array in self._arrays.items()}
-
-    def stored_values(self, index: int, names: Sequence[str] | None = None) -> dict[str, Any]:
-        """The other fields, by name: of one sample, as the source gives them."""
-        try:
-            values = self._known.values(index)
-            return {name: values[name] for name in (self.stored_fields if names is None else names)}
-        except Exception as error:
-            self._name_sample(error, index)
-            raise
+    def _stored(self, index: int, names: Sequence[str]) -> dict[str, Any]:
+        values = self._known.values(index)
+        return {name: values[name] for name in names}
 
     def assemble(self, values: dict[str, Any]) -> Any:
         """The pair of an image and a number, or the values by field."""
         return tuple(values[name] for name in self.fields) if self._known.is_pair else values
 
     def _opened(self, index: int) -> Any:
-        places = self._listed.places
-        assert places is not None
-        if not places.sizes[index]:
-            return opened(self._known.source.read(index).image)
-        try:
-            return opened(self._listed.files.read(index))
-        except DatasetError as error:
-            raise self.sample_error(index, str(error)) from None
+        data = self._bytes(index)
+        return opened(self._known.source.read(index).image if data is None else data)
 
 
 def _listed(source: ReadableSource, cache: str | os.PathLike[str] | None) -> ListedImages:

@@ -28,8 +28,9 @@ class FileDataset(InPlaceDataset):
     image_field = "image"
 
     def __init__(self, dataset: Any, known: KnownDataset, cache: str | os.PathLike[str] | None = None, before: object = None) -> None:
-        paths, self._labels, self._plain = _divided(known)
+        paths, labels, self._plain = _divided(known)
         super().__init__(dataset, known.transform, ListedImages(paths, cache))
+        self._arrays = {"label": labels}
         self._lists = tuple(list(each) for each in known.lists)
         self._open = known.open
 
@@ -38,13 +39,9 @@ class FileDataset(InPlaceDataset):
         same = dataset is self.dataset and known.open == self._open and len(known.lists) == len(self._lists)
         return same and all(now == kept for now, kept in zip(known.lists, self._lists, strict=True))
 
-    def column(self, name: str) -> npt.NDArray[Any]:
-        """The labels."""
-        return {"label": self._labels}[name]
-
     def column_values(self, indices: Sequence[int]) -> dict[str, list[Any]]:
         """The labels of some samples, as the dataset gives them: Python's integers, or NumPy's where its list has those."""
-        labels = self._labels[np.asarray(indices, np.int64)]
+        labels = self._arrays["label"][np.asarray(indices, np.int64)]
         return {"label": labels.tolist() if self._plain else list(labels)}
 
     def assemble(self, values: dict[str, Any]) -> Any:
