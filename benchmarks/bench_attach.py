@@ -52,7 +52,7 @@ def attach_fresh(source: Path, name: str, **options: Any) -> Path:
     return out
 
 
-def epochs(tree: Path, workers: int, seconds: float) -> list[tuple[str, str, harness.Turn]]:
+def epochs(tree: Path, workers: int, seconds: float) -> list[tuple[str, str, harness.Round]]:
     """The turns that compare rates."""
     from torchvision import transforms
 
@@ -63,7 +63,7 @@ def epochs(tree: Path, workers: int, seconds: float) -> list[tuple[str, str, har
         ("files", "attached, loose files", attach_fresh(tree, f"{tree.name}.index", workers=workers)),
     ]
 
-    def turn(path: Path) -> harness.Turn:
+    def turn(path: Path) -> harness.Round:
         loader: FastLoader[Any] = FastLoader(PackedDataset(path, transform), batch_size=64, shuffle=True, num_workers=workers, seed=1)
 
         def take(_: int) -> common.Json:
@@ -111,7 +111,7 @@ def written() -> int:
     return int(next(line.split()[1] for line in lines if line.startswith("write_bytes")))
 
 
-def attaching(tree: Path, workers: int, count: int, *, cold: bool) -> list[tuple[str, str, harness.Turn]]:
+def attaching(tree: Path, workers: int, count: int, *, cold: bool) -> list[tuple[str, str, harness.Round]]:
     """The turns that compare attaching with reading."""
 
     def timed(run: Any) -> common.Json:

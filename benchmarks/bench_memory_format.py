@@ -25,7 +25,7 @@ IMAGENET = T.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 CASES: dict[str, list[T.Transform]] = {"uint8": [T.RandomResizedCrop(224)], "float32": [T.RandomResizedCrop(224), IMAGENET]}
 
 
-def turn(loader: FastLoader[Any], seconds: float) -> harness.Turn:
+def turn(loader: FastLoader[Any], seconds: float) -> harness.Round:
     """A turn for ``interleave``: whole epochs until the time is up."""
 
     def run(round_number: int) -> common.Json:

@@ -77,12 +77,12 @@ def run_child(spec: Spec, prefix: list[str], *, may_fail: bool) -> Json:
     return {"ok": False, "reason": said}
 
 
-def turn_of(spec: Spec, prefix: list[str] | None = None, *, may_fail: bool = False) -> harness.Turn:
+def turn_of(spec: Spec, prefix: list[str] | None = None, *, may_fail: bool = False) -> harness.Round:
     """A turn for ``interleave``; the seed is the round's number."""
     return lambda number: run_child(dataclasses.replace(spec, seed=number), prefix or [], may_fail=may_fail)
 
 
-def both(base: Spec, **options: Any) -> list[tuple[str, str, harness.Turn]]:
+def both(base: Spec, **options: Any) -> list[tuple[str, str, harness.Round]]:
     """torch and fastload, with the same spec."""
     pairs = (("torch", TORCH), ("fastload", OURS))
     return [(name, title, turn_of(dataclasses.replace(base, loader=name), **options)) for name, title in pairs]

@@ -156,13 +156,15 @@ class ParquetSource(NumberedInFiles):
 
     def read(self, position: int) -> Item:
         number, group, row, _ = self._find(position)
-        name = self.name(position)
+        name, path, place = self.name(position), self.paths[number], self.place(position)
+        if place is not None:
+            image = self._ranges.read(number, place.offset, place.size) if place.path == path else read_regular(place.path)
+            return Item(name, image, self.read_fields(position))
         table = self._group(number, group)
         if row >= table.num_rows:
-            raise PackError(f"{self.paths[number]}: row group {group} has {table.num_rows} rows, less than the file says")
-        scalar = table.column(self._columns.image)[row]
-        image = self._bytes(name, number, python_value(scalar, f"{name}: its {self._columns.image}"))
-        return Item(name, image, self._columns.values(name, table, row, self.paths[number]))
+            raise PackError(f"{path}: row group {group} has {table.num_rows} rows, less than the file says")
+        image = self._bytes(name, number, python_value(table.column(self._columns.image)[row], f"{name}: its {self._columns.image}"))
+        return Item(name, image, self._columns.values(name, table, row, path))
 
     def _group(self, number: int, group: int, image: bool = True) -> Any:
         """A row group as a table, with or without its images, decoded once while it is among the last that were read."""
