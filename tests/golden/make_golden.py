@@ -2,7 +2,8 @@
 
     PYTHONPATH=CHECKOUT_OF_cf9a654 python tests/golden/make_golden.py
 
-The sidecars were written anew for release 0.2. It is run again only to add a dataset, for a new format version or a new kind of field, and never over those that are there.
+The sidecars were written anew for release 0.2. It is run again only to add a dataset, for a new format version or a new kind of field, and
+never over those that are there.
 """
 
 from __future__ import annotations
