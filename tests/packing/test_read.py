@@ -20,7 +20,8 @@ from torchvision import transforms
 import fastload
 from fastload import FastLoader, read
 from fastload.errors import ArgumentError, PackError, SampleError
-from fastload.sources.protocol import Item
+from fastload.sources.protocol import Item, Place
+from fastload.store import Field
 
 EXACT = transforms.Compose([transforms.CenterCrop((40, 48)), transforms.PILToTensor()])
 """Nothing is resampled: what Pillow decodes is what a batch holds."""
@@ -210,3 +211,30 @@ def test_a_replaced_item(tmp_path: Path) -> None:
     with FastLoader(data, batch_size=2) as loader:
         assert "native threads" not in loader.explain()
         assert [int(images[0].max()) for images, _ in loader] == list(range(0, COUNT, 2))
+
+
+def test_numbers_of_several_types(tmp_path: Path) -> None:
+    """A field that is an integer here and a float there has each value as the source gives it."""
+
+    class Mixed:
+        title, classes, concurrent = "mixed", None, True
+        fields = (Field("x", "float"), Field("y", "int"))
+
+        def __len__(self) -> int:
+            return COUNT
+
+        def name(self, position: int) -> str:
+            return str(position)
+
+        def place(self, position: int) -> Place:
+            path = tmp_path / f"{position}.jpg"
+            path.write_bytes(jpeg(position))
+            return Place(str(path), 0, path.stat().st_size)
+
+        def read(self, position: int) -> Item:
+            return Item(self.name(position), jpeg(position), {"x": 0.5 if position == 3 else position, "y": 2 * position})
+
+    data = read(Mixed(), transform=EXACT)
+    with FastLoader(data, batch_size=3, num_workers=1) as loader:
+        assert "native threads" in loader.explain()
+        assert equal(list(loader), by_torch(data, batch_size=3))

@@ -93,14 +93,19 @@ def _listed(source: ReadableSource, cache: str | os.PathLike[str] | None) -> Lis
 def _columns(known: KnownSamples, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
     """The fields of numbers of one type, by name, of all samples."""
     source = known.source
-    found: dict[str, list[Any]] = {name: [] for name in names}
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    kinds: dict[str, type] = {}
     try:
         for position in range(len(source) if names else 0):
             values = known.values(position)
-            for name, of_field in found.items():
-                of_field.append(values[name])
-        kinds = {name: set(map(type, of_field)) for name, of_field in found.items()}
-        plain = {name: kind.pop() for name, kind in kinds.items() if len(kind) == 1 and kind <= _COLUMNS.keys()}
-        return {name: np.array(found[name], _COLUMNS[kind]) for name, kind in plain.items()}
+            if not position:
+                kinds = {name: type(values[name]) for name in names if type(values[name]) in _COLUMNS}
+                arrays = {name: np.empty(len(source), _COLUMNS[kind]) for name, kind in kinds.items()}
+            for name, kind in tuple(kinds.items()):
+                if type(values[name]) is kind:
+                    arrays[name][position] = values[name]
+                else:
+                    del kinds[name], arrays[name]
     except (OSError, FastloadError, OverflowError) as error:
         raise NotInPlaceError(f"{source.title}: {error}") from error
+    return arrays
