@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "store/planes.h"
+#include "store/planes_strips.h"
 
 /* Position of a reader of rows; set to {0} for planes that are opened anew. */
 typedef struct fl_planes_cursor {

@@ -7,7 +7,8 @@
 #ifndef FL_STORE_PLANES_ZLIB_H
 #define FL_STORE_PLANES_ZLIB_H
 
-#include "store/planes.h"
+#include "common/buffer.h"
+#include "store/planes_strips.h"
 
 /* One strip at a time, in memory of the reader's scratch. */
 typedef struct fl_planes_inflater fl_planes_inflater;
