@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import resource
@@ -258,7 +259,9 @@ def test_too_many_workers(packed: Path) -> None:
         FastLoader(packed, num_workers=5000)
     loader: Any = FastLoader(range(8), num_workers=3)
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 6, limit[1]))
+    taken = set(map(int, os.listdir("/proc/self/fd")))
+    free = (number for number in itertools.count() if number not in taken)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (next(itertools.islice(free, 6, None)), limit[1]))  # six are left
     try:
         with pytest.raises(ResourceError, match=r"num_workers=3: after \d worker processes .*: use fewer, or raise .*ulimit -n"):
             iter(loader)

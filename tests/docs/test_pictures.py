@@ -50,15 +50,3 @@ def test_readmes_words() -> None:
     said = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", words)]
     own, first, packed, later, dct = (ratio for _, ratio in draw_pictures.ratios()[1:])
     assert said == [round(own, 1), round(first), round(later), round(packed, 1), round(dct, 1)]
-
-
-def test_readmes_peers() -> None:
-    """README's table of other loaders has the figures of bench_peers, rounded: crops, with two workers."""
-    rows = {row["title"]: row for row in draw_pictures.result("peers")["peers"] if (row["work"], row["workers"]) == ("crop", 2)}
-    table = (ROOT / "README.md").read_text(encoding="utf-8").partition("PSNR to Pillow, dB |\n")[2].partition("\n\n")[0]
-    found = re.findall(r"^\| ([^|]+) \| ([\d.]+) \| ([\d.]+) \| (\d+) \|$", table, re.MULTILINE)
-    assert len(found) == 8
-    for title, *figures in found:
-        row = rows[title]
-        assert figures == [f"{row['to_pillow']:.1f}", f"{row['cpu_s_per_1000']:.2f}", f"{row['psnr']:.0f}"]
-    assert f"has all {len(rows)} rows" in (ROOT / "README.md").read_text(encoding="utf-8")
