@@ -56,6 +56,13 @@ def test_the_changelog_has_this_version() -> None:
     assert re.fullmatch(rf"{re.escape(__version__)} \((unreleased|\d{{4}}-\d\d-\d\d)\)", head[1]), head[1]
 
 
+def test_a_release_is_told_in_a_page() -> None:
+    """At most 25 points, under the usual headings."""
+    first = (ROOT / "CHANGELOG.md").read_text().split("\n## ")[1]
+    assert set(re.findall(r"^### (.+)$", first, re.MULTILINE)) <= {"Added", "Changed", "Fixed", "Removed", "Known limits"}
+    assert len(re.findall(r"^- ", first, re.MULTILINE)) <= 25
+
+
 def test_metadata(tmp_path: Path) -> None:
     """README's links are absolute and lead to files that exist; author, keywords, licence and addresses are there."""
     code = "from setuptools.build_meta import prepare_metadata_for_build_wheel as make; import sys; make(sys.argv[1])"
