@@ -22,7 +22,7 @@
     Each module of a source has its own; an object that satisfies `Source` needs none. An entry may recognise what cannot be packed: its
     `open` then raises the PackError that says why, and what to do.
 
-docs/guide/sources.md has a whole source as an example.
+docs/reference/sources.md has a whole source as an example.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ import fastload
 from fastload import pack, push, sources
 
 RUN = [page for page in PAGES if page.name != "format.md" and any(block.language in ("sh", "python", "diff") for block in blocks(page))]
-MIGRATIONS = [page for page in PAGES if page.parent.name == "migrate"]
+MIGRATIONS = [page for page in PAGES if any(block.language == "diff" for block in blocks(page))]
 DOCUMENTS = [*PAGES, *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))]
 
 
@@ -107,12 +107,13 @@ def test_migrations_are_diffs(page: Path) -> None:
 
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_the_program_before_gives_the_same(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From DataLoader: both sides of each diff run; batches are equal, or, where images are resampled, within 1 of 255."""
+    """Both sides of the diffs of two pages run; batches are equal, or, where images are resampled, within 1 of 255."""
     pytest.importorskip("torchvision")
     write_folder(tmp_path / "photos" / "train", 20)
     pack(tmp_path / "photos" / "train", tmp_path / "train.fl")
     monkeypatch.chdir(tmp_path)
-    diff = [block.text for block in blocks(ROOT / "docs" / "migrate" / "dataloader.md") if block.language == "diff"][number]
+    pages = [ROOT / "docs" / "guide" / name for name in ("own_code.md", "in-place.md")]
+    diff = [block.text for page in pages for block in blocks(page) if block.language == "diff"][number]
     before, after = ({"__name__": "__main__"}, {"__name__": "__main__"})
     exec(side(diff, "-"), before)
     exec(side(diff, "+"), after)
@@ -132,7 +133,7 @@ def test_the_source_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """The worked example is a source of 30 lines. By its entry in the list its file is packed by path, to what its folder is packed to."""
     write_folder(tmp_path / "photos" / "train", 6)
     monkeypatch.chdir(tmp_path)
-    texts = [block.text for block in blocks(ROOT / "docs" / "guide" / "sources.md") if block.language == "python"]
+    texts = [block.text for block in blocks(ROOT / "docs" / "reference" / "sources.md") if block.language == "python"]
     names: dict[str, Any] = {"__name__": "page"}
     for text in texts:
         exec(text, names)

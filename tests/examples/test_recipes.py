@@ -1,4 +1,4 @@
-"""The recipes of examples/, by the commands that docs/guide/recipes.md gives, on small photographs whose class is their tint."""
+"""The recipes of examples/, by the commands that docs/index.md gives, on small photographs whose class is their tint."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def here(tinted: Path, tmp_path: Path) -> Path:
 
 
 def commands() -> dict[str, str]:
-    """Of the page of recipes: the command by its beginning, `python` or `torchrun`, and the script's name."""
-    found = re.findall(r"`((python|torchrun)[^`]* (?:examples/)(\w+)\.py [^`]*)`", (ROOT / "docs" / "guide" / "recipes.md").read_text())
+    """Of the first page: the command by its beginning, `python` or `torchrun`, and the script's name."""
+    found = re.findall(r"`((python|torchrun)[^`]* (?:examples/)(\w+)\.py [^`]*)`", (ROOT / "docs" / "index.md").read_text())
     return {f"{launcher} {name}": command for command, launcher, name in found}
 
 
@@ -99,7 +99,7 @@ def test_every_script_is_on_a_page() -> None:
     recipes = {command.split()[1] for command in commands()}
     assert len(recipes) == 6
     assert recipes < scripts
-    pages = "".join(page.read_text() for page in (ROOT / "docs" / "guide").glob("*.md") if page.stem != "recipes")
+    pages = "".join(page.read_text() for page in (ROOT / "docs" / "guide").glob("*.md"))
     assert {name for name in scripts - recipes if f"examples/{name}.py" not in pages} == set()
 
 
