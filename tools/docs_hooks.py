@@ -14,7 +14,6 @@ import importlib
 import inspect
 import json
 import re
-import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -82,11 +81,16 @@ def _command(name: str) -> str:
 
     run = COMMANDS[name]
     lines = ["```text", f"fastload {usage(name, run)}", "```", "", inspect.getdoc(run) or "", ""]
+    known = {} if name == "pack" else {each.label: each for each in parameters(COMMANDS["pack"])}
+    same = [each.label for each in parameters(run) if known.get(each.label) == each]
     lines += ["| argument or option | default | |", "|---|---|---|"]
     for each in parameters(run):
-        default = f"`{each.default}`" if each.default else ""
-        # In a span of code a bar is no border of a cell, and a backslash would be shown.
-        lines.append(f"| `{each.label}` | {default} | {_text(each.text)}{f' ({each.bounds})' if each.bounds else ''} |")
+        if each.label not in same:
+            default = f"`{each.default}`" if each.default else ""
+            # In a span of code a bar is no border of a cell, and a backslash would be shown.
+            lines.append(f"| `{each.label}` | {default} | {_text(each.text)}{f' ({each.bounds})' if each.bounds else ''} |")
+    if same:
+        lines += ["", f"As [`fastload pack`](#fastload-pack): {', '.join(f'`{label}`' for label in same)}."]
     return "\n".join(lines)
 
 
@@ -94,26 +98,13 @@ def _command(name: str) -> str:
 
 
 def _results() -> str:
-    """Every saved result, one section a file."""
-    return "\n\n".join(_result(path) for path in sorted(RESULTS.glob("*.json")))
-
-
-def _result(path: Path) -> str:
-    document = json.loads(path.read_text())
-    facts = ", ".join(
-        f"{name} {value}" for name, value in document["machine"].items() if name in ("python", "torch", "libjpeg_turbo", "pillow")
-    )
-    when = f"{document['date']}, " if "date" in document else ""
-    lines = [
-        f"### {path.stem}",
-        "",
-        f"`benchmarks/bench_{document['benchmark']}.py`, {when}{document['rounds']} rounds, {document['machine']['cpu']}, {facts}.",
-    ]
-    if document.get("targets"):
-        lines += ["", "| target | measured | bound | met |", "|---|---:|---:|---|", *map(_target, document["targets"])]
-    for key, value in document.items():
-        if key not in ("targets", "machine"):
-            lines += _tables(key, value)
+    """A line for each saved result: how many of its targets were met, and those that were not."""
+    lines = ["| result | targets met | not met, or not measured |", "|---|---:|---|"]
+    for path in sorted(RESULTS.glob("*.json")):
+        targets = json.loads(path.read_text()).get("targets") or []
+        missed = [each for each in targets if not each["met"]]
+        told = "; ".join(f"{each['name']}: {_number(each['value']) or '-'} ({_bound(each)})" for each in missed)
+        lines.append(f"| {path.stem} | {len(targets) - len(missed)} of {len(targets)} | {_text(told)} |")
     return "\n".join(lines)
 
 
@@ -136,82 +127,8 @@ def _peers(work: str | None) -> str:
     )
 
 
-def _tables(key: str, value: Any) -> list[str]:
-    """What a result has under a key, as tables; nothing for settings and for series that no table shows."""
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return _rows(key, value)
-    if not isinstance(value, dict):
-        return []
-    if all(isinstance(each, int | float) for each in value.values()):
-        head = ["", f"| {_text(key.replace('_', ' '))} | |", "|---|---:|"]
-        return head + [f"| {_text(name)} | {_number(each)} |" for name, each in value.items()]
-    if "modes" in value:
-        return _modes(key, value["modes"])
-    return [line for name, each in value.items() for line in _tables(f"{key}: {name}", each)]
-
-
-def _modes(key: str, modes: dict[str, Any]) -> list[str]:
-    """bench_decode's modes, each with one thread and with two."""
-    figures = ("images_per_s", "cpu_us", "ratio", "cpu_ratio")
-    head = ["", f"| {key} | threads | images/s | CPU us an image | x | x by CPU |", "|---|---:|---:|---:|---:|---:|"]
-    return head + [
-        f"| `{mode}` | {threads} |" + "".join(f" {_number(turn.get(figure))} |" for figure in figures)
-        for mode, by_threads in modes.items()
-        for threads, turn in by_threads.items()
-    ]
-
-
-def _target(target: dict[str, Any]) -> str:
-    met = {True: "yes", False: "**no**", None: "not measured"}[target["met"]]
-    bound = "" if target["bound"] is None else f"{'at most' if target['at_most'] else 'at least'} {target['bound']:g}"
-    return f"| {_text(target['name'])} | {_number(target['value'])} | {bound} | {met} |"
-
-
-_COLUMNS = (
-    ("images_per_s", "images/s", 1),
-    ("images_per_s_spread", "± of the rounds", 1),
-    ("cpu_s_per_1000", "CPU s / 1,000", 1),
-    ("first_batch_s", "first batch, ms", 1e3),
-    ("epoch_gap_ms", "epoch gap, ms", 1),
-    ("pss_bytes", "PSS, MB", 1e-6),
-)
-
-
-def _rows(key: str, rows: list[dict[str, Any]]) -> list[str]:
-    """A table of what was measured: the shared columns, or the medians of whatever the rounds have."""
-    columns = [column for column in _COLUMNS if any(row.get(column[0]) is not None for row in rows)]
-    if columns:
-        head = ["", f"| {key} |" + "".join(f" {title} |" for _, title, _ in columns), "|---|" + "---:|" * len(columns)]
-        return head + [
-            f"| {_text(row.get('title') or row['name'])} |"
-            + "".join(f" {_number(None if row.get(name) is None else row[name] * scale)} |" for name, _, scale in columns)
-            for row in rows
-        ]
-    if "seconds" in rows[0]:  # bench_augment: seconds a call, by way of doing it
-        ways = list(dict.fromkeys(way for row in rows for way in row["seconds"]))
-        head = ["", "| op, milliseconds a batch |" + "".join(f" {way} |" for way in ways), "|---|" + "---:|" * len(ways)]
-        return head + [
-            f"| {_text(row['op'])} |" + "".join(f" {_number(_median(row['seconds'].get(way), 1e3))} |" for way in ways) for row in rows
-        ]
-    if "ratios" in rows[0]:
-        return ["", f"| {key} | median ratio |", "|---|---:|"] + [
-            f"| {_text(row['title'])} | {_number(_median(row['ratios']))} |" for row in rows
-        ]
-    turns = [turn for row in rows for turn in row.get("rounds", ())]
-    numbers = [name for turn in turns for name, value in turn.items() if isinstance(value, int | float)]
-    figures = [name for name in dict.fromkeys(numbers) if name != "others_share"]
-    if not figures:
-        return []
-    head = ["", f"| {key} |" + "".join(f" {_text(name.replace('_', ' '))} |" for name in figures), "|---|" + "---:|" * len(figures)]
-    return head + [
-        f"| {_text(row.get('title') or row['name'])} |"
-        + "".join(f" {_number(_median([turn[name] for turn in row['rounds'] if turn.get(name) is not None]))} |" for name in figures)
-        for row in rows
-    ]
-
-
-def _median(values: Any, scale: float = 1.0) -> float | None:
-    return statistics.median(values) * scale if values else None
+def _bound(target: dict[str, Any]) -> str:
+    return "no bound" if target["bound"] is None else f"{'at most' if target['at_most'] else 'at least'} {target['bound']:g}"
 
 
 def _number(value: float | None) -> str:

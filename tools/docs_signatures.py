@@ -14,7 +14,7 @@ import griffe
 
 
 class Keywords(griffe.Extension):
-    """Gives each function that takes ``**options`` the parameters of its ``__signature__``, and the docstring that goes with them."""
+    """Gives `pack` the parameters of its ``__signature__`` with their texts, and others that take ``**options`` the names of theirs."""
 
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
         """Called by griffe with each function that it has read."""
@@ -22,6 +22,11 @@ class Keywords(griffe.Extension):
             return
         loaded = getattr(importlib.import_module(func.module.path), func.name)
         shown = [each for each in inspect.signature(loaded).parameters.values() if each.name not in func.parameters]
+        if func.name != "pack":  # whose page has the texts
+            head, mark, rest = func.docstring.value.partition("\nReturns:")
+            names = ", ".join(f"`{each.name}`" for each in shown)
+            func.docstring.value = f"{head.rstrip()}\n    options: as `fastload.pack` has them: {names}.\n{mark}{rest}"
+            return
         del func.parameters["options"]
         for each in shown:
             default = repr(each.default)
