@@ -15,6 +15,7 @@ import inspect
 import json
 import re
 from collections.abc import Iterator
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,9 @@ PUBLIC = (
     *("fastload.transforms", "fastload.augment", "fastload.health", "fastload.errors"),
 )
 """Modules whose public names are for users: each has a docstring and a place in docs/reference."""
+WORDS_MOST = 53_000
+"""Limit on the words of all built pages for users, code, tables and the text of docstrings included; 28,000 are wanted."""
+_NOT_FOR_USERS = ("404.html", "architecture.html", "format.html")
 _PART = re.compile(r"^<!-- generated: (\S+)(?: (\S+))? -->$", re.MULTILINE)
 
 
@@ -175,6 +179,46 @@ def on_pre_build(**_: Any) -> None:
     wrong += [f"{name} is public and on no page of docs/reference" for name in missing_from_reference()]
     if wrong:
         raise PluginError("\n".join(wrong))
+
+
+class _Article(HTMLParser):
+    """The text of a built page, without the navigation around it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._depth = 0
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._depth += tag == "article"
+
+    def handle_endtag(self, tag: str) -> None:
+        self._depth -= tag == "article"
+
+    def handle_data(self, data: str) -> None:
+        if self._depth:
+            self.text.append(data)
+
+
+def words(site: Path) -> dict[str, int]:
+    """Words of each built page for users, code and tables included, by its path."""
+    found = {}
+    for page in sorted(site.rglob("*.html")):
+        name = page.relative_to(site).as_posix()
+        if name not in _NOT_FOR_USERS:
+            article = _Article()
+            article.feed(page.read_text(encoding="utf-8"))
+            found[name] = len(" ".join(article.text).split())
+    return found
+
+
+def on_post_build(config: Any) -> None:
+    """Called by mkdocs last. Ends the build where the pages for users have grown."""
+    from mkdocs.exceptions import PluginError
+
+    found = words(Path(config.site_dir))
+    if sum(found.values()) > WORDS_MOST:
+        raise PluginError(f"{sum(found.values()):,} words in the pages for users, at most {WORDS_MOST:,}: {found}")
 
 
 def on_config(config: Any) -> Any:
