@@ -8,8 +8,8 @@ from fastload.packing.summary import PackSummary
 from fastload.store.class_counts import class_lines
 
 _LINES = (
-    ("attached", "JPEG left where it is"),
-    ("kept", "JPEG kept byte for byte"),
+    ("attached", "file left where it is"),
+    ("kept", "file kept byte for byte"),
     ("dct", "JPEG in the DCT form"),
     ("stripped", "JPEG, metadata dropped"),
     ("transcoded", "progressive or arithmetic JPEG made baseline"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from fastload._native import core
 from fastload.errors import PackError
 
 IMAGE_KEYS = ("image", "img", "pixels", "jpg", "jpeg", "png", "pixel_values", "0")
@@ -13,12 +14,12 @@ LABEL_KEYS = ("label", "labels", "target", "cls")
 HEAD = 16
 """Bytes of a value that `is_picture` looks at."""
 
-_BEGINNINGS = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"\0\0\0\x0cjP  ", b"P5", b"P6")
+_BEGINNINGS = (b"GIF8", b"BM", b"II*\0", b"MM\0*", b"\0\0\0\x0cjP  ", b"P5", b"P6")
 
 
 def is_picture(head: bytes) -> bool:
-    """Returns True if bytes begin as a file of a common picture format does: JPEG, PNG, WebP, AVIF, GIF, BMP, TIFF, JPEG 2000, PNM."""
-    return head.startswith(_BEGINNINGS) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP") or head[4:12] == b"ftypavif"
+    """Returns True if bytes begin as a picture's file does: of a format that is decoded natively, or AVIF, GIF, BMP, TIFF, JPEG 2000, PNM."""
+    return core.stored_kind(head) != 0 or head.startswith(_BEGINNINGS) or head[4:12] == b"ftypavif"
 
 
 def image_name(title: str, names: Sequence[str], sure: Collection[str], possible: Collection[str], preferred: Sequence[str] = ()) -> str:

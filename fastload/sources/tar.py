@@ -44,7 +44,7 @@ from fastload.store.form import Form
 from fastload.store.kinds.codecs import CODECS
 from fastload.store.labels import is_label
 
-IMAGES = ("jpg", "jpeg", "png", "webp")
+IMAGES = tuple(dict.fromkeys(("jpg", "jpeg", *(codec.ending for codec in CODECS.values() if codec.ending))))
 """Extensions of pictures."""
 HEADER_BYTES = 1 << 20
 """Limit on a tar header: long names and pax records take some hundred bytes."""
