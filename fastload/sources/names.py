@@ -18,7 +18,7 @@ _BEGINNINGS = (b"GIF8", b"BM", b"II*\0", b"MM\0*", b"\0\0\0\x0cjP  ", b"P5", b"P
 
 
 def is_picture(head: bytes) -> bool:
-    """Returns True if bytes begin as a picture's file does: of a format that is decoded natively, or AVIF, GIF, BMP, TIFF, JPEG 2000, PNM."""
+    """Returns True if bytes begin as a picture does: of a format that is decoded natively, or AVIF, GIF, BMP, TIFF, JPEG 2000, PNM."""
     return core.stored_kind(head) != 0 or head.startswith(_BEGINNINGS) or head[4:12] == b"ftypavif"
 
 

@@ -72,6 +72,8 @@ def value_places(read: Read, chunk: ColumnChunk) -> Extents | None:
     offsets, sizes = np.zeros(chunk.rows, np.int64), np.full(chunk.rows, -1, np.int64)
     dictionary: Extents | None = None
     at, end, row = chunk.offset, chunk.offset + chunk.size, 0
+    if not 0 <= at <= end:
+        raise ValueError(f"a column of {chunk.size:,} bytes at byte {chunk.offset:,}")
     while row < chunk.rows:
         header, length = _header(read, at, end)
         body, size = at + length, _int(header, 3)
@@ -144,6 +146,8 @@ def _looked_up(data: bytes, count: int, dictionary: Extents) -> Extents:
     """The places of values that are given by their numbers in the dictionary."""
     if not count:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    if not data:
+        raise ValueError("a page of values without their width")
     numbers = _hybrid(data[1:], data[0], count)
     if numbers.max(initial=0) >= len(dictionary[0]):
         raise ValueError("a value is not in its dictionary")
@@ -156,7 +160,10 @@ def _hybrid(data: bytes, width: int, count: int) -> npt.NDArray[np.int64]:
         raise ValueError(f"numbers of {width} bits")
     found, filled, at, bytes_each = np.zeros(count, np.int64), 0, 0, (width + 7) // 8
     while filled < count:
-        head, at = _varint(data, at)
+        try:
+            head, at = _varint(data, at)
+        except IndexError:
+            raise ValueError("numbers end before their count") from None
         if head & 1:
             size = (head >> 1) * width
             bits = np.unpackbits(np.frombuffer(data, np.uint8, -1)[at : at + size], bitorder="little")
@@ -225,6 +232,7 @@ def _thrift(data: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """(a number of seven bits a byte, its end). Raises IndexError where the data end first."""
     value = shift = 0
     while True:
         byte = data[at]
