@@ -383,8 +383,8 @@ class _Descriptor:
     def __init__(self, number: int) -> None:
         self.number = number
 
-    def __del__(self) -> None:
-        os.close(self.number)
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # a default, since at the program's end `os` may be gone
+        close(self.number)
 
 
 class FileRanges:

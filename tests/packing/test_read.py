@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -238,3 +240,10 @@ def test_numbers_of_several_types(tmp_path: Path) -> None:
     with FastLoader(data, batch_size=3, num_workers=1) as loader:
         assert "native threads" in loader.explain()
         assert equal(list(loader), by_torch(data, batch_size=3))
+
+
+def test_a_script_that_ends(tmp_path: Path) -> None:
+    """A dataset that is still there at the program's end prints nothing."""
+    script = f"import fastload\ndata = fastload.read({str(tars(tmp_path))!r})\ndata[0]\n"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
