@@ -16,7 +16,7 @@ import heapq
 import os
 import struct
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -45,9 +45,9 @@ class _File:
         self.number, path = tempfile.mkstemp(prefix="fastload-")
         os.unlink(path)
 
-    def __del__(self) -> None:
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # a default, since at the program's end `os` may be gone
         if hasattr(self, "number"):
-            os.close(self.number)
+            close(self.number)
 
 
 class SpilledBytes:

@@ -325,9 +325,9 @@ class CachedSidecar(CachedFile):
                 os.close(descriptor)
         self.state[unit] = 1
 
-    def __del__(self) -> None:
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # a default, since at the program's end `os` may be gone
         if self._memory >= 0:
-            os.close(self._memory)
+            close(self._memory)
 
 
 class DatasetCache:

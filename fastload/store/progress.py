@@ -11,7 +11,7 @@ import errno
 import fcntl
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -203,9 +203,9 @@ class LoggedEntries:
             data += more
         return data
 
-    def __del__(self) -> None:
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # a default, since at the program's end `os` may be gone
         if getattr(self, "_descriptor", -1) >= 0:
-            os.close(self._descriptor)
+            close(self._descriptor)
 
 
 class SampleLog:
