@@ -78,13 +78,12 @@ def _listed(source: ReadableSource, cache: str | os.PathLike[str] | None) -> Lis
             path = os.path.abspath(found.path)
             if (number := known.get(path)) is None:
                 number = known[path] = len(known)
-                stamps.append(core.file_stamp(os.fsencode(path)))
+                stamps.append(0)  # whatever it becomes, as in an ImageFolder
                 lengths.append(os.stat(path).st_size)
             numbers[position] = number
             if found.offset or found.size != lengths[number]:
                 offsets[position], sizes[position] = found.offset, max(found.size, _EMPTY)
-            else:
-                stamps[number] = 0  # whatever it becomes, as in an ImageFolder
+                stamps[number] = stamps[number] or core.file_stamp(os.fsencode(path))
     except (OSError, FastloadError) as error:
         raise NotInPlaceError(f"{source.title}: {error}") from error
     return ListedImages(list(known), cache, Places(np.array(stamps, np.uint64), offsets, sizes, numbers))
