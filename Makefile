@@ -276,8 +276,9 @@ wheel: $(STAMPS)/dev
 bench: build
 	$(PY) benchmarks/bench_loader.py
 
-# Beside what pip installs, ffcv is built against OpenCV (Debian: libopencv-dev), and SPDL loads FFmpeg (libavfilter8 libavdevice59).
+# A loader whose system packages cannot be installed is a row of the table that says so.
 peers: build
+	-@PYTHON=$(PYTHON) sh tools/system_packages.sh peers
 	$(PY) benchmarks/bench_peers.py $(PEERS)
 
 clean:

@@ -17,6 +17,7 @@ Caveats: nothing is normalised and no step is trained. A peer that cannot be ins
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import dataclasses
 import itertools
@@ -32,6 +33,7 @@ from pathlib import Path
 import common
 import numpy as np
 from PIL import Image
+from rich.box import SIMPLE
 from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parent / "peers"))
@@ -323,32 +325,42 @@ def rows_of(contest: Contest, measured: Sequence[Measured], counts: Sequence[int
     return rows
 
 
-def shown(rows: Sequence[common.Json]) -> Table:
-    """The rows, for a terminal."""
-    made = Table()
-    headings = "|work|workers|images/s|±|x Pillow|fastload x|CPU s/1000|PSNR|first batch s|epoch gap ms|PSS MB"
-    for heading in headings.split("|"):
-        made.add_column(heading, justify="right" if heading else "left")
+_COLUMNS = (
+    ("images_per_s", "img/s", 0, 1.0),
+    ("to_pillow", "x torch", 2, 1.0),
+    ("fastload_to_it", "fl x", 2, 1.0),
+    ("cpu_s_per_1000", "CPU", 2, 1.0),
+    ("psnr", "PSNR", 1, 1.0),
+    ("first_batch_s", "first", 2, 1.0),
+    ("epoch_gap_ms", "gap", 0, 1.0),
+    ("pss_bytes", "MB", 0, 1e-6),
+)
+"""Columns of the table: key, title, digits, factor. CAPTION explains the titles."""
+CAPTION = (
+    "x torch: times torch's DataLoader with Pillow; fl x: packed fastload, times the row; CPU: seconds for 1,000 photographs; "
+    "first: first batch, s; gap: between epochs, ms; MB: memory (PSS)"
+)
+
+
+def shown(rows: Sequence[common.Json], work: str, workers: int) -> Table:
+    """The rows of a work and a number of workers, for a terminal of 80 columns; none of those that have a reason."""
+    made = Table(title=f"{work}, {workers} threads or workers", caption=CAPTION, box=SIMPLE, padding=(0, 1), pad_edge=False)
+    made.add_column("loader", no_wrap=True)
+    for _, title, _, _ in _COLUMNS:
+        made.add_column(title, justify="right", no_wrap=True)
     for row in rows:
-        if row["reason"] is not None:
-            made.add_row(row["title"], row["work"], str(row["workers"]), row["reason"])
-            continue
-        spread = row["images_per_s_spread"]
-        made.add_row(
-            row["title"],
-            row["work"],
-            str(row["workers"]),
-            number(row["images_per_s"]),
-            "" if spread is None else f"{spread:.0%}",
-            number(row["to_pillow"], 2),
-            number(row["fastload_to_it"], 2),
-            number(row["cpu_s_per_1000"], 2),
-            number(row["psnr"], 1),
-            number(row["first_batch_s"], 2),
-            number(row["epoch_gap_ms"], 0),
-            number(row["pss_bytes"], 0, 1e-6),
-        )
+        if row["reason"] is None and (row["work"], row["workers"]) == (work, workers):
+            made.add_row(row["name"], *(number(row[key], digits, factor) for key, _, digits, factor in _COLUMNS))
     return made
+
+
+def chosen(only: str) -> list[Peer]:
+    """The peers that the option --only names, and the two that ratios are to."""
+    names = {peer.name for peer in PEERS}
+    unknown = [name for name in only.split(",") if name not in names]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no rows: {', '.join(unknown)}; rows: {', '.join(sorted(names))}")
+    return [peer for peer in PEERS if peer.name in {FIRST, OURS, *only.split(",")}]
 
 
 def main() -> int:
@@ -357,20 +369,21 @@ def main() -> int:
     options.add_argument("--times", type=int, default=4, help="copies of the corpus in an epoch (default %(default)s)")
     options.add_argument("--counts", default="1,2", help="numbers of workers, separated by commas (default: %(default)s)")
     options.add_argument("--works", default=",".join(BATCHES), help="kinds of work, separated by commas (default: %(default)s)")
-    options.add_argument("--only", help="names of rows, separated by commas (default: all)")
+    options.add_argument("--only", type=chosen, default=PEERS, help=f"names of rows, with commas, beside {FIRST} and {OURS} (default: all)")
     options.add_argument("--note", help="kept with the result: what disturbed it, say")
     arguments = options.parse_args()
     source = common.corpus(arguments.corpus, "in500")
-    wanted = arguments.only.split(",") if arguments.only else [peer.name for peer in PEERS]
-    peers = [peer for peer in PEERS if peer.name in wanted]
     works = arguments.works.split(",")
     trees = {"crop": common.copies(source, arguments.times), "views": source, "detection": boxed_pictures(source)}
-    contest = Contest(peers, works, trees, square_pictures(source), arguments.seconds)
+    contest = Contest(arguments.only, works, trees, square_pictures(source), arguments.seconds)
     contest.prepare()
     counts = [int(each) for each in arguments.counts.split(",")]
     rows = rows_of(contest, contest.measure(arguments.rounds, counts), counts)
-    common.console.print(shown(rows))
-    pins = {peer.program: (environments.PINS / f"{peer.program}.txt").read_text().split() for peer in peers}
+    for work, workers in itertools.product(works, counts):
+        common.console.print(shown(rows, work, workers))
+    for title, reason in {row["title"]: row["reason"] for row in rows if row["reason"] is not None}.items():
+        common.console.print(f"{title}: {reason}", markup=False)
+    pins = {peer.program: (environments.PINS / f"{peer.program}.txt").read_text().split() for peer in contest.peers}
     return common.finish("peers", arguments, [], note=arguments.note, peers=rows, pins=pins)
 
 

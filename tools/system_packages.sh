@@ -1,11 +1,13 @@
 #!/bin/sh
 # Installs the system packages that the build needs and this machine lacks: a C compiler, Python's headers and venv
 # module, pkg-config, libjpeg-turbo, libwebp, libdeflate, zlib, liblmdb. Without root, sudo or apt it says which are missing, and fails.
+# With "peers", also what other loaders want of the system: ffcv is built against OpenCV, and SPDL loads FFmpeg.
 #
-#   PYTHON=python3 tools/system_packages.sh
+#   PYTHON=python3 tools/system_packages.sh [peers]
 set -eu
 
 PYTHON=${PYTHON:-python3}
+WANTED=${1:-build}
 
 if ! command -v "$PYTHON" >/dev/null 2>&1; then
     echo "fastload: no $PYTHON here; install Python 3.10 to 3.14 (Debian/Ubuntu: apt install python3), or set PYTHON" >&2
@@ -18,6 +20,10 @@ fi
 
 has_pc() {
     command -v pkg-config >/dev/null 2>&1 && pkg-config --exists "$1"
+}
+
+has_library() {
+    PATH=$PATH:/sbin ldconfig -p | grep -q "$1\\.so"
 }
 
 # Prints what is missing: each line is one need, as the packages that meet it, the first that apt knows to be taken.
@@ -34,6 +40,11 @@ needs() {
     "$PYTHON" -c 'import ensurepip, venv' >/dev/null 2>&1 || echo "python3-venv"
     "$PYTHON" -c 'import os, sysconfig as s, sys; sys.exit(not os.path.exists(os.path.join(s.get_path("include"), "Python.h")))' ||
         echo "python3-dev"
+    [ "$WANTED" = peers ] || return 0
+    command -v c++ >/dev/null 2>&1 || echo "g++"
+    has_pc opencv4 || echo "libopencv-dev"
+    has_library libavfilter || echo "libavfilter8 libavfilter9 libavfilter10"
+    has_library libavdevice || echo "libavdevice59 libavdevice60 libavdevice61"
 }
 
 missing=$(needs)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
+import io
 import json
 import os
 import subprocess
@@ -13,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from rich.console import Console
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "benchmarks" / "peers"
@@ -87,6 +90,26 @@ def test_every_peer_has_pins_and_a_program(bench: Any) -> None:
         pins = (PROGRAMS / "pins" / f"{peer.program}.txt").read_text().split()
         assert pins
         assert all("==" in pin for pin in pins), peer.name
+
+
+def test_chosen_rows_keep_what_ratios_are_to(bench: Any) -> None:
+    """A row that is asked for comes with the two that its ratios need; an unknown one is refused."""
+    assert [peer.name for peer in bench.chosen("ffcv")] == [bench.FIRST, "ffcv", bench.OURS]
+    with pytest.raises(argparse.ArgumentTypeError, match="no rows: ffvc; rows: dali, "):
+        bench.chosen("ffvc")
+
+
+def test_table_fits_eighty_columns(bench: Any) -> None:
+    """Each row is one line of a narrow terminal, with its whole name and nothing cut."""
+    result = json.loads((ROOT / "benchmarks" / "results" / "peers.json").read_text())["peers"]
+    rows = [row for row in result if (row["work"], row["workers"], row["reason"]) == ("crop", 2, None)]
+    printed = io.StringIO()
+    Console(width=80, file=printed).print(bench.shown(result, "crop", 2))
+    lines = [line.split() for line in printed.getvalue().splitlines()]
+    for row in rows:
+        shown = [f"{row['images_per_s']:,.0f}", f"{row['to_pillow']:.2f}", f"{row['fastload_to_it']:.2f}"]
+        assert [row["name"], *shown] in [line[:4] for line in lines]
+    assert "…" not in printed.getvalue()
 
 
 def test_installers_error_is_one_line(bench: Any) -> None:
