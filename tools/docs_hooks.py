@@ -14,7 +14,7 @@ import importlib
 import inspect
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,11 @@ PUBLIC = (
     *("fastload.transforms", "fastload.augment", "fastload.health", "fastload.errors"),
 )
 """Modules whose public names are for users: each has a docstring and a place in docs/reference."""
-WORDS_MOST = 53_000
+WORDS_MOST = 46_000
 """Limit on the words of all built pages for users, code, tables and the text of docstrings included; 28,000 are wanted."""
 _NOT_FOR_USERS = ("404.html", "architecture.html", "format.html")
+_INLINE = ("a", "abbr", "b", "code", "em", "i", "span", "strong", "sub", "sup")
+"""Elements at whose edges no word ends: `f(x)` is one word, though its colours are four elements."""
 _PART = re.compile(r"^<!-- generated: (\S+)(?: (\S+))? -->$", re.MULTILINE)
 
 
@@ -79,23 +81,41 @@ def _directives(module: str) -> str:
 
 
 def _command(name: str) -> str:
-    """A command of `fastload`: its usage line, what it does, and a table of its options, from the function's annotations."""
+    """A command of `fastload`: its usage line, what it does, and its options: a table of those that no other part of the reference has."""
     from fastload.cli.help import parameters, usage
     from fastload.cli.main import COMMANDS
 
     run = COMMANDS[name]
+    shown = parameters(run)
     lines = ["```text", f"fastload {usage(name, run)}", "```", "", inspect.getdoc(run) or "", ""]
-    known = {} if name == "pack" else {each.label: each for each in parameters(COMMANDS["pack"])}
-    same = [each.label for each in parameters(run) if known.get(each.label) == each]
+    packs = {} if name == "pack" else {each.label: each for each in parameters(COMMANDS["pack"])}
+    as_pack = [each.label for each in shown if packs.get(each.label) == each]
+    public, path, arguments = _function(name)
+    as_function = [each.label for each in shown if not each.argument and each.label not in as_pack and arguments & _keywords(each.names)]
     lines += ["| argument or option | default | |", "|---|---|---|"]
-    for each in parameters(run):
-        if each.label not in same:
+    for each in shown:
+        if each.label not in (*as_pack, *as_function):
             default = f"`{each.default}`" if each.default else ""
             # In a span of code a bar is no border of a cell, and a backslash would be shown.
             lines.append(f"| `{each.label}` | {default} | {_text(each.text)}{f' ({each.bounds})' if each.bounds else ''} |")
-    if same:
-        lines += ["", f"As [`fastload pack`](#fastload-pack): {', '.join(f'`{label}`' for label in same)}."]
+    for said, labels in ((f"arguments of [`{public}`][{path}]", as_function), ("[`fastload pack`](#fastload-pack)", as_pack)):
+        if labels:
+            lines += ["", f"As {said}: {', '.join(f'`{label}`' for label in labels)}."]
     return "\n".join(lines)
+
+
+def _keywords(names: Sequence[str]) -> set[str]:
+    """Arguments of Python that the names of an option are for."""
+    return {name[2:].replace("-", "_") for name in names if name.startswith("--")}
+
+
+def _function(name: str) -> tuple[str, str, set[str]]:
+    """The public function that a command runs: its name, where it is defined, and its arguments; nothing for a command without one."""
+    for module in PUBLIC[1:]:
+        value = public_names(module).get(name)
+        if inspect.isfunction(value):
+            return f"{module}.{name}", f"{value.__module__}.{name}", set(inspect.signature(value).parameters)
+    return "", "", set()
 
 
 # ---- benchmark results ----------------------------------------------------------------------------------------------
@@ -113,12 +133,12 @@ def _results() -> str:
 
 
 def _peers(work: str | None) -> str:
-    """A table of the loaders that bench_peers.py measured at a work; what could not be installed has its error in the last column."""
-    rows = [row for row in json.loads((RESULTS / "peers.json").read_text())["peers"] if row["work"] == work]
-    figures = ("workers", "to_pillow", "cpu_s_per_1000", "psnr", "first_batch_s", "epoch_gap_ms", "pss_bytes")
+    """A table of the loaders that bench_peers.py measured at a work with two workers; what cannot be installed has its error there."""
+    rows = [row for row in json.loads((RESULTS / "peers.json").read_text())["peers"] if (row["work"], row["workers"]) == (work, 2)]
+    figures = ("to_pillow", "cpu_s_per_1000", "psnr", "first_batch_s", "epoch_gap_ms", "pss_bytes")
     head = [
-        "| loader | workers | rate | CPU | PSNR | first batch, s | gap, ms | MB | antialiased | batches | work |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---|---|---|",
+        "| loader | rate | CPU | PSNR | first batch, s | gap, ms | MB | antialiased | batches | work |",
+        "|---|---:|---:|---:|---:|---:|---:|---|---|---|",
     ]
     return "\n".join(
         head
@@ -126,7 +146,7 @@ def _peers(work: str | None) -> str:
             f"| {_text(row['title'])} |"
             + "".join(f" {_number(row[figure] and row[figure] * (1e-6 if figure == 'pss_bytes' else 1))} |" for figure in figures)
             + f" {row['antialias']} | {row['output']} | {_text(row['reason'] or row['computes'])} |"
-            for row in sorted(rows, key=lambda row: (row["workers"], row["to_pillow"] or 0.0))
+            for row in sorted(rows, key=lambda row: row["to_pillow"] or 0.0)
         ]
     )
 
@@ -191,9 +211,15 @@ class _Article(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._depth += tag == "article"
+        self._part(tag)
 
     def handle_endtag(self, tag: str) -> None:
         self._depth -= tag == "article"
+        self._part(tag)
+
+    def _part(self, tag: str) -> None:
+        if tag not in _INLINE:
+            self.text.append(" ")
 
     def handle_data(self, data: str) -> None:
         if self._depth:
@@ -208,7 +234,7 @@ def words(site: Path) -> dict[str, int]:
         if name not in _NOT_FOR_USERS:
             article = _Article()
             article.feed(page.read_text(encoding="utf-8"))
-            found[name] = len(" ".join(article.text).split())
+            found[name] = len("".join(article.text).split())
     return found
 
 

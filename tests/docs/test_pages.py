@@ -231,13 +231,15 @@ def test_the_reference_shows_the_options(name: str) -> None:
 
 
 def test_contributing_names_every_suite() -> None:
-    """CONTRIBUTING's table names each folder of tests, and each file of tests beside them, and every suite in it exists."""
+    """CONTRIBUTING's table names each room, each folder of tests, and each file of tests beside them, and every suite in it exists."""
     rows = [line for line in (ROOT / "CONTRIBUTING.md").read_text().splitlines() if line.startswith("| ")]
     named = {suite for line in rows for suite in re.findall(r"`(tests/[\w./]+)`", line.split("|")[2])}
     holding = {path.parent for pattern in ("test_*.py", "test_*.c") for path in (ROOT / "tests").rglob(pattern)} - {ROOT / "tests"}
     there = {f"tests/{folder.relative_to(ROOT / 'tests').parts[0]}" for folder in holding}
     there |= {f"tests/{path.name}" for path in (ROOT / "tests").glob("test_*.py")}
     assert there <= named
+    rooms = {f"fastload/{init.parent.name}" for init in (ROOT / "fastload").glob("*/__init__.py")}
+    assert rooms <= {room for line in rows for room in re.findall(r"`(fastload/\w+)`", line.split("|")[1])}
     assert [suite for suite in named if not (ROOT / suite).exists()] == []
 
 
