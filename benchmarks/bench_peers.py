@@ -92,6 +92,7 @@ PEERS = (
     Peer("handwritten", "PyTurboJPEG + cv2 on LMDB", "handwritten", "cv2's bilinear, worker processes", antialias="no", works=ALL),
     Peer("ffcv", "ffcv", "ffcv", "JPEGs encoded anew at quality 90, threads", antialias="area"),
     Peer("dali", "DALI, CPU", "dali", "decodes the crop, its fast chroma upsampling, threads", works=ALL),
+    Peer("dali-dynamic", "DALI dynamic mode, CPU", "dali", "the same operators, called one by one", form="dynamic"),
     Peer("spdl", "SPDL", "spdl", "FFmpeg's decoder and scaler, threads"),
     Peer("turboloader", "TurboLoader, tar", "turboloader", "decodes the crop, threads", antialias="no", form="tar", output="float32"),
     Peer(

@@ -1,11 +1,17 @@
-"""NVIDIA DALI on the CPU: the file reader, the decoder that crops, resize and mirror, in its threads. uint8, antialiased."""
+"""NVIDIA DALI on the CPU: the file reader, the decoder that crops, resize and mirror, in its threads. uint8, antialiased.
+
+The form ``dynamic`` calls the same operators one by one, as DALI's dynamic mode has them; the others are a pipeline.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import nvidia.dali.experimental.dynamic as ndd
 import turn
 from nvidia.dali import fn, pipeline_def, types
 
@@ -71,8 +77,30 @@ def array(found: Any) -> Any:
     return np.asarray(found.as_tensor())
 
 
+def called(reader: Any, task: turn.Task, area: tuple[float, float], aspect: tuple[float, float], mirrored: float) -> Iterator[Any]:
+    """An epoch of dynamic mode: (images, labels) of each whole batch, what `pipeline` gives."""
+    for data, label in itertools.islice(reader.next_epoch(batch_size=task.batch), task.batches):
+        images = ndd.decoders.image_random_crop(data, random_area=area, random_aspect_ratio=aspect, output_type=types.RGB, device="cpu")
+        images = ndd.resize(images, size=(task.size, task.size), interp_type=types.INTERP_LINEAR, antialias=True)
+        images = ndd.flip(images, horizontal=ndd.random.coin_flip(probability=mirrored, batch_size=task.batch))
+        yield np.asarray(ndd.as_tensor(images)), np.asarray(ndd.as_tensor(label))
+
+
+def dynamic_reader(task: turn.Task, *, shuffle: bool) -> Any:
+    """The file reader of dynamic mode, with the task's threads and seed."""
+    ndd.set_num_threads(task.workers)
+    ndd.random.set_seed(task.seed + 1)
+    files = task.files
+    return ndd.readers.File(
+        files=[path for path, _ in files], labels=[label for _, label in files], random_shuffle=shuffle, initial_fill=len(files)
+    )
+
+
 def load(task: turn.Task) -> Any:
     """Random crops, which its decoder decodes alone."""
+    if task.form == "dynamic":
+        reader = dynamic_reader(task, shuffle=True)
+        return turn.Epochs(lambda _: called(reader, task, (0.08, 1.0), (3 / 4, 4 / 3), 0.5))
     built = pipeline(task, (0.08, 1.0), (3 / 4, 4 / 3), 0.5, shuffle=True, **options(task))
     return endless(built, lambda images, labels: (array(images), array(labels)), task)
 
@@ -90,6 +118,10 @@ def detection(task: turn.Task) -> Any:
 
 def crops(task: turn.Task) -> Iterator[Any]:
     """The same operators, whose crop is all of the square image."""
+    if task.form == "dynamic":
+        alone = dataclasses.replace(task, batch=1, workers=1)
+        yield from (images[0] for images, _ in called(dynamic_reader(alone, shuffle=False), alone, (1.0, 1.0), (1.0, 1.0), 0.0))
+        return
     built = pipeline(task, (1.0, 1.0), (1.0, 1.0), 0.0, shuffle=False, batch_size=1, num_threads=1, device_id=None, seed=1)
     built.build()
     for _ in task.files:
