@@ -206,7 +206,8 @@ def outcome(targets: Sequence[Target]) -> Table:
 
 def finish(name: str, arguments: argparse.Namespace, targets: Sequence[Target], **details: Any) -> int:
     """Prints the targets, keeps the result when --save asks for it, returns the exit status."""
-    console.print(outcome(targets))
+    if targets:
+        console.print(outcome(targets))
     document = {
         "benchmark": name,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
