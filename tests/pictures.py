@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import warnings
 from collections.abc import Callable
 from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
 
 from fastload.bench.quickstart import photo as photo
 
@@ -16,6 +22,16 @@ def write_folder(root: Path, count: int, classes: int = 3, size: Callable[[int],
         folder.mkdir(parents=True, exist_ok=True)
         photo(i, height, width).save(folder / f"{i:04d}.jpg", quality=90 + i % 5, subsampling=2 if i % 4 else 0)
     return root
+
+
+def by_pillow(data: bytes) -> npt.NDArray[np.uint8] | None:
+    """The pixels that ImageFolder's loader makes of a file; None where it raises."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+        except Exception:
+            return None
 
 
 def with_scans(data: bytes, count: int) -> bytes:

@@ -161,7 +161,26 @@ class Numbers:
             yield self.read(start, start + size)
 
 
-class Texts(Sequence[bytes]):
+class ByteStrings(Sequence[bytes]):
+    """A list of byte strings that a subclass reads one by one."""
+
+    def _read_at(self, position: int) -> bytes:
+        """The one at a position, 0 <= position < len()."""
+        raise NotImplementedError
+
+    @overload
+    def __getitem__(self, position: int) -> bytes: ...
+    @overload
+    def __getitem__(self, position: slice) -> list[bytes]: ...
+    def __getitem__(self, position: int | slice) -> bytes | list[bytes]:
+        if isinstance(position, slice):
+            return [self[each] for each in range(*position.indices(len(self)))]
+        if not 0 <= position < len(self):
+            raise IndexError(position)
+        return self._read_at(position)
+
+
+class Texts(ByteStrings):
     """A list of byte strings: appended, then sealed, then read by any thread. Neighbours are read together."""
 
     def __init__(self) -> None:
@@ -191,15 +210,7 @@ class Texts(Sequence[bytes]):
     def __len__(self) -> int:
         return len(self._ends) + len(self._pending)
 
-    @overload
-    def __getitem__(self, position: int) -> bytes: ...
-    @overload
-    def __getitem__(self, position: slice) -> list[bytes]: ...
-    def __getitem__(self, position: int | slice) -> bytes | list[bytes]:
-        if isinstance(position, slice):
-            return [self[each] for each in range(*position.indices(len(self)))]
-        if not 0 <= position < len(self):
-            raise IndexError(position)
+    def _read_at(self, position: int) -> bytes:
         first, edges, data = self._block
         if not first <= position < first + len(edges) - 1:
             ahead = _AHEAD if position == self._last + 1 else 1

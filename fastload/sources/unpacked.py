@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
 from fastload.common.files import read_regular
 from fastload.common.folders import IMAGE_EXTENSIONS, files_below
-from fastload.common.spill import Numbers, TextSorter
+from fastload.common.spill import ByteStrings, Numbers, TextSorter
 from fastload.errors import PackError
 from fastload.sources.declaration import declared, image_of
 from fastload.sources.notices import UNLISTED, Notice, Notices
@@ -33,7 +33,7 @@ _BLOCK = 1 << 24
 _PLACE = struct.Struct("<QQ")
 
 
-class _Places(Sequence[bytes]):
+class _Places(ByteStrings):
     """Offset and end of each line of a file, as bytes. It is a spilled list.
 
     Raises:
@@ -56,15 +56,7 @@ class _Places(Sequence[bytes]):
     def __len__(self) -> int:
         return len(self._ends)
 
-    @overload
-    def __getitem__(self, position: int) -> bytes: ...
-    @overload
-    def __getitem__(self, position: slice) -> list[bytes]: ...
-    def __getitem__(self, position: int | slice) -> bytes | list[bytes]:
-        if isinstance(position, slice):
-            return [self[each] for each in range(*position.indices(len(self)))]
-        if not 0 <= position < len(self):
-            raise IndexError(position)
+    def _read_at(self, position: int) -> bytes:
         edges = self._ends.read(max(position - 1, 0), position + 1).tolist()
         return _PLACE.pack(edges[0] if position else 0, edges[-1])
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pictures import photo
+from pictures import by_pillow, photo
 from png_maker import FORMS, MAGIC, chunk, damaged, interlaced, png
-from stored_files import by_engine, by_pillow
+from stored_files import by_engine
 
 from fastload._native import core
 from fastload.errors import ArgumentError, SampleError

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pictures import photo
-from stored_files import by_engine, by_pillow
+from pictures import by_pillow, photo
+from stored_files import by_engine
 from webp_maker import FORMS, animated, chunk, chunks, damaged, riff, webp
 
 from fastload._native import core

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import random
 from pathlib import Path
 
 import numpy as np
 import pytest
 from packing_helpers import encoded, picture
+from pictures import by_pillow
 from PIL import Image
 
 from fastload._native import core
@@ -27,14 +27,6 @@ def pixels_of(stored: Encoded) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]
     pixels = core.jpeg_decode(stored.data) if isinstance(stored.data, bytes) else stored.data
     assert pixels.shape[:2] == (stored.height, stored.width)
     return pixels
-
-
-def by_pillow(data: bytes) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]] | None:
-    """What ImageFolder's loader makes of a file; None where it raises."""
-    try:
-        return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
-    except Exception:
-        return None
 
 
 def same_or_refused(encoder: Encoder, data: bytes) -> Encoded | None:
@@ -106,7 +98,6 @@ def test_damaged_files_keep_their_pixels(seed: int) -> None:
 @pytest.mark.parametrize("subsampling", [0, 1, 2])
 def test_turned_coefficients_are_all_there(orientation: int, subsampling: int) -> None:
     """A file turned by EXIF, turned back, is the source's own coefficients; its pixels are the upright ones, but for rounding."""
-    from PIL import Image
 
     block = Image.Exif()
     block[0x0112] = orientation
@@ -120,7 +111,6 @@ def test_turned_coefficients_are_all_there(orientation: int, subsampling: int) -
 
 def test_a_damaged_file_is_not_turned_into_another_picture() -> None:
     """What a damaged file is turned to, or encoded anew from, is close to what it decodes to."""
-    from PIL import Image
 
     block = Image.Exif()
     block[0x0112] = 6

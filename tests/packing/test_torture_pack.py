@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import csv
-import io
 import shutil
-import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 from packing_helpers import stored_samples
-from PIL import Image
+from pictures import by_pillow
 
 from fastload._native import core
 from fastload.errors import PackError, SampleError
 from fastload.packing import pack, verify
-
-
-def pillow(data: bytes) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]] | None:
-    """What ImageFolder's loader makes of a file, None where it raises."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
-        except Exception:
-            return None
 
 
 def turbo(data: bytes) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]] | None:
@@ -59,7 +47,7 @@ def test_every_file_packs_or_is_refused_by_name(files: list[Path], tmp_path: Pat
     for sample, i in zip(stored, kept, strict=True):
         data = files[i].read_bytes()
         expected = turbo(data)
-        theirs = pillow(data)
+        theirs = by_pillow(data)
         if expected is None:
             expected = theirs
         assert expected is not None, files[i].name
@@ -70,7 +58,7 @@ def test_every_file_packs_or_is_refused_by_name(files: list[Path], tmp_path: Pat
             assert (sample.pixels == expected).all(), files[i].name
     for i in refused:
         data = files[i].read_bytes()
-        assert pillow(data) is None, files[i].name
+        assert by_pillow(data) is None, files[i].name
     assert verify(tmp_path / "out", decode=True).ok
 
 

@@ -13,7 +13,7 @@ from fastload.common.folders import IMAGE_EXTENSIONS, walk
 from fastload.common.images import open_image
 from fastload.common.originals import OwnCode
 from fastload.common.text import ShownAsText
-from fastload.dataset.in_place.known import KnownDataset, NotInPlaceError, opening_replaced
+from fastload.dataset.in_place.known import KnownDataset, check_items
 from fastload.errors import ArgumentError
 
 
@@ -76,9 +76,6 @@ def recognised(dataset: Any) -> KnownDataset | None:
     """The dataset, if it is one of `Images`; None for any other. Raises NotInPlaceError if something of its way to a sample is replaced."""
     if not isinstance(dataset, Images):
         return None
-    if type(dataset).__getitem__ is not Images.__getitem__ or hasattr(dataset, "__getitems__"):
-        raise NotInPlaceError(f"{type(dataset).__qualname__} has a __getitem__ of its own")
-    if changed := _ITEM.replaced() or opening_replaced():
-        raise NotInPlaceError(changed)
+    check_items(dataset, Images, _ITEM)
     paths = dataset.paths
     return KnownDataset((paths,), lambda: zip(paths, range(len(paths)), strict=True), dataset.transform, opened)

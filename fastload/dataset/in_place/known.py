@@ -67,14 +67,22 @@ def recognised(dataset: Any) -> KnownDataset | None:
         if any(_is_theirs(each) and each.__name__ in _READERS for each in kind.__mro__):
             raise NotInPlaceError(f"{owner.__qualname__} has a __getitem__ of its own")
         return None
-    if hasattr(dataset, "__getitems__"):
-        raise NotInPlaceError(f"{kind.__qualname__} has a __getitems__ of its own")
-    if changed := _item_code(owner).replaced() or opening_replaced():
-        raise NotInPlaceError(changed)
+    check_items(dataset, owner, _item_code(owner))
     if getattr(dataset, "target_transform", None) is not None:
         raise NotInPlaceError("its target_transform is Python")
     lists, pairs = read(dataset)
     return KnownDataset(lists, pairs, _transform(dataset, owner.__name__), _opener(dataset, owner.__name__))
+
+
+def check_items(dataset: Any, owner: Any, code: OwnCode) -> None:
+    """Raises NotInPlaceError unless the samples of a dataset are made by the `__getitem__` of `owner`, whose code is as it was imported."""
+    kind = type(dataset)
+    if kind.__getitem__ is not owner.__getitem__:
+        raise NotInPlaceError(f"{kind.__qualname__} has a __getitem__ of its own")
+    if hasattr(dataset, "__getitems__"):
+        raise NotInPlaceError(f"{kind.__qualname__} has a __getitems__ of its own")
+    if changed := code.replaced() or opening_replaced():
+        raise NotInPlaceError(changed)
 
 
 def _is_theirs(kind: type) -> bool:

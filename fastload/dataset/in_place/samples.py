@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 from fastload.common.images import open_image
 from fastload.common.originals import OwnCode
 from fastload.common.text import ShownAsText
-from fastload.dataset.in_place.known import NotInPlaceError, opening_replaced
+from fastload.dataset.in_place.known import check_items
 from fastload.errors import ArgumentError
 from fastload.store import Field
 
@@ -161,8 +161,5 @@ def recognised(dataset: Any) -> KnownSamples | None:
     """The dataset, if it is one of `Samples`; None for any other. Raises NotInPlaceError if code on the way to a sample is replaced."""
     if not isinstance(dataset, Samples):
         return None
-    if type(dataset).__getitem__ is not Samples.__getitem__ or hasattr(dataset, "__getitems__"):
-        raise NotInPlaceError(f"{type(dataset).__qualname__} has a __getitem__ of its own")
-    if changed := _ITEM.replaced() or opening_replaced():
-        raise NotInPlaceError(changed)
+    check_items(dataset, Samples, _ITEM)
     return KnownSamples(dataset.source, dataset.fields, dataset.is_pair, dataset.transform)
