@@ -60,7 +60,9 @@ PYTHON_HEADERS = Need("Python.h", "python3-dev", "python3-devel", "python", "pyt
 def stop(what: str, needs: Iterable[Need]) -> SystemExit:
     """Returns the exit that ends the build, with one line that has a command for each system."""
     needs = list(needs)
-    debian, fedora, homebrew, conda = (" ".join(dict.fromkeys(names)) for names in list(zip(*needs, strict=True))[1:])
+    debian, fedora, homebrew, conda = (
+        " ".join(dict.fromkeys(names)) for names in list(zip(*needs, strict=True))[1:]
+    )
     return SystemExit(
         f"fastload: {what}; install it and build again: Debian, Ubuntu: `sudo apt install {debian}` | "
         f"Fedora: `sudo dnf install {fedora}` | Homebrew: `brew install {homebrew}` | conda: `conda install {conda}`"
@@ -73,12 +75,16 @@ def pkg_config(*arguments: str) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        raise stop(f"{command[0]} is missing, which finds the native libraries", [PKG_CONFIG, *LIBRARIES.values()]) from None
+        raise stop(
+            f"{command[0]} is missing, which finds the native libraries", [PKG_CONFIG, *LIBRARIES.values()]
+        ) from None
 
 
 def library_flags() -> tuple[list[str], list[str]]:
     """Returns (compile, link) flags of the native libraries; ends the build when one is missing."""
-    missing = {module: need for module, need in LIBRARIES.items() if pkg_config("--exists", module).returncode}
+    missing = {
+        module: need for module, need in LIBRARIES.items() if pkg_config("--exists", module).returncode
+    }
     if missing:
         named = " and no ".join(f"{need.title} ({module}.pc)" for module, need in missing.items())
         raise stop(f"pkg-config finds no {named}", missing.values())
@@ -87,7 +93,9 @@ def library_flags() -> tuple[list[str], list[str]]:
     for option in ("--cflags", "--libs"):
         done = pkg_config(option, *modules)
         if done.returncode:
-            raise SystemExit(f"fastload: pkg-config {option} {' '.join(modules)} failed: {done.stderr.strip()}")
+            raise SystemExit(
+                f"fastload: pkg-config {option} {' '.join(modules)} failed: {done.stderr.strip()}"
+            )
         outputs.append(shlex.split(done.stdout))
     return outputs[0], outputs[1]
 
@@ -95,7 +103,10 @@ def library_flags() -> tuple[list[str], list[str]]:
 def check_compiler(command: str) -> None:
     """Ends the build where there is no C compiler or no header of Python."""
     if shutil.which(command) is None:
-        raise stop(f"there is no C compiler {command} here", [COMPILER, PYTHON_HEADERS, PKG_CONFIG, *LIBRARIES.values()])
+        raise stop(
+            f"there is no C compiler {command} here",
+            [COMPILER, PYTHON_HEADERS, PKG_CONFIG, *LIBRARIES.values()],
+        )
     if not any(Path(sysconfig.get_path(each), "Python.h").exists() for each in ("include", "platinclude")):
         raise stop("Python.h, which belongs to this Python, is missing", [PYTHON_HEADERS])
 
@@ -108,7 +119,13 @@ def sanitizer_flags() -> list[str]:
         raise SystemExit(f"fastload: FASTLOAD_SANITIZE={unknown[0]!r} is none of {', '.join(SANITIZERS)}")
     if not wanted:
         return []
-    return [f"-fsanitize={','.join(wanted)}", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g", "-O1"]
+    return [
+        f"-fsanitize={','.join(wanted)}",
+        "-fno-sanitize-recover=all",
+        "-fno-omit-frame-pointer",
+        "-g",
+        "-O1",
+    ]
 
 
 class BuildNative(build_ext):
@@ -174,7 +191,9 @@ class BuildNative(build_ext):
             )
 
         whole = compiler.compile
-        jobs = max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+        jobs = max(
+            1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        )
 
         def compile_all(sources: list[str], **_: object) -> list[str]:
             # The largest first: the generated module takes as long as the rest together.
@@ -196,8 +215,12 @@ def readme() -> str:
 
     A picture's link gives the file itself (raw), any other the page that shows it (blob).
     """
-    source = re.search(r'^Source = "(\S+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
-    version = re.search(r'^__version__ = "(\S+)"$', (ROOT / "fastload/__init__.py").read_text(encoding="utf-8"), re.MULTILINE)
+    source = re.search(
+        r'^Source = "(\S+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    version = re.search(
+        r'^__version__ = "(\S+)"$', (ROOT / "fastload/__init__.py").read_text(encoding="utf-8"), re.MULTILINE
+    )
     if source is None or version is None:
         raise SystemExit("fastload: pyproject.toml names no Source, or fastload/__init__.py no __version__")
     text = (ROOT / "README.md").read_text(encoding="utf-8")

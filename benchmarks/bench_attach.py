@@ -56,7 +56,9 @@ def epochs(tree: Path, workers: int, seconds: float) -> list[tuple[str, str, har
     """The turns that compare rates."""
     from torchvision import transforms
 
-    transform = transforms.Compose([transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), transforms.ToTensor()])
+    transform = transforms.Compose(
+        [transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), transforms.ToTensor()]
+    )
     datasets = [
         ("packed", "packed", common.pack_fresh(tree, f"{tree.name}.fl", workers=workers)),
         ("tar", "attached, one tar", attach_fresh(one_tar(tree), f"{tree.name}-tar.index", workers=workers)),
@@ -64,7 +66,9 @@ def epochs(tree: Path, workers: int, seconds: float) -> list[tuple[str, str, har
     ]
 
     def turn(path: Path) -> harness.Round:
-        loader: FastLoader[Any] = FastLoader(PackedDataset(path, transform), batch_size=64, shuffle=True, num_workers=workers, seed=1)
+        loader: FastLoader[Any] = FastLoader(
+            PackedDataset(path, transform), batch_size=64, shuffle=True, num_workers=workers, seed=1
+        )
 
         def take(_: int) -> common.Json:
             for _ in loader:
@@ -73,7 +77,10 @@ def epochs(tree: Path, workers: int, seconds: float) -> list[tuple[str, str, har
             while not found or time.perf_counter() < ends:
                 found.append(epoch(loader))
             loader.close()
-            return {"ok": True} | {name: sum(each[name] for each in found) / len(found) for name in ("images_per_s", "cpu_s_per_1000")}
+            return {"ok": True} | {
+                name: sum(each[name] for each in found) / len(found)
+                for name in ("images_per_s", "cpu_s_per_1000")
+            }
 
         return take
 
@@ -140,19 +147,30 @@ def main() -> int:
     parser = common.parser(__doc__, rounds=5, seconds=3.0)
     parser.add_argument("--times", type=int, default=8, help="How often the corpus is listed, for epochs.")
     parser.add_argument("--files", type=int, default=20_000, help="Files to be attached.")
-    parser.add_argument("--cold", action="store_true", help="Empty the page cache before a turn of attaching.")
+    parser.add_argument(
+        "--cold", action="store_true", help="Empty the page cache before a turn of attaching."
+    )
     arguments = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     import torchvision_ops  # noqa: F401  (beside torch's CPU build)
 
     photos = common.corpus(arguments.corpus, "in500")
     tree = common.copies(photos, arguments.times)
-    rates = harness.interleave(epochs(tree, arguments.workers, arguments.seconds), arguments.rounds, common.note)
+    rates = harness.interleave(
+        epochs(tree, arguments.workers, arguments.seconds), arguments.rounds, common.note
+    )
     common.show_rates("Epochs", rates)
     packed, tar, files = rates
     many = many_files(photos, arguments.files)
-    costs = harness.interleave(attaching(many, arguments.workers, arguments.files, cold=arguments.cold), arguments.rounds, common.note)
-    common.show_rates(f"Attaching {arguments.files:,} files of {FILE_BYTES:,} bytes, {'cold' if arguments.cold else 'warm'}", costs)
+    costs = harness.interleave(
+        attaching(many, arguments.workers, arguments.files, cold=arguments.cold),
+        arguments.rounds,
+        common.note,
+    )
+    common.show_rates(
+        f"Attaching {arguments.files:,} files of {FILE_BYTES:,} bytes, {'cold' if arguments.cold else 'warm'}",
+        costs,
+    )
     read, attached, plain = costs
     size = sum(path.stat().st_size for path in (common.WORK / "files.index").iterdir())
     common.console.print(
@@ -161,11 +179,20 @@ def main() -> int:
     targets = [
         common.Target("one tar / packed", harness.ratio(tar, packed, "images_per_s"), 0.95),
         common.Target("loose files / packed", harness.ratio(files, packed, "images_per_s"), 0.85),
-        common.Target("time of attaching / reading once", harness.ratio(read, attached, "images_per_s"), 1.5, True),
-        common.Target("without an index, markers only / reading once", harness.ratio(read, plain, "images_per_s"), 1.5, True),
+        common.Target(
+            "time of attaching / reading once", harness.ratio(read, attached, "images_per_s"), 1.5, True
+        ),
+        common.Target(
+            "without an index, markers only / reading once",
+            harness.ratio(read, plain, "images_per_s"),
+            1.5,
+            True,
+        ),
         common.Target("index / images, per cent", 100 * size / (arguments.files * FILE_BYTES), 2.0, True),
     ]
-    return common.finish("attach", arguments, targets, rows=[row.to_json() for row in (*rates, *costs)], index_bytes=size)
+    return common.finish(
+        "attach", arguments, targets, rows=[row.to_json() for row in (*rates, *costs)], index_bytes=size
+    )
 
 
 if __name__ == "__main__":

@@ -56,8 +56,18 @@ class Column:
 def cases() -> list[Case]:
     """Every op at probability 1, so that all rows are work, then recipes as they are used."""
     return [
-        Case("horizontal flip", [A.RandomHorizontalFlip(1)], lambda: K.RandomHorizontalFlip(p=1.0), lambda v: v.RandomHorizontalFlip(1)),
-        Case("crop, padding 4", [A.RandomCrop(224, 4)], lambda: K.RandomCrop((224, 224), 4), lambda v: v.RandomCrop(224, 4)),
+        Case(
+            "horizontal flip",
+            [A.RandomHorizontalFlip(1)],
+            lambda: K.RandomHorizontalFlip(p=1.0),
+            lambda v: v.RandomHorizontalFlip(1),
+        ),
+        Case(
+            "crop, padding 4",
+            [A.RandomCrop(224, 4)],
+            lambda: K.RandomCrop((224, 224), 4),
+            lambda v: v.RandomCrop(224, 4),
+        ),
         Case(
             "affine, bilinear",
             [A.RandomAffine(15, (0.1, 0.1), (0.9, 1.1), 5, "bilinear")],
@@ -76,42 +86,83 @@ def cases() -> list[Case]:
             lambda: K.ColorJitter(0.4, 0.4, 0.4, p=1.0),
             lambda v: v.ColorJitter(0.4, 0.4, 0.4),
         ),
-        Case("grayscale", [A.RandomGrayscale(1)], lambda: K.RandomGrayscale(p=1.0), lambda v: v.RandomGrayscale(1)),
+        Case(
+            "grayscale",
+            [A.RandomGrayscale(1)],
+            lambda: K.RandomGrayscale(p=1.0),
+            lambda v: v.RandomGrayscale(1),
+        ),
         Case(
             "gaussian blur 23",
             [A.GaussianBlur(23)],
             lambda: K.RandomGaussianBlur((23, 23), (0.1, 2.0), p=1.0),
             lambda v: v.GaussianBlur(23),
         ),
-        Case("solarize", [A.RandomSolarize(128, 1)], lambda: K.RandomSolarize(0.0, 0.0, p=1.0), lambda v: v.RandomSolarize(128, 1)),
-        Case("posterize", [A.RandomPosterize(4, 1)], lambda: K.RandomPosterize((4, 4), p=1.0), lambda v: v.RandomPosterize(4, 1)),
-        Case("equalize", [A.RandomEqualize(1)], lambda: K.RandomEqualize(p=1.0), lambda v: v.RandomEqualize(1)),
+        Case(
+            "solarize",
+            [A.RandomSolarize(128, 1)],
+            lambda: K.RandomSolarize(0.0, 0.0, p=1.0),
+            lambda v: v.RandomSolarize(128, 1),
+        ),
+        Case(
+            "posterize",
+            [A.RandomPosterize(4, 1)],
+            lambda: K.RandomPosterize((4, 4), p=1.0),
+            lambda v: v.RandomPosterize(4, 1),
+        ),
+        Case(
+            "equalize", [A.RandomEqualize(1)], lambda: K.RandomEqualize(p=1.0), lambda v: v.RandomEqualize(1)
+        ),
         Case(
             "sharpness",
             [A.RandomAdjustSharpness(1.7, 1)],
             lambda: K.RandomSharpness((1.7, 1.7), p=1.0),
             lambda v: v.RandomAdjustSharpness(1.7, 1),
         ),
-        Case("autocontrast", [A.RandomAutocontrast(1)], lambda: K.RandomAutoContrast(p=1.0), lambda v: v.RandomAutocontrast(1)),
+        Case(
+            "autocontrast",
+            [A.RandomAutocontrast(1)],
+            lambda: K.RandomAutoContrast(p=1.0),
+            lambda v: v.RandomAutocontrast(1),
+        ),
         Case("invert", [A.RandomInvert(1)], lambda: K.RandomInvert(p=1.0), lambda v: v.RandomInvert(1)),
         Case("erasing", [A.RandomErasing(1)], lambda: K.RandomErasing(p=1.0), lambda v: v.RandomErasing(1)),
         Case(
             "flip + rotation",
             [A.RandomHorizontalFlip(), A.RandomRotation(15)],
-            lambda: K.AugmentationSequential(K.RandomHorizontalFlip(), K.RandomRotation(15.0, p=1.0), data_keys=["input"]),
+            lambda: K.AugmentationSequential(
+                K.RandomHorizontalFlip(), K.RandomRotation(15.0, p=1.0), data_keys=["input"]
+            ),
             lambda v: v.Compose([v.RandomHorizontalFlip(), v.RandomRotation(15)]),
         ),
         Case(
             "light: flip, jitter, erasing",
             LIGHT,
             lambda: K.AugmentationSequential(
-                K.RandomHorizontalFlip(), K.ColorJitter(0.4, 0.4, 0.4, 0.1, p=1.0), K.RandomErasing(p=0.25), data_keys=["input"]
+                K.RandomHorizontalFlip(),
+                K.ColorJitter(0.4, 0.4, 0.4, 0.1, p=1.0),
+                K.RandomErasing(p=0.25),
+                data_keys=["input"],
             ),
-            lambda v: v.Compose([v.RandomHorizontalFlip(), v.ColorJitter(0.4, 0.4, 0.4, 0.1), v.RandomErasing(0.25)]),
+            lambda v: v.Compose(
+                [v.RandomHorizontalFlip(), v.ColorJitter(0.4, 0.4, 0.4, 0.1), v.RandomErasing(0.25)]
+            ),
         ),
-        Case("RandAugment(2, 9)", [A.RandAugment(2, 9)], lambda: auto.RandAugment(2, 9), lambda v: v.RandAugment(2, 9)),
-        Case("TrivialAugmentWide", [A.TrivialAugmentWide()], auto.TrivialAugment, lambda v: v.TrivialAugmentWide()),
-        Case("AutoAugment", [A.AutoAugment()], lambda: auto.AutoAugment("imagenet"), lambda v: v.AutoAugment()),
+        Case(
+            "RandAugment(2, 9)",
+            [A.RandAugment(2, 9)],
+            lambda: auto.RandAugment(2, 9),
+            lambda v: v.RandAugment(2, 9),
+        ),
+        Case(
+            "TrivialAugmentWide",
+            [A.TrivialAugmentWide()],
+            auto.TrivialAugment,
+            lambda v: v.TrivialAugmentWide(),
+        ),
+        Case(
+            "AutoAugment", [A.AutoAugment()], lambda: auto.AutoAugment("imagenet"), lambda v: v.AutoAugment()
+        ),
     ]
 
 
@@ -178,7 +229,9 @@ def works(title: str, call: Call) -> bool:
 def measured(case: Case, images: Tensor, rounds: int, transforms: Any) -> dict[str, Column]:
     """All columns of one row, interleaved."""
     made = calls(case, images, transforms)
-    columns = {name: Column([] if works(f"{case.name}, {name}", call) else [None]) for name, call in made.items()}
+    columns = {
+        name: Column([] if works(f"{case.name}, {name}", call) else [None]) for name, call in made.items()
+    }
     for _ in range(rounds):
         for name, column in columns.items():
             if None not in column.times:
@@ -191,11 +244,15 @@ def over(columns: dict[str, Column], name: str) -> float | None:
     base = "fastload float" if name == "kornia float" else "fastload"
     if name not in columns:
         return None
-    return measure.median(a / b for a, b in zip(columns[name].times, columns[base].times, strict=False) if a and b)
+    return measure.median(
+        a / b for a, b in zip(columns[name].times, columns[base].times, strict=False) if a and b
+    )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cpu", help="where the batches lie (default %(default)s)")
     parser.add_argument("--batch", type=int, default=16, help="images (default %(default)s; 256 for a GPU)")
     parser.add_argument("--size", type=int, default=224, help="height and width (default %(default)s)")
@@ -209,11 +266,17 @@ def main() -> int:
     transforms = torchvision_transforms()
     generator = torch.Generator().manual_seed(0)
     coarse = torch.randint(0, 256, (arguments.batch, 3, 14, 14), generator=generator).float()
-    images = torch.nn.functional.interpolate(coarse, size=(arguments.size,) * 2, mode="bilinear").to(torch.uint8).to(device)
+    images = (
+        torch.nn.functional.interpolate(coarse, size=(arguments.size,) * 2, mode="bilinear")
+        .to(torch.uint8)
+        .to(device)
+    )
 
     names = "fastload", "fastload float", "kornia float", "torchvision"
     clock = "CPU" if device.type == "cpu" else arguments.device
-    shown = Table(title=f"{clock} us an image, batches of {arguments.batch} x 3 x {arguments.size} x {arguments.size}")
+    shown = Table(
+        title=f"{clock} us an image, batches of {arguments.batch} x 3 x {arguments.size} x {arguments.size}"
+    )
     for heading in ("", "ours u8", "ours f32", "kornia", "tv", "kornia/ours", "tv/ours"):
         shown.add_column(heading, justify="right" if heading else "left", no_wrap=not heading)
     kept = []
@@ -224,14 +287,28 @@ def main() -> int:
             columns = measured(case, images, arguments.rounds, transforms)
         medians = {name: measure.median(columns[name].times) if name in columns else None for name in names}
         ratios = {name: over(columns, name) for name in ("kornia float", "torchvision")}
-        shown.add_row(case.name, *(number(medians[n], 0, 1e6) for n in names), *(number(value, 2) for value in ratios.values()))
-        kept.append({"op": case.name, "seconds": {name: column.times for name, column in columns.items()}, "ratios": ratios})
+        shown.add_row(
+            case.name,
+            *(number(medians[n], 0, 1e6) for n in names),
+            *(number(value, 2) for value in ratios.values()),
+        )
+        kept.append(
+            {
+                "op": case.name,
+                "seconds": {name: column.times for name, column in columns.items()},
+                "ratios": ratios,
+            }
+        )
     common.console.print(shown)
     if arguments.save:
-        settings = {name: getattr(arguments, name) for name in ("device", "batch", "size", "rounds", "threads")}
+        settings = {
+            name: getattr(arguments, name) for name in ("device", "batch", "size", "rounds", "threads")
+        }
         document = {"benchmark": "augment", "machine": measure.machine_facts(), **settings, "rows": kept}
         common.RESULTS.mkdir(exist_ok=True)
-        (common.RESULTS / f"{arguments.save}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        (common.RESULTS / f"{arguments.save}.json").write_text(
+            json.dumps(document, indent=1) + "\n", encoding="utf-8"
+        )
     return 0
 
 

@@ -29,7 +29,10 @@ from fastload.bench import harness, measure
 from fastload.bench.listing import list_folder
 from fastload.bench.report import number
 
-WAYS: dict[str, common.Json] = {"lossless": {"shard_samples": 100}, "min_side=256": {"shard_samples": 100, "min_side": 256}}
+WAYS: dict[str, common.Json] = {
+    "lossless": {"shard_samples": 100},
+    "min_side=256": {"shard_samples": 100, "min_side": 256},
+}
 """Keywords of the packs that are timed."""
 
 
@@ -58,7 +61,12 @@ def alone(source: Path, out: Path, options: common.Json) -> Callable[[int], comm
         summary = fastload.pack(source, out, workers=1, **options)
         seconds = time.perf_counter() - start
         shutil.rmtree(out, ignore_errors=True)
-        return {"ok": True, "seconds": seconds, "samples": summary.samples, "mb_per_s": summary.bytes_in / 1e6 / seconds}
+        return {
+            "ok": True,
+            "seconds": seconds,
+            "samples": summary.samples,
+            "mb_per_s": summary.bytes_in / 1e6 / seconds,
+        }
 
     return run
 
@@ -66,7 +74,9 @@ def alone(source: Path, out: Path, options: common.Json) -> Callable[[int], comm
 def main() -> int:
     """Interleaves one and two raylets."""
     made = common.parser(__doc__, rounds=5)
-    made.add_argument("--copies", type=int, default=20, help="how often the tree has in500's 250 images (default 20)")
+    made.add_argument(
+        "--copies", type=int, default=20, help="how often the tree has in500's 250 images (default 20)"
+    )
     arguments = made.parse_args()
     source = common.copies(common.corpus(arguments.corpus, "in500"), arguments.copies)
     size = sum(len(path.read_bytes()) for path, _ in list_folder(source))  # reading warms the cache
@@ -90,11 +100,17 @@ def main() -> int:
     for row in rows:
         spread = measure.spread(row.values("mb_per_s"))
         about = "" if spread is None else f"{spread:.1%}"
-        shown.add_row(row.title, row.reason or number(row.median("mb_per_s")), about, number(row.median("seconds"), 2))
+        shown.add_row(
+            row.title, row.reason or number(row.median("mb_per_s")), about, number(row.median("seconds"), 2)
+        )
     common.console.print(shown)
     by_name = {row.name: row for row in rows}
     targets = [
-        common.Target(f"{way}: 2 raylets / 1 raylet", harness.ratio(by_name[f"{way} two"], by_name[f"{way} one"], "mb_per_s"), 1.80)
+        common.Target(
+            f"{way}: 2 raylets / 1 raylet",
+            harness.ratio(by_name[f"{way} two"], by_name[f"{way} one"], "mb_per_s"),
+            1.80,
+        )
         for way in WAYS
     ]
     details = [{"name": row.name, "reason": row.reason, "rounds": row.turns} for row in rows]

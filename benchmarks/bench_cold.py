@@ -51,13 +51,17 @@ def read_all(folder: Path) -> float:
 
 def turn(spec: TurnSpec, prepare: Callable[[], object]) -> Callable[[int], common.Json]:
     """One epoch after ``prepare``."""
-    return lambda number: harness.take_turn(dataclasses.replace(spec, seed=number), before_epoch=lambda: (prepare(), None)[1])
+    return lambda number: harness.take_turn(
+        dataclasses.replace(spec, seed=number), before_epoch=lambda: (prepare(), None)[1]
+    )
 
 
 def main() -> int:
     """Alternates cold and warm epochs."""
     made = common.parser(__doc__, rounds=5)
-    made.add_argument("--copies", type=int, default=20, help="how often in500's 250 images are packed (default 20)")
+    made.add_argument(
+        "--copies", type=int, default=20, help="how often in500's 250 images are packed (default 20)"
+    )
     made.add_argument("--rivals", action="store_true", help="also the hand-written loader, cold")
     arguments = made.parse_args()
     if not os.access(DROP, os.W_OK):
@@ -65,7 +69,9 @@ def main() -> int:
         return 2
     source = common.copies(common.corpus(arguments.corpus, "in500"), arguments.copies)
     packed = common.pack_fresh(source, f"{source.name}.fl", workers=arguments.workers)
-    small = common.pack_fresh(common.copies(common.corpus(arguments.corpus, "in500"), 1), "rehearsal.fl", workers=arguments.workers)
+    small = common.pack_fresh(
+        common.copies(common.corpus(arguments.corpus, "in500"), 1), "rehearsal.fl", workers=arguments.workers
+    )
     make_cold()
     disk = read_all(packed)
     with harness.Sources(source) as sources:

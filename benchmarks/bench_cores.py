@@ -138,7 +138,15 @@ def turn(spec: Json) -> Json:
 
 def run_turn(data: Path, batch: int, threads: int, **options: Any) -> Json:
     """turn() in a process of its own, with the defaults of its options."""
-    spec = {"crop": False, "pinned": True, "body_s": 0.0, "epochs": 6, "stages": False, "burst": False, **options}
+    spec = {
+        "crop": False,
+        "pinned": True,
+        "body_s": 0.0,
+        "epochs": 6,
+        "stages": False,
+        "burst": False,
+        **options,
+    }
     spec |= {"data": str(data), "batch": batch, "threads": threads}
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # torch's own threads spin
     command = [sys.executable, __file__, "--turn", json.dumps(spec)]
@@ -161,9 +169,13 @@ def small_pictures() -> Path:
 def c_parts(data: Path, rounds: int) -> Json:
     """cores.c: the best of its rounds."""
     sources = [common.HERE / "cores.c", CSRC / "engine" / "pool.c", *sorted((CSRC / "common").glob("*.c"))]
-    program = common.build_program("cores", sources, ["libjpeg"], ["-O2", "-std=gnu11", f"-I{CSRC}"], [*CSRC.glob("*/*.h")])
+    program = common.build_program(
+        "cores", sources, ["libjpeg"], ["-O2", "-std=gnu11", f"-I{CSRC}"], [*CSRC.glob("*/*.h")]
+    )
     command = [str(program), str(next(data.glob("shard-*.lmdb"))), str(SIDE * SIDE * 3 + 12)]
-    turns = [json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout) for _ in range(rounds)]
+    turns = [
+        json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout) for _ in range(rounds)
+    ]
     best: Json = {}
     for name, first in turns[0].items():
         pick = max if name == "copy_gbs" else min
@@ -182,7 +194,9 @@ def measure_parts(arguments: argparse.Namespace) -> Json:
     small, source = small_pictures(), common.corpus(arguments.corpus, "in500")
     photos = {
         "JPEG, 224 x 224": common.pack_fresh(source, "cores-in500.fl", workers=arguments.workers),
-        "DCT form, 224 x 224": common.pack_fresh(source, "cores-in500-dct.fl", workers=arguments.workers, encode="dct"),
+        "DCT form, 224 x 224": common.pack_fresh(
+            source, "cores-in500-dct.fl", workers=arguments.workers, encode="dct"
+        ),
     }
     loops: dict[int, list[Json]] = {batch: [] for batch in BATCHES}
     rows: dict[str, list[Json]] = {name: [] for name in (f"raw, {SIDE} x {SIDE}", *photos)}
@@ -201,7 +215,9 @@ def measure_parts(arguments: argparse.Namespace) -> Json:
             for batch, turns in loops.items()
         },
         "row_us": {name: least(turns, "row_us") for name, turns in rows.items()},
-        "row_bytes": {name: bytes_of(data) for name, data in ((f"raw, {SIDE} x {SIDE}", small), *photos.items())},
+        "row_bytes": {
+            name: bytes_of(data) for name, data in ((f"raw, {SIDE} x {SIDE}", small), *photos.items())
+        },
         **c_parts(small, arguments.rounds),
     }
 
@@ -216,7 +232,9 @@ def bytes_of(data: Path) -> float:
 # ---- the model
 
 
-def machine_of(parts: Json, name: str, batch: int, cores: int, arguments: argparse.Namespace, **given: Any) -> Machine:
+def machine_of(
+    parts: Json, name: str, batch: int, cores: int, arguments: argparse.Namespace, **given: Any
+) -> Machine:
     """The model of a workload, from measured parts and the assumed ones."""
     handover = arguments.handover * 1e-9
     return Machine(
@@ -242,7 +260,9 @@ def compute(parts: Json, arguments: argparse.Namespace) -> list[Json]:
                 bounds = machine.bounds()
                 title = f"computed: {name}, batch {batch}, {cores} cores ({PARTS[machine.limit]})"
                 where = {"title": title, "data": name, "batch": batch, "cores": cores}
-                found.append({**where, "images_per_s": rate(machine), "limit": machine.limit, "bounds": bounds})
+                found.append(
+                    {**where, "images_per_s": rate(machine), "limit": machine.limit, "bounds": bounds}
+                )
     return found
 
 
@@ -276,7 +296,9 @@ def show_parts(parts: Json) -> None:
         shown.add_column(heading, justify="right")
     for batch, us in parts["loop_us"].items():
         stages_us = parts["stages_us"][batch]
-        shown.add_row(str(batch), *(number(each, 1) for each in (us, *stages_us.values())), number(batch / us * 1e6))
+        shown.add_row(
+            str(batch), *(number(each, 1) for each in (us, *stages_us.values())), number(batch / us * 1e6)
+        )
     common.console.print(shown)
     shown = Table(title="a native thread: CPU us a row; bytes through memory")
     for heading in ("", "us", "bytes"):
@@ -288,8 +310,12 @@ def show_parts(parts: Json) -> None:
     common.console.print(
         f"queue: {turn_ns[0]:.0f} ns a turn by 1 thread, {turn_ns[1]:.0f} by 2; line: {line_ns[0]:.1f} ns, {line_ns[1]:.1f} by 2"
     )
-    common.console.print(f"submit: {', '.join(f'{float(ns) / 1000:.1f} us with {each} asleep' for each, ns in submit.items())}")
-    common.console.print(f"memcpy: {parts['copy_gbs']} GB/s by 1 and 2 threads; pread: {parts['read_ns']} ns", highlight=False)
+    common.console.print(
+        f"submit: {', '.join(f'{float(ns) / 1000:.1f} us with {each} asleep' for each, ns in submit.items())}"
+    )
+    common.console.print(
+        f"memcpy: {parts['copy_gbs']} GB/s by 1 and 2 threads; pread: {parts['read_ns']} ns", highlight=False
+    )
 
 
 def show_computed(found: list[Json]) -> None:
@@ -301,15 +327,28 @@ def show_computed(found: list[Json]) -> None:
         shown.add_column(f"{name}, batch {batch}", justify="right")
     for cores in CORES:
         cells = {(each["data"], each["batch"]): each for each in found if each["cores"] == cores}
-        shown.add_row(str(cores), *(f"{number(cells[key]['images_per_s'])} ({PARTS[cells[key]['limit']]})" for key in columns))
+        shown.add_row(
+            str(cores),
+            *(f"{number(cells[key]['images_per_s'])} ({PARTS[cells[key]['limit']]})" for key in columns),
+        )
     common.console.print(shown)
 
 
 def main() -> int:
     """Measures the parts, checks the model, and computes."""
     made = common.parser(__doc__, rounds=5)
-    made.add_argument("--memory", type=float, default=200.0, help="GB/s of the computed machine's memory (default %(default)s)")
-    made.add_argument("--handover", type=float, default=100.0, help="ns in which a cache line goes to another core (default %(default)s)")
+    made.add_argument(
+        "--memory",
+        type=float,
+        default=200.0,
+        help="GB/s of the computed machine's memory (default %(default)s)",
+    )
+    made.add_argument(
+        "--handover",
+        type=float,
+        default=100.0,
+        help="ns in which a cache line goes to another core (default %(default)s)",
+    )
     made.add_argument("--turn", help=argparse.SUPPRESS)
     arguments = made.parse_args()
     if arguments.turn:

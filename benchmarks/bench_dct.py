@@ -61,7 +61,11 @@ def build_parse() -> Path:
     headers = [*common.HERE.glob("*.h"), *CSRC.glob("*/*.h")]
     flags = ["-O3", "-std=gnu11", "-ffp-contract=off", f"-I{CSRC}"]
     return common.build_program(
-        "parse_dct", [*sources, *sorted(CSRC.glob("*/*.c"))], ["libjpeg", "libwebp", "libdeflate", "lmdb", "zlib"], flags, headers
+        "parse_dct",
+        [*sources, *sorted(CSRC.glob("*/*.c"))],
+        ["libjpeg", "libwebp", "libdeflate", "lmdb", "zlib"],
+        flags,
+        headers,
     )
 
 
@@ -77,7 +81,9 @@ def measure_parse(name: str, listing: Path, rounds: int) -> tuple[list[common.Ta
     found = run(build_parse(), listing, rounds)
     modes = list(found["rounds"][0])
     ns = {mode: statistics.median(each[mode] for each in found["rounds"]) for mode in modes}
-    ratios = {mode: statistics.median(each["huffman"] / each[mode] for each in found["rounds"]) for mode in modes}
+    ratios = {
+        mode: statistics.median(each["huffman"] / each[mode] for each in found["rounds"]) for mode in modes
+    }
     share = found["dct_bytes"] / (found["jpeg_bytes"] + found["index_bytes"])
     shown = Table(title=f"{name}: coefficients of {found['files']} files ({found['stay']} more stay JPEGs)")
     for heading in ("", "ns a block", "x"):
@@ -85,16 +91,21 @@ def measure_parse(name: str, listing: Path, rounds: int) -> tuple[list[common.Ta
     for mode in modes:
         shown.add_row(mode, number(ns[mode], 1), number(ratios[mode], 2))
     common.console.print(shown)
-    targets = [common.Target(f"{name}: bytes / JPEG's with index", share, BYTES[name], at_most=True, digits=3)]
+    targets = [
+        common.Target(f"{name}: bytes / JPEG's with index", share, BYTES[name], at_most=True, digits=3)
+    ]
     if name == "in500":
         targets += [
-            common.Target(f"{name}: Huffman / {mode}, CPU (aim {aim})", ratios.get(mode), bound) for mode, (bound, aim) in PARSE.items()
+            common.Target(f"{name}: Huffman / {mode}, CPU (aim {aim})", ratios.get(mode), bound)
+            for mode, (bound, aim) in PARSE.items()
         ]
     kept = {key: found[key] for key in ("files", "stay", "jpeg_bytes", "dct_bytes", "index_bytes")}
     return targets, {**kept, "ns": ns, "ratios": ratios}
 
 
-def measure_decode(name: str, listing: Path, rounds: int, seconds: float) -> tuple[list[common.Target], common.Json]:
+def measure_decode(
+    name: str, listing: Path, rounds: int, seconds: float
+) -> tuple[list[common.Target], common.Json]:
     """Decoding, and conversion."""
     modes = [*(mode for pair in PAIRS for mode in (pair, f"{pair}_dct")), "index", "encode_dct"]
     passes, images = [], 1
@@ -110,10 +121,16 @@ def measure_decode(name: str, listing: Path, rounds: int, seconds: float) -> tup
     for pair, title in PAIRS.items():
         shown.add_row(title, number(us[pair]), number(us[f"{pair}_dct"]), number(ratios[pair], 2))
     shown.add_row(
-        "packing's walk with index; conversion", number(us["index"]), number(us["encode_dct"]), number(us["encode_dct"] / us["index"], 2)
+        "packing's walk with index; conversion",
+        number(us["index"]),
+        number(us["encode_dct"]),
+        number(us["encode_dct"] / us["index"], 2),
     )
     common.console.print(shown)
-    return [common.Target(f"{name}: decode + RandomResizedCrop, CPU", ratios["crop"], CROP, at_most=True)], {"us": us, "ratios": ratios}
+    return [common.Target(f"{name}: decode + RandomResizedCrop, CPU", ratios["crop"], CROP, at_most=True)], {
+        "us": us,
+        "ratios": ratios,
+    }
 
 
 def measure_loader(source: Path, arguments: Any) -> tuple[list[common.Target], common.Json]:
@@ -124,7 +141,12 @@ def measure_loader(source: Path, arguments: Any) -> tuple[list[common.Target], c
     dct = common.pack_fresh(source, f"{source.name}-dct.fl", workers=arguments.workers, encode="dct")
     with harness.Sources(source) as sources:
         base = TurnSpec(
-            "fastload", str(lossless), images=len(sources.listing), workers=arguments.workers, seconds=arguments.seconds, size=224
+            "fastload",
+            str(lossless),
+            images=len(sources.listing),
+            workers=arguments.workers,
+            seconds=arguments.seconds,
+            size=224,
         )
         specs = [("lossless", base), ("dct", dataclasses.replace(base, source=str(dct)))]
         if not big:
@@ -133,9 +155,15 @@ def measure_loader(source: Path, arguments: Any) -> tuple[list[common.Target], c
         rows = harness.interleave(turns, arguments.rounds, common.note)
     part = "big" if big else "in500"
     common.show_rates(f"{part}: the whole loader", rows)
-    targets = [common.Target(f"{part}: whole loader, dct / lossless (aim 2.0)", harness.ratio(rows[1], rows[0]), 1.6)]
+    targets = [
+        common.Target(f"{part}: whole loader, dct / lossless (aim 2.0)", harness.ratio(rows[1], rows[0]), 1.6)
+    ]
     if not big:
-        targets.append(common.Target("in500: dct / torch DataLoader + Pillow (aim 12)", harness.ratio(rows[1], rows[2]), 9.5))
+        targets.append(
+            common.Target(
+                "in500: dct / torch DataLoader + Pillow (aim 12)", harness.ratio(rows[1], rows[2]), 9.5
+            )
+        )
     return targets, {"loader": [row.to_json() for row in rows]}
 
 
@@ -150,7 +178,9 @@ def measure_pack(source: Path, arguments: Any) -> tuple[list[common.Target], com
             cpu[encode] = time.process_time() - before
         passes.append(cpu)
     ratio = statistics.median(each["dct"] / each["lossless"] for each in passes)
-    return [common.Target("in500: packing, CPU, dct / lossless (aim 1.2)", ratio, 1.5, at_most=True)], {"packing_cpu_s": passes}
+    return [common.Target("in500: packing, CPU, dct / lossless (aim 1.2)", ratio, 1.5, at_most=True)], {
+        "packing_cpu_s": passes
+    }
 
 
 def main() -> int:

@@ -78,7 +78,9 @@ def build_decode() -> Path:
     )
 
 
-def decode_turn(listing: Path, modes: Sequence[str], threads: Sequence[int], seconds: float) -> Callable[[int], common.Json]:
+def decode_turn(
+    listing: Path, modes: Sequence[str], threads: Sequence[int], seconds: float
+) -> Callable[[int], common.Json]:
     """A turn for ``interleave``: what decode.c prints, and the rate and CPU time of the first mode with the last thread count."""
     program = build_decode()
 
@@ -107,7 +109,9 @@ class Passes:
         self.rounds = [dict(self._by_key(inner)) for turn in row.turns for inner in turn["rounds"]]
         self.index_share = row.turns[0]["index_bytes"] / row.turns[0]["jpeg_bytes"]
 
-    def _by_key(self, inner: list[list[list[float]]]) -> Iterator[tuple[tuple[int, str], tuple[float, float]]]:
+    def _by_key(
+        self, inner: list[list[list[float]]]
+    ) -> Iterator[tuple[tuple[int, str], tuple[float, float]]]:
         for count, modes in zip(self.threads, inner, strict=True):
             for mode, (wall, cpu) in zip(MODES, modes, strict=True):
                 yield (count, mode), (wall, cpu)
@@ -125,7 +129,9 @@ class Passes:
         rival = MODES[mode][1]
         if rival is None:
             return None
-        return statistics.median(inner[threads, rival][cpu] / inner[threads, mode][cpu] for inner in self.rounds)
+        return statistics.median(
+            inner[threads, rival][cpu] / inner[threads, mode][cpu] for inner in self.rounds
+        )
 
     def summary(self) -> common.Json:
         """What is kept: the medians of each mode and number of threads."""
@@ -158,7 +164,10 @@ def show_passes(title: str, passes: Passes) -> None:
         cells = []
         for count in passes.threads:
             cells += [number(passes.rate(count, mode)), number(passes.cpu_us(count, mode))]
-            cells += [number(passes.ratio(count, mode, cpu=cpu), 2) if MODES[mode][1] else "" for cpu in (False, True)]
+            cells += [
+                number(passes.ratio(count, mode, cpu=cpu), 2) if MODES[mode][1] else ""
+                for cpu in (False, True)
+            ]
         shown.add_row(name, *cells)
     common.console.print(shown)
 
@@ -180,7 +189,8 @@ def decode_targets(name: str, passes: Passes) -> list[common.Target]:
     for mode, bound in BOUNDS[name].items():
         aim = AIMS.get((name, mode), "")
         targets += [
-            common.Target(f"{name}: {CALLED[mode]}, {count} thr.{aim}", passes.ratio(count, mode), bound) for count in passes.threads
+            common.Target(f"{name}: {CALLED[mode]}, {count} thr.{aim}", passes.ratio(count, mode), bound)
+            for count in passes.threads
         ]
     if name == "in500":
         for count in passes.threads:
@@ -191,16 +201,24 @@ def decode_targets(name: str, passes: Passes) -> list[common.Target]:
 
 def measure_part(name: str, arguments: object) -> tuple[list[common.Target], common.Json]:
     """Decoders and loader over one part of the corpus."""
-    seconds, workers, rounds, given = (getattr(arguments, key) for key in ("seconds", "workers", "rounds", "corpus"))
+    seconds, workers, rounds, given = (
+        getattr(arguments, key) for key in ("seconds", "workers", "rounds", "corpus")
+    )
     part = common.corpus(given, name)
     source = common.copies(part, COPIES[name])
     packed = common.pack_fresh(source, f"{source.name}.fl", workers=workers)
     threads = sorted({1, workers})
-    spec = TurnSpec("fastload", str(packed), images=len(list_folder(source)), workers=workers, seconds=seconds, size=SIZE)
+    spec = TurnSpec(
+        "fastload", str(packed), images=len(list_folder(source)), workers=workers, seconds=seconds, size=SIZE
+    )
     alone = decode_turn(common.write_listing(source), ["crop"], [workers], seconds)
     row, floor, loader = harness.interleave(
         [
-            ("decode", "decode.c, all modes", decode_turn(common.write_listing(part, LISTED[name]), list(MODES), threads, 4 * seconds)),
+            (
+                "decode",
+                "decode.c, all modes",
+                decode_turn(common.write_listing(part, LISTED[name]), list(MODES), threads, 4 * seconds),
+            ),
             ("crop", "decode.c, RandomResizedCrop with resize and index", alone),
             ("fastload", TITLES["fastload"], harness.loader_turn(spec)),
         ],
@@ -213,10 +231,16 @@ def measure_part(name: str, arguments: object) -> tuple[list[common.Target], com
     common.console.print(common.by_cpu_time(loader, [floor]))
     targets = [
         *decode_targets(name, passes),
-        common.Target(f"{name}: FastLoader / decode.c's RandomResizedCrop", harness.ratio(loader, floor), 0.90),
+        common.Target(
+            f"{name}: FastLoader / decode.c's RandomResizedCrop", harness.ratio(loader, floor), 0.90
+        ),
     ]
-    targets.append(common.Target(f"{name}: index, % of the JPEGs", 100 * index_share(packed), 1.5, at_most=True))
-    kept = [{key: value for key, value in each.to_json().items() if key != "rounds"} for each in (floor, loader)]
+    targets.append(
+        common.Target(f"{name}: index, % of the JPEGs", 100 * index_share(packed), 1.5, at_most=True)
+    )
+    kept = [
+        {key: value for key, value in each.to_json().items() if key != "rounds"} for each in (floor, loader)
+    ]
     return targets, {"decode": passes.summary(), "loader": kept}
 
 
@@ -237,12 +261,19 @@ def measure_pack(arguments: object) -> tuple[common.Target, list[common.Json]]:
         shown.add_column(heading, justify="right" if heading else "left")
     for row in rows:
         shown.add_row(
-            row.title, row.reason or number(row.median("mb_per_s")), number(row.median("mb_per_s_synced")), number(row.median("cpu_s"), 2)
+            row.title,
+            row.reason or number(row.median("mb_per_s")),
+            number(row.median("mb_per_s_synced")),
+            number(row.median("cpu_s"), 2),
         )
     common.console.print(shown)
-    common.console.print(f"by CPU time: {number(harness.ratio(indexed, plain, 'cpu_s'), 2)} x that of --no-index")
+    common.console.print(
+        f"by CPU time: {number(harness.ratio(indexed, plain, 'cpu_s'), 2)} x that of --no-index"
+    )
     # Rates of the same bytes: plain's over indexed's is indexed's time over plain's.
-    target = common.Target("pack: time / --no-index's", harness.ratio(plain, indexed, "mb_per_s"), 1.25, at_most=True)
+    target = common.Target(
+        "pack: time / --no-index's", harness.ratio(plain, indexed, "mb_per_s"), 1.25, at_most=True
+    )
     return target, [{"name": row.name, "reason": row.reason, "rounds": row.turns} for row in rows]
 
 

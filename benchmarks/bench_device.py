@@ -80,7 +80,9 @@ def synthetic(count: int) -> Path:
     if not out.with_suffix(".done").exists():
         random = np.random.default_rng(0)
         for number in range(count):
-            coarse = Image.fromarray(random.integers(0, 256, (24, 32, 3), np.uint8)).resize((500, 375), Image.Resampling.BICUBIC)
+            coarse = Image.fromarray(random.integers(0, 256, (24, 32, 3), np.uint8)).resize(
+                (500, 375), Image.Resampling.BICUBIC
+            )
             fine = random.normal(0, 8, (375, 500, 3))
             folder = out / f"class{number % 10}"
             folder.mkdir(parents=True, exist_ok=True)
@@ -97,7 +99,11 @@ class Bottleneck(nn.Module):
         super().__init__()
         self.convs = nn.Sequential(
             *(nn.Conv2d(inside, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True)),
-            *(nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True)),
+            *(
+                nn.Conv2d(width, width, 3, stride, 1, bias=False),
+                nn.BatchNorm2d(width),
+                nn.ReLU(inplace=True),
+            ),
             *(nn.Conv2d(width, 4 * width, 1, bias=False), nn.BatchNorm2d(4 * width)),
         )
         same = inside == 4 * width and stride == 1
@@ -110,7 +116,11 @@ class Bottleneck(nn.Module):
 
 def resnet(width: int, blocks: Iterable[int], classes: int = 1000) -> nn.Module:
     """ResNet-50 for width 64 and blocks (3, 4, 6, 3)."""
-    layers: list[nn.Module] = [nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
+    layers: list[nn.Module] = [
+        nn.Conv2d(3, width, 7, 2, 3, bias=False),
+        nn.BatchNorm2d(width),
+        nn.ReLU(inplace=True),
+    ]
     layers.append(nn.MaxPool2d(3, 2, 1))
     inside = width
     for stage, count in enumerate(blocks):
@@ -202,7 +212,9 @@ def _timed(batches: Iterator[Any], use: Callable[..., object], arguments: argpar
     return Turn(seconds / arguments.steps, waited / arguments.steps, sampler.busy())
 
 
-def in_turn(ways: dict[str, Callable[[], Any]], rounds: int, seconds: float = math.inf) -> dict[str, list[Any]]:
+def in_turn(
+    ways: dict[str, Callable[[], Any]], rounds: int, seconds: float = math.inf
+) -> dict[str, list[Any]]:
     """The result of each way, a turn of each in every round. A round begins only if no more than `seconds` are over."""
     found: dict[str, list[Any]] = {name: [] for name in ways}
     began = time.perf_counter()
@@ -227,9 +239,18 @@ def turn_rows(times: dict[str, list[Turn]]) -> list[Row]:
     """The medians of each way's turns, over its rounds."""
     rows = []
     for name, turns in times.items():
-        waited, busy = statistics.median(turn.waited for turn in turns), [turn.busy for turn in turns if turn.busy is not None]
+        waited, busy = (
+            statistics.median(turn.waited for turn in turns),
+            [turn.busy for turn in turns if turn.busy is not None],
+        )
         used = f", device busy {statistics.median(busy):.0%}" if busy else ""
-        rows.append((name, f"{statistics.median(seconds_of(turns)) * 1e3:.2f} ms", f"waited {waited * 1e3:.2f} ms{used}"))
+        rows.append(
+            (
+                name,
+                f"{statistics.median(seconds_of(turns)) * 1e3:.2f} ms",
+                f"waited {waited * 1e3:.2f} ms{used}",
+            )
+        )
     return rows
 
 
@@ -241,7 +262,9 @@ def forever(loader: Any) -> Generator[Any, None, None]:
 # ---- what is measured
 
 
-def floats(arguments: argparse.Namespace, images: torch.Tensor, compiles: bool = True) -> tuple[list[Row], list[common.Target]]:
+def floats(
+    arguments: argparse.Namespace, images: torch.Tensor, compiles: bool = True
+) -> tuple[list[Row], list[common.Target]]:
     """The pass to floats, by dtype and layout, against a copy of as many bytes."""
     rows, targets = [], []
     compiled = torch.compile(eager, dynamic=False) if compiles and arguments.device.type == "cuda" else None
@@ -253,7 +276,9 @@ def floats(arguments: argparse.Namespace, images: torch.Tensor, compiles: bool =
         for title, function in {"fused": to_float, "torch's ops": eager, "compiled": compiled}.items():
             if function is not None:
                 ways[title] = lambda f=function, d=dtype, m=form: f(images, d, MEAN, STD, m)  # type: ignore[misc]
-        times = in_turn({title: lambda w=way: per_call(w, arguments) for title, way in ways.items()}, arguments.rounds)  # type: ignore[misc]
+        times = in_turn(
+            {title: lambda w=way: per_call(w, arguments) for title, way in ways.items()}, arguments.rounds
+        )  # type: ignore[misc]
         case = f"uint8 channels_last to {str(dtype).removeprefix('torch.')} {name}"
         for title, each in times.items():
             spent = statistics.median(each)
@@ -267,7 +292,9 @@ def floats(arguments: argparse.Namespace, images: torch.Tensor, compiles: bool =
     return rows, targets
 
 
-def augmentation(arguments: argparse.Namespace, images: torch.Tensor) -> tuple[list[Row], list[common.Target]]:
+def augmentation(
+    arguments: argparse.Namespace, images: torch.Tensor
+) -> tuple[list[Row], list[common.Target]]:
     """Milliseconds a batch of each recipe, parameters drawn anew for every call."""
     number = itertools.count()
     indices = range(len(images))
@@ -276,14 +303,20 @@ def augmentation(arguments: argparse.Namespace, images: torch.Tensor) -> tuple[l
         to_float(augment(images, seed=0, epoch=next(number), indices=indices), torch.bfloat16, MEAN, STD)
 
     def turn(name: str, augment: A.AugmentBatch) -> float:
-        with patch.object(augment_batch, "at_once", lambda device: False) if name.endswith(OP_BY_OP) else nullcontext():
+        with (
+            patch.object(augment_batch, "at_once", lambda device: False)
+            if name.endswith(OP_BY_OP)
+            else nullcontext()
+        ):
             return per_call(lambda: run(augment), arguments)
 
     light = [A.RandomHorizontalFlip(), A.ColorJitter(*JITTER), A.RandomErasing(0.25)]
     recipes = {"light": A.AugmentBatch(light), "RandAugment(2, 9)": A.AugmentBatch([A.RandAugment(2, 9)])}
     if arguments.device.type == "cuda":
         recipes[f"light, {OP_BY_OP}"] = A.AugmentBatch(light)
-    times = in_turn({name: partial(turn, name, augment) for name, augment in recipes.items()}, arguments.rounds)
+    times = in_turn(
+        {name: partial(turn, name, augment) for name, augment in recipes.items()}, arguments.rounds
+    )
     spent = {name: statistics.median(each) * 1e3 for name, each in times.items()}
     rows = [(f"augment: {name}", f"{ms:.3f} ms", "") for name, ms in spent.items()]
     return rows, [
@@ -310,15 +343,26 @@ def fast_loader(path: Path, arguments: argparse.Namespace) -> FastLoader[Any]:
     )
 
 
-def step(arguments: argparse.Namespace, feeds: dict[str, Feed], images: torch.Tensor, seconds: float = math.inf) -> dict[str, list[Turn]]:
+def step(
+    arguments: argparse.Namespace, feeds: dict[str, Feed], images: torch.Tensor, seconds: float = math.inf
+) -> dict[str, list[Turn]]:
     """Turns of a training step on a batch that stays where it is ("resident"), and on the batches of each feed."""
     train = stepper(arguments)
-    batch = to_float(images, torch.bfloat16, MEAN, STD), torch.arange(len(images), device=arguments.device) % 10
+    batch = (
+        to_float(images, torch.bfloat16, MEAN, STD),
+        torch.arange(len(images), device=arguments.device) % 10,
+    )
     every: dict[str, Feed] = {"resident": lambda: (batch for _ in itertools.count()), **feeds}
-    return in_turn({name: partial(per_batch, feed, train, arguments) for name, feed in every.items()}, arguments.rounds, seconds)
+    return in_turn(
+        {name: partial(per_batch, feed, train, arguments) for name, feed in every.items()},
+        arguments.rounds,
+        seconds,
+    )
 
 
-def steps(arguments: argparse.Namespace, path: Path, images: torch.Tensor) -> tuple[list[Row], list[common.Target], str]:
+def steps(
+    arguments: argparse.Namespace, path: Path, images: torch.Tensor
+) -> tuple[list[Row], list[common.Target], str]:
     """A training step fed by FastLoader over the same step on a batch that stays where it is."""
     with fast_loader(path, arguments) as loader:
         times = step(arguments, {"fed": partial(forever, loader)}, images)
@@ -329,7 +373,9 @@ def steps(arguments: argparse.Namespace, path: Path, images: torch.Tensor) -> tu
     return rows, [common.Target("step fed by FastLoader / resident", share, 1.03, at_most=True)], report
 
 
-def deliver(arguments: argparse.Namespace, feeds: dict[str, Feed], seconds: float = math.inf) -> dict[str, list[Turn]]:
+def deliver(
+    arguments: argparse.Namespace, feeds: dict[str, Feed], seconds: float = math.inf
+) -> dict[str, list[Turn]]:
     """Turns of nothing but delivery."""
     ways = {name: partial(per_batch, feed, lambda *_: None, arguments) for name, feed in feeds.items()}
     return in_turn(ways, arguments.rounds, seconds)
@@ -339,10 +385,17 @@ def loaders(arguments: argparse.Namespace, path: Path, tree: Path) -> tuple[list
     """Images/s delivered to the device, ours and torch's."""
     with fast_loader(path, arguments) as ours:
         theirs = torch_feed(tree, arguments)
-        times = deliver(arguments, {"FastLoader": partial(forever, ours)} | ({} if theirs is None else {"DataLoader": theirs}))
+        times = deliver(
+            arguments,
+            {"FastLoader": partial(forever, ours)} | ({} if theirs is None else {"DataLoader": theirs}),
+        )
     rates = {name: arguments.batch / statistics.median(seconds_of(turns)) for name, turns in times.items()}
-    rows = [(f"{name}, {arguments.workers} workers", f"{rate:,.0f} images/s", "") for name, rate in rates.items()]
-    value = None if theirs is None else ratio(seconds_of(times["DataLoader"]), seconds_of(times["FastLoader"]))
+    rows = [
+        (f"{name}, {arguments.workers} workers", f"{rate:,.0f} images/s", "") for name, rate in rates.items()
+    ]
+    value = (
+        None if theirs is None else ratio(seconds_of(times["DataLoader"]), seconds_of(times["FastLoader"]))
+    )
     return rows, [common.Target("FastLoader / torch's DataLoader, images/s", value, 4.0)]
 
 
@@ -367,7 +420,12 @@ def torch_feed(tree: Path, arguments: argparse.Namespace) -> Feed | None:
         from torchvision.transforms import v2
     except (ImportError, RuntimeError):  # not there, or made for another torch
         return None
-    recipe = [v2.RandomResizedCrop(arguments.size), v2.RandomHorizontalFlip(), v2.ColorJitter(*JITTER), v2.ToImage()]
+    recipe = [
+        v2.RandomResizedCrop(arguments.size),
+        v2.RandomHorizontalFlip(),
+        v2.ColorJitter(*JITTER),
+        v2.ToImage(),
+    ]
     recipe += [v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD), v2.RandomErasing(0.25)]
     loader = torch.utils.data.DataLoader(
         Photos(tree, v2.Compose(recipe)),
@@ -380,7 +438,9 @@ def torch_feed(tree: Path, arguments: argparse.Namespace) -> Feed | None:
 
     def moved() -> Generator[Any, None, None]:
         for images, labels in forever(loader):
-            images = images.to(arguments.device, torch.bfloat16, non_blocking=True).contiguous(memory_format=torch.channels_last)
+            images = images.to(arguments.device, torch.bfloat16, non_blocking=True).contiguous(
+                memory_format=torch.channels_last
+            )
             yield images, labels.to(arguments.device, non_blocking=True)
 
     return moved
@@ -389,7 +449,14 @@ def torch_feed(tree: Path, arguments: argparse.Namespace) -> Feed | None:
 def tiny(arguments: argparse.Namespace) -> None:
     """Sizes that run anywhere in seconds."""
     arguments.tiny = True
-    arguments.batch, arguments.size, arguments.images, arguments.workers, arguments.rounds, arguments.steps = 8, 32, 64, 2, 1, 3
+    (
+        arguments.batch,
+        arguments.size,
+        arguments.images,
+        arguments.workers,
+        arguments.rounds,
+        arguments.steps,
+    ) = 8, 32, 64, 2, 1, 3
 
 
 def main() -> int:
@@ -399,16 +466,29 @@ def main() -> int:
     made.add_argument("--device", type=torch.device, default=torch.device("cuda"))
     made.add_argument("--batch", type=int, default=256)
     made.add_argument("--size", type=int, default=224)
-    made.add_argument("--images", type=int, default=4096, help="files in the tree, at least (default %(default)s)")
+    made.add_argument(
+        "--images", type=int, default=4096, help="files in the tree, at least (default %(default)s)"
+    )
     made.add_argument("--steps", type=int, default=60, help="steps of a turn (default %(default)s)")
-    made.add_argument("--tiny", action="store_true", help="sizes that run anywhere in seconds; no targets are meant")
-    made.add_argument("--only", choices=["floats", "augment", "step", "loader"], action="append", help="parts to measure (default: all)")
+    made.add_argument(
+        "--tiny", action="store_true", help="sizes that run anywhere in seconds; no targets are meant"
+    )
+    made.add_argument(
+        "--only",
+        choices=["floats", "augment", "step", "loader"],
+        action="append",
+        help="parts to measure (default: all)",
+    )
     arguments = made.parse_args()
     if arguments.tiny:
         tiny(arguments)
     parts = arguments.only or ["floats", "augment", "step", "loader"]
     shape = (arguments.batch, 3, arguments.size, arguments.size)
-    images = torch.randint(0, 256, shape, dtype=torch.uint8).contiguous(memory_format=torch.channels_last).to(arguments.device)
+    images = (
+        torch.randint(0, 256, shape, dtype=torch.uint8)
+        .contiguous(memory_format=torch.channels_last)
+        .to(arguments.device)
+    )
     rows: list[Row] = []
     targets: list[common.Target] = []
     report = ""
@@ -424,7 +504,11 @@ def main() -> int:
         _add(rows, targets, found)
     if "loader" in parts:
         _add(rows, targets, loaders(arguments, path, tree))
-    name = torch.cuda.get_device_name(arguments.device) if arguments.device.type == "cuda" else arguments.device.type
+    name = (
+        torch.cuda.get_device_name(arguments.device)
+        if arguments.device.type == "cuda"
+        else arguments.device.type
+    )
     table = Table(title=f"{name}, {arguments.batch} x 3 x {arguments.size} x {arguments.size}")
     for column in ("", "measured", ""):
         table.add_column(column, justify="right" if column else "left")

@@ -44,7 +44,11 @@ from fastload.bench.listing import list_folder
 
 BATCH, LISTED = 64, 16
 LARGE, SMALL = (224, (0.4, 1.0), 2), (96, (0.05, 0.4), 8)
-WAYS = {"views": "T.Views, one decode", "separate": "a native crop for each view", "pillow": "Pillow, one decode"}
+WAYS = {
+    "views": "T.Views, one decode",
+    "separate": "a native crop for each view",
+    "pillow": "Pillow, one decode",
+}
 ROWS = ("views", "objects", "pair", "single")
 
 
@@ -88,7 +92,9 @@ def of_objects(path: str, workers: int, seconds: float) -> tuple[float, float]:
     from fastload import transforms as T
 
     transform = [T.ScaleJitter((640, 640)), T.RandomHorizontalFlip(), T.ToFloat()]
-    data = PackedDataset(path, transform, fields=("image", {"boxes": "boxes", "labels": "labels", "masks": "instances"}))
+    data = PackedDataset(
+        path, transform, fields=("image", {"boxes": "boxes", "labels": "labels", "masks": "instances"})
+    )
     with FastLoader(data, LISTED, shuffle=True, num_workers=workers, collate="list", seed=0) as loader:
         return of_epochs(loader, seconds, lambda batch: len(batch[0]))
 
@@ -102,10 +108,19 @@ def of_torchvision(source: str, workers: int, seconds: float) -> tuple[float, fl
     from torchvision.datasets import CocoDetection, wrap_dataset_for_transforms_v2
     from torchvision.transforms import v2
 
-    steps = [v2.ToImage(), v2.ScaleJitter((640, 640)), v2.RandomHorizontalFlip(), v2.ToDtype(torch.float32, scale=True)]
-    found = CocoDetection(f"{source}/train2017", f"{source}/annotations/instances_train2017.json", transforms=v2.Compose(steps))
+    steps = [
+        v2.ToImage(),
+        v2.ScaleJitter((640, 640)),
+        v2.RandomHorizontalFlip(),
+        v2.ToDtype(torch.float32, scale=True),
+    ]
+    found = CocoDetection(
+        f"{source}/train2017", f"{source}/annotations/instances_train2017.json", transforms=v2.Compose(steps)
+    )
     data = wrap_dataset_for_transforms_v2(found, target_keys=("boxes", "labels", "masks"))
-    loader = DataLoader(data, LISTED, shuffle=True, num_workers=workers, collate_fn=lists, persistent_workers=workers > 0)
+    loader = DataLoader(
+        data, LISTED, shuffle=True, num_workers=workers, collate_fn=lists, persistent_workers=workers > 0
+    )
     return of_epochs(loader, seconds, lambda batch: len(batch[0]))
 
 
@@ -142,7 +157,9 @@ def of_pillow(path: str, source: str, seconds: float) -> tuple[float, float]:
             for program, size in zip(plan.programs, plan.fixed_sizes or (), strict=True):
                 drawn = program.resolve(*image.size, 0, samples // len(files), index)
                 x, y, width, height = drawn["box"]
-                made = image.resize((size[1], size[0]), Image.Resampling.BILINEAR, (x, y, x + width, y + height))
+                made = image.resize(
+                    (size[1], size[0]), Image.Resampling.BILINEAR, (x, y, x + width, y + height)
+                )
                 np.asarray(made.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if drawn["hflip"] else made)
             samples += 1
     return (time.process_time() - cpu) / samples, (time.perf_counter() - began) / samples
@@ -156,9 +173,17 @@ def measure(way: str, path: str, source: str, workers: str, seconds: str) -> Non
     if way == "pillow":
         cpu, wall = of_pillow(path, source, limit)
     elif way == "views":
-        cpu, wall = of_loader(path, T.Views([t for size, scale, n in (LARGE, SMALL) for t in [crop(size, scale)] * n]), threads, limit)
+        cpu, wall = of_loader(
+            path,
+            T.Views([t for size, scale, n in (LARGE, SMALL) for t in [crop(size, scale)] * n]),
+            threads,
+            limit,
+        )
     elif way == "separate":
-        found = [(count, of_loader(path, crop(size, scale), threads, limit / 2)) for size, scale, count in (LARGE, SMALL)]
+        found = [
+            (count, of_loader(path, crop(size, scale), threads, limit / 2))
+            for size, scale, count in (LARGE, SMALL)
+        ]
         cpu, wall = (sum(count * each[k] for count, each in found) for k in (0, 1))
     elif way == "packed":
         cpu, wall = of_objects(path, threads, limit)
@@ -191,25 +216,41 @@ Outcome = tuple[list[harness.Measured], list[common.Target]]
 def views_row(arguments: Any, source: Path) -> Outcome:
     path = common.pack_fresh(source, "fields-views.fl", workers=arguments.workers)
     told = (path, source, arguments.workers, arguments.seconds)
-    rows = harness.interleave([(way, name, turn(way, *told)) for way, name in WAYS.items()], arguments.rounds, common.note)
+    rows = harness.interleave(
+        [(way, name, turn(way, *told)) for way, name in WAYS.items()], arguments.rounds, common.note
+    )
     views, separate, pillow = rows
     common.show_rates("views: 2 x 224 + 8 x 96, in500", rows)
     cpu = views.median("cpu_s_per_1000")
     return rows, [
-        common.Target("views: CPU us a sample", None if cpu is None else cpu * 1000, 1200, at_most=True, digits=0),
-        common.Target("views: CPU of separate crops / of views", harness.ratio(separate, views, "cpu_s_per_1000"), 2.29),
-        common.Target("views: CPU of Pillow / of views", harness.ratio(pillow, views, "cpu_s_per_1000"), 4.83),
+        common.Target(
+            "views: CPU us a sample", None if cpu is None else cpu * 1000, 1200, at_most=True, digits=0
+        ),
+        common.Target(
+            "views: CPU of separate crops / of views", harness.ratio(separate, views, "cpu_s_per_1000"), 2.29
+        ),
+        common.Target(
+            "views: CPU of Pillow / of views", harness.ratio(pillow, views, "cpu_s_per_1000"), 4.83
+        ),
     ]
 
 
 def objects_row(arguments: Any, source: Path) -> Outcome:
     folder = write_coco(source, common.WORK / "fields-coco")
-    path = common.pack_fresh(folder / "train2017", "fields-objects.fl", annotations=folder / "annotations" / "instances_train2017.json")
+    path = common.pack_fresh(
+        folder / "train2017",
+        "fields-objects.fl",
+        annotations=folder / "annotations" / "instances_train2017.json",
+    )
     told = (path, folder, arguments.workers, arguments.seconds)
     ways = {"packed": "packed, collate='list'", "torchvision": "torchvision v2, DataLoader"}
-    rows = harness.interleave([(way, name, turn(way, *told)) for way, name in ways.items()], arguments.rounds, common.note)
+    rows = harness.interleave(
+        [(way, name, turn(way, *told)) for way, name in ways.items()], arguments.rounds, common.note
+    )
     common.show_rates("objects: image, boxes and masks, ScaleJitter(640) and flip", rows)
-    return rows, [common.Target("objects: rate / torchvision's", harness.ratio(rows[0], rows[1], "images_per_s"), 4)]
+    return rows, [
+        common.Target("objects: rate / torchvision's", harness.ratio(rows[0], rows[1], "images_per_s"), 4)
+    ]
 
 
 def pair_row(arguments: Any, source: Path) -> Outcome:
@@ -220,7 +261,9 @@ def pair_row(arguments: Any, source: Path) -> Outcome:
     pack(Pairs(source), path, workers=arguments.workers)
     told = (path, source, arguments.workers, arguments.seconds)
     ways = {"images": "two images", "masked": "two images and a mask"}
-    rows = harness.interleave([(way, name, turn(way, *told)) for way, name in ways.items()], arguments.rounds, common.note)
+    rows = harness.interleave(
+        [(way, name, turn(way, *told)) for way, name in ways.items()], arguments.rounds, common.note
+    )
     common.show_rates("pair: two images and a 16-bit mask, 224", rows)
     cost = harness.ratio(rows[1], rows[0], "cpu_s_per_1000")
     return rows, [common.Target("pair: CPU with the mask / without", cost, 1.2, at_most=True)]
@@ -232,7 +275,11 @@ def single_row(arguments: Any, source: Path) -> Outcome:
     turns = [("single", "this checkout", turn("single", *told))]
     if arguments.release is not None:
         turns.append(
-            ("release", f"{arguments.release.name}, the other checkout", turn("single", *told, checkout=arguments.release.absolute()))
+            (
+                "release",
+                f"{arguments.release.name}, the other checkout",
+                turn("single", *told, checkout=arguments.release.absolute()),
+            )
         )
     rows = harness.interleave(turns, arguments.rounds, common.note)
     common.show_rates("single: one crop of 224, in500", rows)
@@ -248,13 +295,20 @@ def main() -> int:
     """Measures the rows that are asked for."""
     parser = common.parser(__doc__, rounds=5, seconds=3.0)
     parser.add_argument("--only", nargs="+", choices=ROWS, default=ROWS, help="rows (default: all)")
-    parser.add_argument("--release", type=Path, help="another checkout of fastload, built in place, for the row single")
+    parser.add_argument(
+        "--release", type=Path, help="another checkout of fastload, built in place, for the row single"
+    )
     arguments = parser.parse_args()
     source = common.corpus(arguments.corpus, "in500")
     measured = {"views": views_row, "objects": objects_row, "pair": pair_row, "single": single_row}
     found = {name: measured[name](arguments, source) for name in ROWS if name in arguments.only}
     targets = [target for _, each in found.values() for target in each]
-    return common.finish("fields", arguments, targets, **{name: [row.to_json() for row in rows] for name, (rows, _) in found.items()})
+    return common.finish(
+        "fields",
+        arguments,
+        targets,
+        **{name: [row.to_json() for row in rows] for name, (rows, _) in found.items()},
+    )
 
 
 if __name__ == "__main__":

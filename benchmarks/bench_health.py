@@ -104,7 +104,10 @@ def a_batch_us(batch: Any, rounds: int) -> float:
     watched = HealthMonitor(plain)
     found = []
     for n in range(rounds):
-        took = {side: walk(watched if side else plain, time.thread_time)[0] for side in ((0, 1) if n % 2 else (1, 0))}
+        took = {
+            side: walk(watched if side else plain, time.thread_time)[0]
+            for side in ((0, 1) if n % 2 else (1, 0))
+        }
         found.append((took[1] - took[0]) / LENGTH * 1e6)
     return statistics.median(found)
 
@@ -112,7 +115,11 @@ def a_batch_us(batch: Any, rounds: int) -> float:
 def rows(packed: Path, arguments: argparse.Namespace) -> list[Row]:
     """The three loaders, one after the other."""
     asked = (arguments.rounds, arguments.seconds)
-    workers: dict[str, Any] = {"batch_size": BATCH, "num_workers": arguments.workers, "persistent_workers": True}
+    workers: dict[str, Any] = {
+        "batch_size": BATCH,
+        "num_workers": arguments.workers,
+        "persistent_workers": True,
+    }
     found = []
     with (
         common.note("packed photographs"),
@@ -132,7 +139,11 @@ def main() -> int:
     source = common.corpus(arguments.corpus, "in500")
     packed = common.pack_fresh(source, f"{source.name}.fl", workers=arguments.workers)
     image_batch = [torch.zeros(BATCH, 3, 8, 8), torch.zeros(BATCH)]
-    shapes = {"(images, labels)": image_batch, "tensor": image_batch[1], "dict of tensors": {"x": image_batch[1], "y": image_batch[1]}}
+    shapes = {
+        "(images, labels)": image_batch,
+        "tensor": image_batch[1],
+        "dict of tensors": {"x": image_batch[1], "y": image_batch[1]},
+    }
     costs = {name: a_batch_us(batch, arguments.rounds) for name, batch in shapes.items()}
     measured = rows(packed, arguments)
 
@@ -155,12 +166,23 @@ def main() -> int:
     common.console.print(shown)
 
     cost = max(costs["(images, labels)"], costs["tensor"])
-    targets = [common.Target(f"{row.title}: rate with / without", statistics.median(row.ratios), 1 - SHARE, digits=4) for row in measured]
-    targets += [
-        common.Target(f"{row.title}: monitor's part of a batch's time, %", 100 * cost / row.plain_us, 100 * SHARE, at_most=True)
+    targets = [
+        common.Target(f"{row.title}: rate with / without", statistics.median(row.ratios), 1 - SHARE, digits=4)
         for row in measured
     ]
-    kept = [{"title": r.title, "ratios": r.ratios, "interval": r.interval, "plain_us_a_batch": r.plain_us} for r in measured]
+    targets += [
+        common.Target(
+            f"{row.title}: monitor's part of a batch's time, %",
+            100 * cost / row.plain_us,
+            100 * SHARE,
+            at_most=True,
+        )
+        for row in measured
+    ]
+    kept = [
+        {"title": r.title, "ratios": r.ratios, "interval": r.interval, "plain_us_a_batch": r.plain_us}
+        for r in measured
+    ]
     return common.finish("health", arguments, targets, rows=kept, monitor_us_a_batch=costs)
 
 

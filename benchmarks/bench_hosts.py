@@ -71,7 +71,12 @@ def measured(servers: Servers, url: str, s: Scenario, cache: Path) -> Iterator[J
     }  # fmt: skip
     command = [sys.executable, str(HERE / "hosts_rank.py")]
     children = [
-        subprocess.Popen([*command, json.dumps({**spec, "rank": rank})], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [*command, json.dumps({**spec, "rank": rank})],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         for rank in range(RANKS)
     ]
     try:
@@ -108,7 +113,12 @@ def main() -> int:
     """Measures and simulates each order and size of the cache."""
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--steps", type=int, default=180, help="of an epoch (default %(default)s)")
-    made.add_argument("--rate", type=float, default=200.0, help="images a second that a rank's step takes (default %(default)s)")
+    made.add_argument(
+        "--rate",
+        type=float,
+        default=200.0,
+        help="images a second that a rank's step takes (default %(default)s)",
+    )
     made.add_argument("--save", metavar="NAME", help="keep the result as benchmarks/results/NAME.json")
     made.add_argument("--check", action="store_true", help="exit with status 1 when a target is missed")
     arguments = made.parse_args()
@@ -142,14 +152,24 @@ def main() -> int:
         shown.add_column(heading, justify="left" if heading == "order" else "right")
     worst = [1.0, 1.0]
     for row in rows:
-        ratios = [row[f"simulated_{name}"] / row[name] if row[name] else 1.0 for name in ("requests", "bytes")]
+        ratios = [
+            row[f"simulated_{name}"] / row[name] if row[name] else 1.0 for name in ("requests", "bytes")
+        ]
         asked = f"{row['requests']:,}", f"{row['simulated_requests']:,}", f"{ratios[0]:.2f}"
         came = f"{row['bytes'] / 1e6:,.1f}", f"{row['simulated_bytes'] / 1e6:,.1f}", f"{ratios[1]:.2f}"
         shown.add_row(row["order"], f"{row['cache']:g}", str(row["epoch"]), *asked, *came)
-        worst = [max(one, ratio, 1 / ratio if ratio else math.inf) for one, ratio in zip(worst, ratios, strict=True)]
+        worst = [
+            max(one, ratio, 1 / ratio if ratio else math.inf)
+            for one, ratio in zip(worst, ratios, strict=True)
+        ]
     common.console.print(shown)
     targets = [
-        common.Target("requests, simulated and measured: the larger over the smaller, at most", worst[0], 1.3, at_most=True),
+        common.Target(
+            "requests, simulated and measured: the larger over the smaller, at most",
+            worst[0],
+            1.3,
+            at_most=True,
+        ),
         common.Target("bytes, the same", worst[1], 1.10, at_most=True),
     ]
     return common.finish("hosts", arguments, targets, rows=rows)

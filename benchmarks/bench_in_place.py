@@ -37,10 +37,18 @@ def epoch(loader: Iterable[Any]) -> common.Json:
     for batch in loader:
         images += len(batch["label"] if isinstance(batch, dict) else batch[1])
     spent = sum(os.times()[:4]) - cpu
-    return {"ok": True, "images_per_s": images / (time.perf_counter() - began), "cpu_s_per_1000": spent / images * 1000}
+    return {
+        "ok": True,
+        "images_per_s": images / (time.perf_counter() - began),
+        "cpu_s_per_1000": spent / images * 1000,
+    }
 
 
-FORMATS = {"png": ("png", {}), "webp": ("webp", {"quality": 80}), "lossless": ("webp", {"lossless": True, "method": 2})}
+FORMATS = {
+    "png": ("png", {}),
+    "webp": ("webp", {"quality": 80}),
+    "lossless": ("webp", {"lossless": True, "method": 2}),
+}
 """Ending of the files, and Pillow's options."""
 LEAST = {"": 2.5, "png": 2.0, "webp": 2.5, "lossless": 2.5}
 """Least rate of the first epoch, in those of torch's DataLoader."""
@@ -57,7 +65,9 @@ def converted(source: Path, form: str) -> Path:
         for path in sorted(source.glob("*/*.*")):
             (out / path.parent.name).mkdir(parents=True, exist_ok=True)
             with open(path, "rb") as file:
-                open_image(file).convert("RGB").save(out / path.parent.name / f"{path.stem}.{ending}", **options)
+                open_image(file).convert("RGB").save(
+                    out / path.parent.name / f"{path.stem}.{ending}", **options
+                )
         done.touch()
     return out
 
@@ -69,7 +79,9 @@ def arrow_dataset(tree: Path, transform: Any) -> Any:
     datasets.disable_progress_bars()
     saved = tree.with_suffix(".saved")
     if not saved.exists():
-        found = datasets.load_dataset("imagefolder", data_dir=str(tree), split="train", cache_dir=str(tree.with_suffix(".cache")))
+        found = datasets.load_dataset(
+            "imagefolder", data_dir=str(tree), split="train", cache_dir=str(tree.with_suffix(".cache"))
+        )
         found.save_to_disk(str(saved))
     return datasets.load_from_disk(str(saved)).with_transform(OnImages(transform))
 
@@ -86,7 +98,9 @@ def read_dataset(tree: Path, form: str, transform: Any) -> Any:
             import pyarrow as pa
             import pyarrow.parquet as pq
 
-            table = pa.table({"image": [image for image, _ in samples], "label": [label for _, label in samples]})
+            table = pa.table(
+                {"image": [image for image, _ in samples], "label": [label for _, label in samples]}
+            )
             pq.write_table(table, new, compression="none", row_group_size=100)
         else:
             with tarfile.open(new, "w") as tar:
@@ -99,12 +113,16 @@ def read_dataset(tree: Path, form: str, transform: Any) -> Any:
     return read(path, transform=transform)
 
 
-def turns(tree: Path, packed: Path, workers: int, *, cold: bool, arrow: bool, form: str) -> list[tuple[str, str, harness.Round]]:
+def turns(
+    tree: Path, packed: Path, workers: int, *, cold: bool, arrow: bool, form: str
+) -> list[tuple[str, str, harness.Round]]:
     """The turns of a round, in order; the second epoch is of the loader whose first was the turn before."""
     from torchvision import transforms
     from torchvision.datasets import ImageFolder
 
-    transform = transforms.Compose([transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), transforms.ToTensor()])
+    transform = transforms.Compose(
+        [transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), transforms.ToTensor()]
+    )
     files: Any = ImageFolder(str(tree), transform=transform)
     if arrow or form:
         files = arrow_dataset(tree, transform) if arrow else read_dataset(tree, form, transform)
@@ -147,17 +165,28 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=8, help="How often the corpus is listed.")
     parser.add_argument("--cold", action="store_true", help="Empty the page cache before each turn.")
     parser.add_argument("--arrow", action="store_true", help="The same files in a Hugging Face dataset.")
-    parser.add_argument("--read", choices=("tar", "parquet"), default="", help="The same files in one file of another program.")
-    parser.add_argument("--format", choices=sorted(FORMATS), default="", help="The photographs in another format.")
+    parser.add_argument(
+        "--read",
+        choices=("tar", "parquet"),
+        default="",
+        help="The same files in one file of another program.",
+    )
+    parser.add_argument(
+        "--format", choices=sorted(FORMATS), default="", help="The photographs in another format."
+    )
     arguments = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     import torchvision_ops  # noqa: F401  (beside torch's CPU build)
 
     source = common.corpus(arguments.corpus, "in500")
     tree = common.copies(converted(source, arguments.format) if arguments.format else source, arguments.times)
-    packed = common.pack_fresh(tree, f"{tree.name}.fl", workers=arguments.workers, encode="keep" if arguments.format else "lossless")
+    packed = common.pack_fresh(
+        tree, f"{tree.name}.fl", workers=arguments.workers, encode="keep" if arguments.format else "lossless"
+    )
     rows = harness.interleave(
-        turns(tree, packed, arguments.workers, cold=arguments.cold, arrow=arguments.arrow, form=arguments.read),
+        turns(
+            tree, packed, arguments.workers, cold=arguments.cold, arrow=arguments.arrow, form=arguments.read
+        ),
         arguments.rounds,
         common.note,
     )
@@ -172,11 +201,19 @@ def main() -> int:
         return common.finish("in_place_cold", arguments, targets, rows=[row.to_json() for row in rows])
     targets = [
         common.Target("epoch 1 / torch DataLoader", rate("first", "torch"), LEAST[arguments.format], False),
-        common.Target("epoch 2 / torch DataLoader", rate("second", "torch"), LEAST[arguments.format] if arguments.format else 4.0, False),
+        common.Target(
+            "epoch 2 / torch DataLoader",
+            rate("second", "torch"),
+            LEAST[arguments.format] if arguments.format else 4.0,
+            False,
+        ),
         common.Target("epoch 2 / packed", rate("second", "packed"), 0.85, False),
     ]
     return common.finish(
-        "_".join(filter(None, ("in_place", arguments.read, arguments.format))), arguments, targets, rows=[row.to_json() for row in rows]
+        "_".join(filter(None, ("in_place", arguments.read, arguments.format))),
+        arguments,
+        targets,
+        rows=[row.to_json() for row in rows],
     )
 
 

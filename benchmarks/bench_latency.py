@@ -67,8 +67,15 @@ def main() -> int:
     ours, pillow = firsts[0], firsts[1]
     fresh, again = "first_batch_s", "next_first_batch_s"
     targets = [
-        common.Target("first batch, fresh: fastload / torch", harness.ratio(ours, pillow, fresh), 0.25, at_most=True),
-        common.Target("first batch, next epoch: fastload / torch", harness.ratio(ours, pillow, again), 0.25, at_most=True),
+        common.Target(
+            "first batch, fresh: fastload / torch", harness.ratio(ours, pillow, fresh), 0.25, at_most=True
+        ),
+        common.Target(
+            "first batch, next epoch: fastload / torch",
+            harness.ratio(ours, pillow, again),
+            0.25,
+            at_most=True,
+        ),
         common.Target("pause with a step of 60 ms, ms", pauses[0].median("epoch_gap_ms"), 5, at_most=True),
         common.Target("pause without a step, ms", pauses[1].median("epoch_gap_ms"), 5, at_most=True),
     ]

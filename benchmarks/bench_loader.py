@@ -23,13 +23,20 @@ from fastload.bench.spec import TITLES, TurnSpec
 SIZE = 224
 
 
-def measure_part(source: Path, arguments: object, modes: list[str], *, with_rivals: bool) -> list[harness.Measured]:
+def measure_part(
+    source: Path, arguments: object, modes: list[str], *, with_rivals: bool
+) -> list[harness.Measured]:
     """Interleaves the floor, fastload and (optionally) the rivals over one tree."""
     seconds, workers, rounds = (getattr(arguments, name) for name in ("seconds", "workers", "rounds"))
     packed = common.pack_fresh(source, f"{source.name}.fl", workers=workers)
     with harness.Sources(source) as sources:
-        base = TurnSpec("fastload", str(packed), images=len(sources.listing), workers=workers, seconds=seconds, size=SIZE)
-        specs = [base, *(harness.rival_specs(sources, base, ["handwritten", "pillow"]) if with_rivals else [])]
+        base = TurnSpec(
+            "fastload", str(packed), images=len(sources.listing), workers=workers, seconds=seconds, size=SIZE
+        )
+        specs = [
+            base,
+            *(harness.rival_specs(sources, base, ["handwritten", "pillow"]) if with_rivals else []),
+        ]
         floor = common.floor_turn(source, modes, workers, SIZE, seconds)
         turns = [("floor", "floor: libjpeg-turbo, region", floor)]
         turns += [(spec.kind, TITLES[spec.kind], harness.loader_turn(spec)) for spec in specs]
@@ -38,15 +45,21 @@ def measure_part(source: Path, arguments: object, modes: list[str], *, with_riva
 
 def mode_ratio(floor: harness.Measured, top: str, bottom: str) -> float:
     """The median over rounds of one mode's rate over another's."""
-    rates = [(turn["modes"][top]["images_per_s"], turn["modes"][bottom]["images_per_s"]) for turn in floor.turns]
+    rates = [
+        (turn["modes"][top]["images_per_s"], turn["modes"][bottom]["images_per_s"]) for turn in floor.turns
+    ]
     return statistics.median(float(a / b) for a, b in rates)
 
 
 def main() -> int:
     """Measures both parts of the corpus."""
     made = common.parser(__doc__, rounds=5, seconds=4.0)
-    made.add_argument("--copies", type=int, default=8, help="how often in500's 250 images are listed (default 8)")
-    made.add_argument("--part", choices=["in500", "big"], action="append", help="only this part of the corpus")
+    made.add_argument(
+        "--copies", type=int, default=8, help="how often in500's 250 images are listed (default 8)"
+    )
+    made.add_argument(
+        "--part", choices=["in500", "big"], action="append", help="only this part of the corpus"
+    )
     arguments = made.parse_args()
     parts = arguments.part or ["in500", "big"]
     targets, details = [], {}
@@ -60,7 +73,9 @@ def main() -> int:
             common.Target("fastload / floor's region mode", harness.ratio(ours, floor), 0.90),
             common.Target("fastload / torch DataLoader + Pillow", harness.ratio(ours, pillow), 2.7),
             common.Target("fastload / hand-written", harness.ratio(ours, hand), 1.6),
-            common.Target("CPU us an image", None if cpu is None else cpu * 1000, 1060, at_most=True, digits=0),
+            common.Target(
+                "CPU us an image", None if cpu is None else cpu * 1000, 1060, at_most=True, digits=0
+            ),
         ]
         details["in500"] = [row.to_json() for row in rows]
     if "big" in parts:

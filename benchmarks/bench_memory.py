@@ -46,13 +46,22 @@ def main() -> int:
     packed_small = common.pack_fresh(small, f"{small.name}.fl", workers=arguments.workers)
     with harness.Sources(source) as sources:
         count = len(sources.listing)
-        base = TurnSpec("fastload", str(packed), images=count, workers=arguments.workers, seconds=arguments.seconds)
+        base = TurnSpec(
+            "fastload", str(packed), images=count, workers=arguments.workers, seconds=arguments.seconds
+        )
         rivals = harness.rival_specs(sources, base, ["pillow", "handwritten"])
         specs = [base, *rivals, dataclasses.replace(base, kind="packed")]
         turns = [(spec.kind, TITLES[spec.kind], harness.loader_turn(spec)) for spec in specs]
         rows = harness.interleave(turns, arguments.rounds, common.note)
     with common.note(f"{EPOCHS} epochs of fastload"):
-        spec = TurnSpec("fastload", str(packed_small), mode="growth", images=count // 4, workers=arguments.workers, epochs=EPOCHS)
+        spec = TurnSpec(
+            "fastload",
+            str(packed_small),
+            mode="growth",
+            images=count // 4,
+            workers=arguments.workers,
+            epochs=EPOCHS,
+        )
         result = harness.take_turn(spec)
     readings = result["pss_by_epoch"] if result["ok"] else []
     shown = Table(title="PSS of the process tree, MB")
@@ -68,7 +77,9 @@ def main() -> int:
         shown.add_row(f"fastload, {2 * 250} images, after epoch {epoch}", *values)
     common.console.print(shown)
     targets = [
-        common.Target("fastload / torch + Pillow", harness.ratio(rows[0], rows[1], "pss_bytes"), 1.0, at_most=True),
+        common.Target(
+            "fastload / torch + Pillow", harness.ratio(rows[0], rows[1], "pss_bytes"), 1.0, at_most=True
+        ),
         common.Target("growth, anon + shmem, MB", growth_mb(readings, ["anon", "shmem"]), 1.0, at_most=True),
         common.Target("growth, all, MB", growth_mb(readings, ["pss"]), 8.0, at_most=True),
     ]

@@ -22,7 +22,10 @@ from fastload.bench import harness
 
 FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 IMAGENET = T.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-CASES: dict[str, list[T.Transform]] = {"uint8": [T.RandomResizedCrop(224)], "float32": [T.RandomResizedCrop(224), IMAGENET]}
+CASES: dict[str, list[T.Transform]] = {
+    "uint8": [T.RandomResizedCrop(224)],
+    "float32": [T.RandomResizedCrop(224), IMAGENET],
+}
 
 
 def turn(loader: FastLoader[Any], seconds: float) -> harness.Round:
@@ -33,7 +36,11 @@ def turn(loader: FastLoader[Any], seconds: float) -> harness.Round:
         while time.perf_counter() - began < seconds:
             images += sum(len(batch[0]) for batch in loader)
         spent = time.process_time() - cpu
-        return {"ok": True, "images_per_s": images / (time.perf_counter() - began), "cpu_s_per_1000": spent / images * 1000}
+        return {
+            "ok": True,
+            "images_per_s": images / (time.perf_counter() - began),
+            "cpu_s_per_1000": spent / images * 1000,
+        }
 
     return run
 
@@ -41,19 +48,26 @@ def turn(loader: FastLoader[Any], seconds: float) -> harness.Round:
 def main() -> int:
     """Measures both formats for bytes and for floats."""
     arguments = common.parser(__doc__, rounds=5, seconds=3.0).parse_args()
-    packed = common.pack_fresh(common.corpus(arguments.corpus, "in500"), "in500-formats.fl", workers=arguments.workers)
+    packed = common.pack_fresh(
+        common.corpus(arguments.corpus, "in500"), "in500-formats.fl", workers=arguments.workers
+    )
     turns = []
     for case, transform in CASES.items():
         for name, memory_format in FORMATS.items():
             data = PackedDataset(packed, transform=transform)
-            loader: FastLoader[Any] = FastLoader(data, 64, seed=1, num_workers=arguments.workers, memory_format=memory_format)
+            loader: FastLoader[Any] = FastLoader(
+                data, 64, seed=1, num_workers=arguments.workers, memory_format=memory_format
+            )
             list(loader)
             turns.append((f"{case}-{name}", f"{case}, {name}", turn(loader, arguments.seconds)))
     rows = harness.interleave(turns, arguments.rounds, common.note)
     common.show_rates("RandomResizedCrop(224)", rows)
     targets = [
         common.Target(
-            f"{case}: CPU of contiguous / channels_last", harness.ratio(rows[2 * n], rows[2 * n + 1], "cpu_s_per_1000"), 1.03, True
+            f"{case}: CPU of contiguous / channels_last",
+            harness.ratio(rows[2 * n], rows[2 * n + 1], "cpu_s_per_1000"),
+            1.03,
+            True,
         )
         for n, case in enumerate(CASES)
     ]

@@ -70,7 +70,9 @@ def turn(case: str, way: str, path: Path, arguments: Any) -> Any:
     told = [case, way, str(path), str(arguments.workers), str(arguments.seconds)]
 
     def run(_: int) -> common.Json:
-        done = subprocess.run([sys.executable, __file__, "--turn", *told], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, __file__, "--turn", *told], capture_output=True, text=True, check=False
+        )
         if done.returncode:
             return {"ok": False, "reason": done.stderr.strip().splitlines()[-1]}
         return {"ok": True, **json.loads(done.stdout)}
@@ -98,7 +100,12 @@ def measure(case: str, way: str, path: str, workers: str, seconds: str) -> None:
     buffer = torch.empty(0)
     mean, std = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
     images = 0
-    common_arguments: Any = {"num_workers": int(workers), "transform": transform, "memory_format": layout, "seed": 0}
+    common_arguments: Any = {
+        "num_workers": int(workers),
+        "transform": transform,
+        "memory_format": layout,
+        "seed": 0,
+    }
     with FastLoader(path, BATCH, shuffle=True, drop_last=True, **common_arguments) as loader:
         for epoch in range(1 << 20):
             if epoch == 1:
@@ -131,8 +138,12 @@ def main() -> int:
         common.show_rates(title, rows)
         common.console.print(common.by_cpu_time(native, others))
         found = {row.name: harness.ratio(native, row) for row in others}
-        common.console.print("by rate: " + ", ".join(f"{value or 0:.2f} x {WAYS[name]}" for name, value in found.items()))
-        worst = min((value for name, value in found.items() if name in RIVALS and value is not None), default=None)
+        common.console.print(
+            "by rate: " + ", ".join(f"{value or 0:.2f} x {WAYS[name]}" for name, value in found.items())
+        )
+        worst = min(
+            (value for name, value in found.items() if name in RIVALS and value is not None), default=None
+        )
         targets.append(common.Target(f"{title}: native / uint8 + torch", worst, 1.5))
         details[case] = [row.to_json() for row in rows]
     return common.finish("normalize", arguments, targets, **details)

@@ -97,8 +97,13 @@ def main() -> int:
         shown.add_column(heading, justify="left" if heading in ("pages", "what") else "right")
     rows, targets = [], []
 
-    def add(shards: int, pages: str, what: str, walk: list[float], sidecar: list[float], bound: float) -> None:
-        texts = [f"{number(statistics.median(each), 2)} ({number(min(each), 2)} - {number(max(each), 2)})" for each in (walk, sidecar)]
+    def add(
+        shards: int, pages: str, what: str, walk: list[float], sidecar: list[float], bound: float
+    ) -> None:
+        texts = [
+            f"{number(statistics.median(each), 2)} ({number(min(each), 2)} - {number(max(each), 2)})"
+            for each in (walk, sidecar)
+        ]
         times = statistics.median(one / other for one, other in zip(walk, sidecar, strict=True))
         shown.add_row(str(shards), pages, what, *texts, number(times, 2))
         rows.append({"shards": shards, "pages": pages, "what": what, "walk_ms": walk, "sidecar_ms": sidecar})
@@ -107,9 +112,14 @@ def main() -> int:
     for shards in (1, 64):
         path = packed(SAMPLES, shards)
         for pages, prepare in (("warm", lambda _: None), ("dropped", drop_pages)):
-            found = [[measure(path, sidecars, prepare) for sidecars in (False, True)] for _ in range(arguments.rounds)]
+            found = [
+                [measure(path, sidecars, prepare) for sidecars in (False, True)]
+                for _ in range(arguments.rounds)
+            ]
             for at, what in enumerate(("opening", f"and {RECORDS} records")):
-                add(shards, pages, what, [each[0][at] for each in found], [each[1][at] for each in found], 1.0)
+                add(
+                    shards, pages, what, [each[0][at] for each in found], [each[1][at] for each in found], 1.0
+                )
     small = packed(10, 1)
     pairs = [(measure_small(small, False), measure_small(small, True)) for _ in range(arguments.rounds)]
     add(1, "warm", "opening 10 samples", [each[0] for each in pairs], [each[1] for each in pairs], 0.97)

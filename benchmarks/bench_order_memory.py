@@ -29,7 +29,9 @@ LISTED_MOST = 10**7
 
 
 def sharded(shuffle: Any) -> Callable[[int], Iterator[Any]]:
-    return lambda count: iter(ShardSampler(range(count), (2, 8), shuffle=shuffle, seed=1, drop_last=False, even=True))
+    return lambda count: iter(
+        ShardSampler(range(count), (2, 8), shuffle=shuffle, seed=1, drop_last=False, even=True)
+    )
 
 
 def resumed(shuffle: str) -> Callable[[int], Iterator[Any]]:
@@ -77,7 +79,9 @@ def measured(name: str, count: int) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--samples", type=float, nargs="+", default=[1e7, 1e8])
     parser.add_argument("--one", choices=ORDERS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

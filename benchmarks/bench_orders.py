@@ -73,7 +73,11 @@ def turn(loader: FastLoader[Any], seconds: float) -> Turn:
         images += sum(len(batch[0]) for batch in loader)
         took = time.perf_counter() - began
         if took >= seconds:
-            return Turn(images / took, (time.process_time() - cpu) / images * 1e6, (time.thread_time() - loop) / images * 1e6)
+            return Turn(
+                images / took,
+                (time.process_time() - cpu) / images * 1e6,
+                (time.thread_time() - loop) / images * 1e6,
+            )
 
 
 def turns_of(path: Path, arguments: Any) -> dict[str, list[Turn]]:
@@ -135,7 +139,9 @@ def opened(rounds: int) -> dict[str, dict[str, float]]:
     return found
 
 
-def show(turns: dict[str, list[Turn]], ratios: dict[str, list[float]], shares: dict[str, list[float]]) -> None:
+def show(
+    turns: dict[str, list[Turn]], ratios: dict[str, list[float]], shares: dict[str, list[float]]
+) -> None:
     """Prints the loops."""
     table = Table(title="loops")
     for heading in ("", "images/s", "ratio", "least", "most", "CPU us", "in the loop", "added"):
@@ -144,7 +150,9 @@ def show(turns: dict[str, list[Turn]], ratios: dict[str, list[float]], shares: d
         rate, cpu, loop = (statistics.median(each) for each in zip(*found, strict=True))
         shown = (statistics.median(ratios[name]), min(ratios[name]), max(ratios[name]))
         share = number(statistics.median(shares[name]), 4)
-        table.add_row(name, number(rate), *(number(each, 3) for each in shown), number(cpu), number(loop, 2), share)
+        table.add_row(
+            name, number(rate), *(number(each, 3) for each in shown), number(cpu), number(loop, 2), share
+        )
     common.console.print(table)
 
 
@@ -152,11 +160,19 @@ def main() -> int:
     """Measures opening, then the loops."""
     arguments = common.parser(__doc__, rounds=9, seconds=3.0).parse_args()
     opening_costs = opened(min(5, arguments.rounds))
-    path = common.pack_fresh(common.copies(common.corpus(arguments.corpus, "in500"), 4), "orders.fl", workers=arguments.workers)
+    path = common.pack_fresh(
+        common.copies(common.corpus(arguments.corpus, "in500"), 4), "orders.fl", workers=arguments.workers
+    )
     turns = turns_of(path, arguments)
-    ratios = {name: [one.rate / plain.rate for one, plain in zip(found, turns[PLAIN], strict=True)] for name, found in turns.items()}
+    ratios = {
+        name: [one.rate / plain.rate for one, plain in zip(found, turns[PLAIN], strict=True)]
+        for name, found in turns.items()
+    }
     shares = {
-        name: [(one.loop_us - plain.loop_us) / plain.cpu_us for one, plain in zip(found, turns[PLAIN], strict=True)]
+        name: [
+            (one.loop_us - plain.loop_us) / plain.cpu_us
+            for one, plain in zip(found, turns[PLAIN], strict=True)
+        ]
         for name, found in turns.items()
     }
     show(turns, ratios, shares)
@@ -164,13 +180,24 @@ def main() -> int:
     compared = ('shard="auto"', 'shuffle="huge"', "Mixture")
     targets = [
         common.Target("first index of 10**9 samples, ms", first, 10, at_most=True),
-        *(common.Target(f"{name} / {PLAIN}", statistics.median(ratios[name]), 0.99, digits=3) for name in compared),
         *(
-            common.Target(f"added in the loop's thread, {name}", statistics.median(shares[name]), 0.01, digits=4, at_most=True)
+            common.Target(f"{name} / {PLAIN}", statistics.median(ratios[name]), 0.99, digits=3)
+            for name in compared
+        ),
+        *(
+            common.Target(
+                f"added in the loop's thread, {name}",
+                statistics.median(shares[name]),
+                0.01,
+                digits=4,
+                at_most=True,
+            )
             for name in compared
         ),
     ]
-    return common.finish("orders", arguments, targets, opening=opening_costs, turns=turns, ratios=ratios, added=shares)
+    return common.finish(
+        "orders", arguments, targets, opening=opening_costs, turns=turns, ratios=ratios, added=shares
+    )
 
 
 if __name__ == "__main__":

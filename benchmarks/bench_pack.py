@@ -34,7 +34,9 @@ def turn(command: list[str], out: Path, size: int) -> Callable[[int], common.Jso
         shutil.rmtree(out, ignore_errors=True)
         os.sync()
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
+        )
         wall = time.perf_counter() - start
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         os.sync()
@@ -43,7 +45,12 @@ def turn(command: list[str], out: Path, size: int) -> Callable[[int], common.Jso
         if done.returncode:
             return {"ok": False, "reason": (done.stderr.strip().splitlines() or ["failed"])[-1]}
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return {"ok": True, "mb_per_s": size / 1e6 / wall, "mb_per_s_synced": size / 1e6 / synced, "cpu_s": cpu}
+        return {
+            "ok": True,
+            "mb_per_s": size / 1e6 / wall,
+            "mb_per_s_synced": size / 1e6 / synced,
+            "cpu_s": cpu,
+        }
 
     return run
 
@@ -51,7 +58,9 @@ def turn(command: list[str], out: Path, size: int) -> Callable[[int], common.Jso
 def main() -> int:
     """Interleaves cp and pack."""
     made = common.parser(__doc__, rounds=5)
-    made.add_argument("--copies", type=int, default=20, help="how often the tree has in500's 250 images (default 20)")
+    made.add_argument(
+        "--copies", type=int, default=20, help="how often the tree has in500's 250 images (default 20)"
+    )
     arguments = made.parse_args()
     source = common.copies(common.corpus(arguments.corpus, "in500"), arguments.copies)
     files = [path for path, _ in list_folder(source)]

@@ -99,7 +99,10 @@ def make_table(work: Path, rows: int) -> Path:
     table = work / f"table-{rows}.csv"
     with open(table, "w", encoding="utf-8") as file:
         file.write("path,label\n")
-        file.writelines(f"files/{each * 7919 % DISTINCT:04d}.jpg,class{each % CLASS_SAMPLES:05d}\n" for each in range(rows))
+        file.writelines(
+            f"files/{each * 7919 % DISTINCT:04d}.jpg,class{each % CLASS_SAMPLES:05d}\n"
+            for each in range(rows)
+        )
     return table
 
 
@@ -113,7 +116,9 @@ def memory(pid: int) -> tuple[int, int, int]:
     except OSError:
         return 0, 0, 0
     found = dict(line.split(":", 1) for line in status.splitlines())
-    peak, anon, file, shared = (int(found.get(name, "0").split()[0]) << 10 for name in ("VmHWM", "RssAnon", "RssFile", "RssShmem"))
+    peak, anon, file, shared = (
+        int(found.get(name, "0").split()[0]) << 10 for name in ("VmHWM", "RssAnon", "RssFile", "RssShmem")
+    )
     return peak, anon + file, shared
 
 
@@ -144,10 +149,21 @@ def turn(asked: common.Json) -> common.Json:
     if asked["ray"]:
         folder = tempfile.mkdtemp(prefix="flray-", dir="/tmp")
         path = os.pathsep.join([str(Path(fastload.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-        os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled", "RAY_TMPDIR": folder, "PYTHONPATH": path}
+        os.environ |= {
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_AUTH_MODE": "disabled",
+            "RAY_TMPDIR": folder,
+            "PYTHONPATH": path,
+        }
         import ray
 
-        ray.init(num_cpus=CPUS, object_store_memory=80 << 20, include_dashboard=False, log_to_driver=False, logging_level="error")
+        ray.init(
+            num_cpus=CPUS,
+            object_store_memory=80 << 20,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="error",
+        )
     begin = time.perf_counter()
     if asked["out"] is None:
         job = PackJob(open_source(asked["source"], SourceOptions()), PackOptions(shuffle=True))
@@ -172,9 +188,20 @@ def watch(asked: common.Json, stop: Callable[[], bool] | None = None) -> common.
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         while process.poll() is None:
             looked = *memory(process.pid), temporary_bytes(process.pid)
-            peak, driver, shared, files = (max(pair) for pair in zip((peak, driver, shared, files), looked, strict=True))
+            peak, driver, shared, files = (
+                max(pair) for pair in zip((peak, driver, shared, files), looked, strict=True)
+            )
             if asked["ray"]:
-                task = max([task, *(memory(pid)[1] for pid in measure.descendants(process.pid) if title(pid).startswith("ray::"))])
+                task = max(
+                    [
+                        task,
+                        *(
+                            memory(pid)[1]
+                            for pid in measure.descendants(process.pid)
+                            if title(pid).startswith("ray::")
+                        ),
+                    ]
+                )
             if stop is not None and stop():
                 process.send_signal(signal.SIGKILL)
                 break
@@ -197,7 +224,11 @@ def check(source: Path, out: Path, samples: int) -> None:
         for index in chosen if same else ():
             image, label = data[index]
             pixels = np.asarray(open_image(io.BytesIO(paths[index].read_bytes())).convert("RGB"))
-            same = same and data.classes[label] == paths[index].parent.name and bool((np.asarray(image).transpose(1, 2, 0) == pixels).all())
+            same = (
+                same
+                and data.classes[label] == paths[index].parent.name
+                and bool((np.asarray(image).transpose(1, 2, 0) == pixels).all())
+            )
     if not same:
         raise SystemExit(f"{out} is not what {source} has")
 
@@ -211,7 +242,12 @@ def line(work: Path, name: str, sources: list[tuple[Path, int]]) -> list[common.
         options |= {"ray": True, "shard_samples": SHARD_SAMPLES}
     for source, samples in sources:
         shutil.rmtree(out, ignore_errors=True)
-        asked = {"source": str(source), "out": None if name == "listing" else str(out), "ray": ray, "options": options}
+        asked = {
+            "source": str(source),
+            "out": None if name == "listing" else str(out),
+            "ray": ray,
+            "options": options,
+        }
         killed = None
         with common.note(f"{name}, {samples:,} samples"):
             if name == "resumed":
@@ -242,27 +278,49 @@ def main() -> int:
     """Runs the lines one after the other."""
     made = common.parser(__doc__, rounds=1)
     made.add_argument("--samples", type=float, default=1e6, help="files of the folder (default 1e6)")
-    made.add_argument("--rows", type=float, default=1e7, help="lines of the table that is listed (default 1e7)")
+    made.add_argument(
+        "--rows", type=float, default=1e7, help="lines of the table that is listed (default 1e7)"
+    )
     made.add_argument("--ray", action="store_true", help="pack on Ray too")
     made.add_argument("--only", nargs="+", choices=LINES, default=LINES, help="some of the lines")
     arguments = made.parse_args()
     samples, rows = int(arguments.samples), int(arguments.rows)
     work = common.WORK / "pack-scale"
-    counts = {"listing": (rows // 4, rows), "table": (rows // 20, rows // 5), "ray table": (rows // 20, rows // 5)}
+    counts = {
+        "listing": (rows // 4, rows),
+        "table": (rows // 20, rows // 5),
+        "ray table": (rows // 20, rows // 5),
+    }
     shown = Table(title="peak memory of a pack")
-    for heading in ("", "samples", "s", "peak MB", "driver MB", "task MB", "B/sample", "files MB", "MB at 10^8"):
+    for heading in (
+        "",
+        "samples",
+        "s",
+        "peak MB",
+        "driver MB",
+        "task MB",
+        "B/sample",
+        "files MB",
+        "MB at 10^8",
+    ):
         shown.add_column(heading, justify="right" if heading else "left")
     targets, kept = [], []
     for name in arguments.only:
         if name.startswith("ray") and not arguments.ray:
             continue
         make = make_table if name in counts else make_folder
-        turns = line(work, name, [(make(work, count), count) for count in counts.get(name, (samples // 2, samples))])
+        turns = line(
+            work, name, [(make(work, count), count) for count in counts.get(name, (samples // 2, samples))]
+        )
         part, whole = turns
         kept += turns
         for which in ("driver", "task") if whole["task"] else ("driver",):
             megabytes = far(part, whole, which) / 1e6
-            targets.append(common.Target(f"{name}: MB of the {which} at 10^8 samples, extrapolated", megabytes, BOUND_MB, True, 0))
+            targets.append(
+                common.Target(
+                    f"{name}: MB of the {which} at 10^8 samples, extrapolated", megabytes, BOUND_MB, True, 0
+                )
+            )
         for each in turns:
             last = each is whole
             growth = (whole["driver"] - part["driver"]) / (whole["samples"] - part["samples"])

@@ -87,14 +87,43 @@ ALL = tuple(BATCHES)
 PILLOWS = "Pillow's pixels in worker processes"
 PEERS = (
     Peer("pillow", "torch DataLoader + Pillow", "pillow", "files, worker processes", works=ALL),
-    Peer("torchvision", "torchvision v2 on tensors", "torchvision", "decode_jpeg, worker processes", works=ALL),
-    Peer("torchcodec", "torchcodec + torch's resize", "torchcodec", "decode_jpeg, worker processes", works=ALL[:2]),
-    Peer("handwritten", "PyTurboJPEG + cv2 on LMDB", "handwritten", "cv2's bilinear, worker processes", antialias="no", works=ALL),
+    Peer(
+        "torchvision", "torchvision v2 on tensors", "torchvision", "decode_jpeg, worker processes", works=ALL
+    ),
+    Peer(
+        "torchcodec",
+        "torchcodec + torch's resize",
+        "torchcodec",
+        "decode_jpeg, worker processes",
+        works=ALL[:2],
+    ),
+    Peer(
+        "handwritten",
+        "PyTurboJPEG + cv2 on LMDB",
+        "handwritten",
+        "cv2's bilinear, worker processes",
+        antialias="no",
+        works=ALL,
+    ),
     Peer("ffcv", "ffcv", "ffcv", "JPEGs encoded anew at quality 90, threads", antialias="area"),
     Peer("dali", "DALI, CPU", "dali", "decodes the crop, its fast chroma upsampling, threads", works=ALL),
-    Peer("dali-dynamic", "DALI dynamic mode, CPU", "dali", "the same operators, called one by one", form="dynamic"),
+    Peer(
+        "dali-dynamic",
+        "DALI dynamic mode, CPU",
+        "dali",
+        "the same operators, called one by one",
+        form="dynamic",
+    ),
     Peer("spdl", "SPDL", "spdl", "FFmpeg's decoder and scaler, threads"),
-    Peer("turboloader", "TurboLoader, tar", "turboloader", "decodes the crop, threads", antialias="no", form="tar", output="float32"),
+    Peer(
+        "turboloader",
+        "TurboLoader, tar",
+        "turboloader",
+        "decodes the crop, threads",
+        antialias="no",
+        form="tar",
+        output="float32",
+    ),
     Peer(
         "turboloader-aa",
         "TurboLoader, tar, antialias",
@@ -117,19 +146,45 @@ PEERS = (
     Peer("streaming", "Mosaic Streaming", "streaming", PILLOWS),
     Peer("grain", "Grain", "grain", PILLOWS),
     Peer("datasets", "Hugging Face datasets", "datasets", PILLOWS),
-    Peer("fastload-place", "fastload, files in place", "fastload", "decodes the crop, threads; from the second epoch on", form="place"),
-    Peer("fastload-packed", "fastload, packed", "fastload", "decodes the crop, threads", form="lossless", works=ALL),
-    Peer("fastload-dct", "fastload, packed as dct", "fastload", "decodes the crop, threads", form="dct", works=ALL),
+    Peer(
+        "fastload-place",
+        "fastload, files in place",
+        "fastload",
+        "decodes the crop, threads; from the second epoch on",
+        form="place",
+    ),
+    Peer(
+        "fastload-packed",
+        "fastload, packed",
+        "fastload",
+        "decodes the crop, threads",
+        form="lossless",
+        works=ALL,
+    ),
+    Peer(
+        "fastload-dct",
+        "fastload, packed as dct",
+        "fastload",
+        "decodes the crop, threads",
+        form="dct",
+        works=ALL,
+    ),
 )
 
 
 def child(python: Path, peer: Peer, **task: object) -> common.Json:
     """One task in a process of the peer's; that and what it started are ended after LIMIT_S at the latest."""
-    command = [str(python), str(PROGRAMS / f"peer_{peer.program}.py"), json.dumps({"form": peer.form, **task})]
+    command = [
+        str(python),
+        str(PROGRAMS / f"peer_{peer.program}.py"),
+        json.dumps({"form": peer.form, **task}),
+    ]
     paths = os.pathsep.join([str(common.HERE.parent), str(PROGRAMS)])
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": str(task.get("workers", 1))}
     with open(common.WORK / "peers-child.log", "w+", encoding="utf-8", errors="replace") as log:
-        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment, start_new_session=True)
+        running = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment, start_new_session=True
+        )
         try:
             out = running.communicate(timeout=LIMIT_S)[0]
         except subprocess.TimeoutExpired:
@@ -204,7 +259,14 @@ class Contest:
         pixels: PSNR by name.
     """
 
-    def __init__(self, peers: Sequence[Peer], works: Sequence[str], trees: Mapping[str, Path], pictures: Path, seconds: float) -> None:
+    def __init__(
+        self,
+        peers: Sequence[Peer],
+        works: Sequence[str],
+        trees: Mapping[str, Path],
+        pictures: Path,
+        seconds: float,
+    ) -> None:
         self.peers = peers
         self.works = works
         self.trees = trees
@@ -246,7 +308,13 @@ class Contest:
     def _task(self, peer: Peer, tree: Path) -> common.Json:
         listing = common.WORK / f"peers-{tree.name}.json"
         coco = str(tree) if (tree / "annotations").is_dir() else ""
-        return {"tree": str(tree), "listing": str(listing), "data": str(self._data(peer, tree)), "coco": coco, "size": SIZE}
+        return {
+            "tree": str(tree),
+            "listing": str(listing),
+            "data": str(self._data(peer, tree)),
+            "coco": coco,
+            "size": SIZE,
+        }
 
     def _make(self, peer: Peer, tree: Path) -> str | None:
         data = self._data(peer, tree)
@@ -264,7 +332,9 @@ class Contest:
         if out.exists() and out.stat().st_mtime > max(each.stat().st_mtime for each in made_of):
             self.pixels[peer.name] = psnr(np.load(out), self.wanted())
             return None
-        found = child(self.pythons[peer.name], peer, task="crops", out=str(out), **self._task(peer, self.pictures))
+        found = child(
+            self.pythons[peer.name], peer, task="crops", out=str(out), **self._task(peer, self.pictures)
+        )
         if found["ok"]:
             self.pixels[peer.name] = psnr(np.load(out), self.wanted())
         return found.get("reason")
@@ -272,23 +342,40 @@ class Contest:
     def wanted(self) -> np.ndarray:
         """Pillow's antialiased bilinear resize of the pictures, uint8 N x SIZE x SIZE x 3."""
         pictures = (decoded(path) for path, _ in list_folder(self.pictures))
-        return np.stack([np.asarray(each.resize((SIZE, SIZE), Image.Resampling.BILINEAR)) for each in pictures])
+        return np.stack(
+            [np.asarray(each.resize((SIZE, SIZE), Image.Resampling.BILINEAR)) for each in pictures]
+        )
 
     def turn(self, peer: Peer, work: str, workers: int, seed: int) -> common.Json:
         """One turn of a peer."""
         if peer.name in self.reasons:
             return {"ok": False, "reason": self.reasons[peer.name]}
-        more = {"work": work, "batch": BATCHES[work], "workers": workers, "seconds": self.seconds, "seed": seed, "memory": seed == 0}
-        found = child(self.pythons[peer.name], peer, task="rate", **self._task(peer, self.trees[work]), **more)
+        more = {
+            "work": work,
+            "batch": BATCHES[work],
+            "workers": workers,
+            "seconds": self.seconds,
+            "seed": seed,
+            "memory": seed == 0,
+        }
+        found = child(
+            self.pythons[peer.name], peer, task="rate", **self._task(peer, self.trees[work]), **more
+        )
         said = f"{found['images_per_s']:,.0f} images/s" if found["ok"] else found["reason"]
-        common.console.print(f"round {seed + 1}, {work}, {peer.title}, {workers}: {said}", markup=False, highlight=False)
+        common.console.print(
+            f"round {seed + 1}, {work}, {peer.title}, {workers}: {said}", markup=False, highlight=False
+        )
         return found
 
     def measure(self, rounds: int, counts: Sequence[int]) -> list[Measured]:
         """All turns; rows are named NAME/WORK/WORKERS."""
         return interleave(
             [
-                (f"{peer.name}/{work}/{workers}", f"{peer.title}, {work}, {workers}", partial(self.turn, peer, work, workers))
+                (
+                    f"{peer.name}/{work}/{workers}",
+                    f"{peer.title}, {work}, {workers}",
+                    partial(self.turn, peer, work, workers),
+                )
                 for work in self.works
                 for workers in counts
                 for peer in self.peers
@@ -307,7 +394,9 @@ def rows_of(contest: Contest, measured: Sequence[Measured], counts: Sequence[int
         for work, workers in itertools.product(contest.of(peer), counts):
             row = by_name[f"{peer.name}/{work}/{workers}"]
             first, ours = by_name.get(f"{FIRST}/{work}/{workers}"), by_name.get(f"{OURS}/{work}/{workers}")
-            facts = {key: value for key, value in row.to_json().items() if key not in ("rounds", "title", "name")}
+            facts = {
+                key: value for key, value in row.to_json().items() if key not in ("rounds", "title", "name")
+            }
             rows.append(
                 {
                     "name": peer.name,
@@ -345,13 +434,21 @@ CAPTION = (
 
 def shown(rows: Sequence[common.Json], work: str, workers: int) -> Table:
     """The rows of a work and a number of workers, for a terminal of 80 columns; none of those that have a reason."""
-    made = Table(title=f"{work}, {workers} threads or workers", caption=CAPTION, box=SIMPLE, padding=(0, 1), pad_edge=False)
+    made = Table(
+        title=f"{work}, {workers} threads or workers",
+        caption=CAPTION,
+        box=SIMPLE,
+        padding=(0, 1),
+        pad_edge=False,
+    )
     made.add_column("loader", no_wrap=True)
     for _, title, _, _ in _COLUMNS:
         made.add_column(title, justify="right", no_wrap=True)
     for row in rows:
         if row["reason"] is None and (row["work"], row["workers"]) == (work, workers):
-            made.add_row(row["name"], *(number(row[key], digits, factor) for key, _, digits, factor in _COLUMNS))
+            made.add_row(
+                row["name"], *(number(row[key], digits, factor) for key, _, digits, factor in _COLUMNS)
+            )
     return made
 
 
@@ -367,15 +464,30 @@ def chosen(only: str) -> list[Peer]:
 def main() -> int:
     """Prepares, measures, and shows the table."""
     options = common.parser(__doc__, rounds=3, seconds=3.0)
-    options.add_argument("--times", type=int, default=4, help="copies of the corpus in an epoch (default %(default)s)")
-    options.add_argument("--counts", default="1,2", help="numbers of workers, separated by commas (default: %(default)s)")
-    options.add_argument("--works", default=",".join(BATCHES), help="kinds of work, separated by commas (default: %(default)s)")
-    options.add_argument("--only", type=chosen, default=PEERS, help=f"names of rows, with commas, beside {FIRST} and {OURS} (default: all)")
+    options.add_argument(
+        "--times", type=int, default=4, help="copies of the corpus in an epoch (default %(default)s)"
+    )
+    options.add_argument(
+        "--counts", default="1,2", help="numbers of workers, separated by commas (default: %(default)s)"
+    )
+    options.add_argument(
+        "--works", default=",".join(BATCHES), help="kinds of work, separated by commas (default: %(default)s)"
+    )
+    options.add_argument(
+        "--only",
+        type=chosen,
+        default=PEERS,
+        help=f"names of rows, with commas, beside {FIRST} and {OURS} (default: all)",
+    )
     options.add_argument("--note", help="kept with the result: what disturbed it, say")
     arguments = options.parse_args()
     source = common.corpus(arguments.corpus, "in500")
     works = arguments.works.split(",")
-    trees = {"crop": common.copies(source, arguments.times), "views": source, "detection": boxed_pictures(source)}
+    trees = {
+        "crop": common.copies(source, arguments.times),
+        "views": source,
+        "detection": boxed_pictures(source),
+    }
     contest = Contest(arguments.only, works, trees, square_pictures(source), arguments.seconds)
     contest.prepare()
     counts = [int(each) for each in arguments.counts.split(",")]
@@ -384,7 +496,10 @@ def main() -> int:
         common.console.print(shown(rows, work, workers))
     for title, reason in {row["title"]: row["reason"] for row in rows if row["reason"] is not None}.items():
         common.console.print(f"{title}: {reason}", markup=False)
-    pins = {peer.program: (environments.PINS / f"{peer.program}.txt").read_text().split() for peer in contest.peers}
+    pins = {
+        peer.program: (environments.PINS / f"{peer.program}.txt").read_text().split()
+        for peer in contest.peers
+    }
     return common.finish("peers", arguments, [], note=arguments.note, peers=rows, pins=pins)
 
 

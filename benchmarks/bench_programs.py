@@ -56,7 +56,9 @@ class Child:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise harness.BenchError(f"{self._spec.program}: the process of {self._spec.lazy} ended with status {self._process.wait()}")
+            raise harness.BenchError(
+                f"{self._spec.program}: the process of {self._spec.lazy} ended with status {self._process.wait()}"
+            )
         found: Json = json.loads(line)
         return found
 
@@ -78,9 +80,13 @@ class Child:
 def child(spec: Spec) -> Iterator[Child]:
     """A child that has made its first batches, and ends with the block."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment["PYTHONPATH"] = os.pathsep.join(
+        [str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
     command = [sys.executable, str(HERE / "program_turn.py"), json.dumps(dataclasses.asdict(spec))]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    )
     try:
         yield Child(process, spec)
         process.wait(timeout=60)
@@ -89,7 +95,9 @@ def child(spec: Spec) -> Iterator[Child]:
         process.wait()
 
 
-def measured(name: str, program: Program, arguments: argparse.Namespace) -> tuple[list[harness.Measured], list[str]]:
+def measured(
+    name: str, program: Program, arguments: argparse.Namespace
+) -> tuple[list[harness.Measured], list[str]]:
     """All loaders of a program, and the lines of explain() about images.
 
     Raises:
@@ -97,13 +105,19 @@ def measured(name: str, program: Program, arguments: argparse.Namespace) -> tupl
     """
     root = str(common.corpus(arguments.corpus, program.corpus).absolute())
     with ExitStack() as stack:
-        children = {lazy: stack.enter_context(child(Spec(name, lazy, arguments.workers, root))) for lazy in LOADERS}
+        children = {
+            lazy: stack.enter_context(child(Spec(name, lazy, arguments.workers, root))) for lazy in LOADERS
+        }
         with common.note(f"{name}: first batches"):
             first = {lazy: each.read()["batches"] for lazy, each in children.items()}
         if wrong := [lazy for lazy in ("exact", "off") if first[lazy] != first["torch"]]:
             raise harness.BenchError(f"{name}: the first batches of {' and '.join(wrong)} are not torch's")
-        rows = harness.interleave([(lazy, LOADERS[lazy], children[lazy].turn) for lazy in LOADERS], arguments.rounds, common.note)
-        said = [f"{lazy}: {line}" for lazy, each in children.items() for line in each.end().get("explain", ())]
+        rows = harness.interleave(
+            [(lazy, LOADERS[lazy], children[lazy].turn) for lazy in LOADERS], arguments.rounds, common.note
+        )
+        said = [
+            f"{lazy}: {line}" for lazy, each in children.items() for line in each.end().get("explain", ())
+        ]
     return rows, said
 
 
@@ -166,21 +180,38 @@ def targets_of(name: str, program: Program, rows: list[harness.Measured]) -> lis
     for lazy, bound in (("exact", program.exact), ("fast", program.fast)):
         if bound is not None:
             found.append(common.Target(f"{name}, {lazy}: images/s over torch's", ratios[lazy]["rate"], bound))
-            found.append(common.Target(f"{name}, {lazy}: torch's CPU time over ours", ratios[lazy]["cpu"], bound))
+            found.append(
+                common.Target(f"{name}, {lazy}: torch's CPU time over ours", ratios[lazy]["cpu"], bound)
+            )
     if name == "no-images":
         found.append(
-            common.Target(f"{name}: CPU time over that of lazy=False", harness.ratio(exact, off, "cpu_s_per_1000"), 1 + NEAR, True)
+            common.Target(
+                f"{name}: CPU time over that of lazy=False",
+                harness.ratio(exact, off, "cpu_s_per_1000"),
+                1 + NEAR,
+                True,
+            )
         )
-        found.append(common.Target(f"{name}, exact: images/s over torch's", ratios["exact"]["rate"], 1 - NEAR))
-    found.append(common.Target(f"{name}, exact: memory over torch's", ratios["exact"]["memory"], 1.0, at_most=True))
-    found.append(common.Target(f"{name}, exact: memory over that of lazy=False", memory_ratio(exact, off), 1 + NEAR, at_most=True))
+        found.append(
+            common.Target(f"{name}, exact: images/s over torch's", ratios["exact"]["rate"], 1 - NEAR)
+        )
+    found.append(
+        common.Target(f"{name}, exact: memory over torch's", ratios["exact"]["memory"], 1.0, at_most=True)
+    )
+    found.append(
+        common.Target(
+            f"{name}, exact: memory over that of lazy=False", memory_ratio(exact, off), 1 + NEAR, at_most=True
+        )
+    )
     return found
 
 
 def main() -> int:
     """Measures the programs asked for, or all."""
     made = common.parser(__doc__, rounds=5)
-    made.add_argument("--program", choices=list(PROGRAMS), action="append", help="only this program; may be given again")
+    made.add_argument(
+        "--program", choices=list(PROGRAMS), action="append", help="only this program; may be given again"
+    )
     arguments = made.parse_args()
     targets: list[common.Target] = []
     kept: Json = {}

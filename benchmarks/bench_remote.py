@@ -58,7 +58,10 @@ LINK = 50e6
 EPOCHS = 3
 SETTLE_S = 0.5
 PAGE = 4096
-PATTERNS = {"ranges": (110, 1.5), "singles": (190, 1.4)}  # of fetching: most us of CPU for 100 KB, and most times that of obstore alone
+PATTERNS = {
+    "ranges": (110, 1.5),
+    "singles": (190, 1.4),
+}  # of fetching: most us of CPU for 100 KB, and most times that of obstore alone
 MODES = {"fetch": "fastload", "obstore": "obstore alone", "awaited": "obstore alone, awaited"}
 
 
@@ -76,17 +79,35 @@ class Fastload:
         self.rows: list[Json] = []
         self.targets: list[common.Target] = []
 
-    def turn(self, mode: str, *, local: bool = False, direct: bool = False, web: str = "", share: float = 2.0, **more: Any) -> Turn:
+    def turn(
+        self,
+        mode: str,
+        *,
+        local: bool = False,
+        direct: bool = False,
+        web: str = "",
+        share: float = 2.0,
+        **more: Any,
+    ) -> Turn:
         """One child, from the bucket or the dataset's URL at a web server; its reason ends the script if it failed."""
         where: Json = {"source": str(self.local)}
         if not local:
             options = self.servers.direct if direct else self.servers.proxied
-            where = {"source": self.url, "cache": str(self.cache), "cache_size": int(share * self.needed), "options": options}
+            where = {
+                "source": self.url,
+                "cache": str(self.cache),
+                "cache_size": int(share * self.needed),
+                "options": options,
+            }
             if web:
                 where.update(source=web, options={})
         spec = Spec(mode=mode, workers=self.arguments.workers, **where, **more)
         with common.note(f"{mode} {more.get('pattern', '')} {'local' if local else 'remote'} {share:g}"):
-            found = take(self.servers, [sys.executable, "-X", "faulthandler", HERE / "remote_turn.py"], dataclasses.asdict(spec))
+            found = take(
+                self.servers,
+                [sys.executable, "-X", "faulthandler", HERE / "remote_turn.py"],
+                dataclasses.asdict(spec),
+            )
         if not found.result["ok"]:
             common.console.print(f"{mode}: {found.result['reason']}", style="red")
             sys.exit(2)
@@ -118,7 +139,9 @@ class Fastload:
             }
             self.rows.append(row)
             if share == 1:
-                common.console.print(f"records with the tails of their pages: {self.pages / self.needed:.4f} of the records")
+                common.console.print(
+                    f"records with the tails of their pages: {self.pages / self.needed:.4f} of the records"
+                )
                 self.target("bytes of epoch 1 / needed", row["epoch_1"], 1.01, True, 4)
                 self.target("bytes of epoch 2, c = 1", early, 0.0, True, 4)
             else:
@@ -150,7 +173,9 @@ class Fastload:
         self.target("rate once cached / local", compare(cached_rate), 0.97)
         self.target("rate of epoch 1 / local, after the first batch", compare(first_rate), 0.80)
         self.target("rate of epoch 1 / local, whole", compare(lambda r: whole_rate(r)), 0.80)
-        self.target("loader's CPU of epoch 1: local / remote", 1 / compare(lambda r: r["epochs"][0]["cpu_s"]), 0.80)
+        self.target(
+            "loader's CPU of epoch 1: local / remote", 1 / compare(lambda r: r["epochs"][0]["cpu_s"]), 0.80
+        )
         self.target("first batch from a cold start, 50 ms: s", remote(lambda r: r["first_s"]), 1.0, True)
         self.target("opening, 50 ms: s", remote(lambda r: r["open_s"]), 1.0, True)
         self.target("opening: requests", remote(lambda r: r["opening"]["requests"]), 3, True, 0)
@@ -166,18 +191,33 @@ class Fastload:
             shutil.rmtree(served, ignore_errors=True)
             shutil.copytree(self.local, served, copy_function=os.link)
             for round_number in range(self.arguments.rounds):
-                for web, pattern, mode in itertools.product(("", f"{server.http}/{self.local.name}"), PATTERNS, MODES):
+                for web, pattern, mode in itertools.product(
+                    ("", f"{server.http}/{self.local.name}"), PATTERNS, MODES
+                ):
                     found = self.turn(mode, direct=True, web=web, pattern=pattern, seed=round_number)
                     us = found.result["cpu_s"] / found.result["bytes"] * 1e5 * 1e6
-                    what = {"part": "fetching", "from": "HTTP" if web else "S3", "pattern": pattern, "mode": mode}
-                    self.rows.append({**what, "us_per_100kb": us, "others": found.others(0, -1), **found.result})
+                    what = {
+                        "part": "fetching",
+                        "from": "HTTP" if web else "S3",
+                        "pattern": pattern,
+                        "mode": mode,
+                    }
+                    self.rows.append(
+                        {**what, "us_per_100kb": us, "others": found.others(0, -1), **found.result}
+                    )
         for place, pattern in itertools.product(("S3", "HTTP"), PATTERNS):
             here = [row for row in self.rows if row.get("from") == place and row["pattern"] == pattern]
-            ours, alone, awaited = ([row["us_per_100kb"] for row in here if row["mode"] == mode] for mode in MODES)
-            said = f"fastload {ranged(ours, 0)}, obstore alone {ranged(alone, 0)}, awaited {ranged(awaited, 0)}"
+            ours, alone, awaited = (
+                [row["us_per_100kb"] for row in here if row["mode"] == mode] for mode in MODES
+            )
+            said = (
+                f"fastload {ranged(ours, 0)}, obstore alone {ranged(alone, 0)}, awaited {ranged(awaited, 0)}"
+            )
             common.console.print(f"{place} {pattern}, us of CPU for 100 KB: {said}")
             bound, times = PATTERNS[pattern]
-            self.target(f"fetching 100 KB by {pattern}, {place}: us of CPU", statistics.median(ours), bound, True, 0)
+            self.target(
+                f"fetching 100 KB by {pattern}, {place}: us of CPU", statistics.median(ours), bound, True, 0
+            )
             ratio = statistics.median(one / other for one, other in zip(ours, alone, strict=True))
             self.target(f"fetching by {pattern}, {place}: CPU / obstore alone", ratio, times, True)
 
@@ -202,7 +242,14 @@ class Fastload:
             for shuffle in ("window", True):
                 # a next epoch that begins early opens most blocks of so few data, at one end of what is counted or at the other
                 pattern = "window" if shuffle == "window" else ""
-                found = self.turn("train", share=0.5, epochs=1 + EPOCHS, settle_s=SETTLE_S, seed=round_number, pattern=pattern)
+                found = self.turn(
+                    "train",
+                    share=0.5,
+                    epochs=1 + EPOCHS,
+                    settle_s=SETTLE_S,
+                    seed=round_number,
+                    pattern=pattern,
+                )
                 one = found.between(found.at("opened"), found.at("epoch", 0))
                 later = found.between(found.at("epoch", 0), found.at("epoch", EPOCHS))
                 row = {
@@ -217,14 +264,28 @@ class Fastload:
                 }
                 self.rows.append(row)
                 requests.append(row["requests"])
-                figures = (row["requests"], row["bytes"], row["request_bytes"] / 1024, row["request_bytes_1"] / 1024, row["cpu_us"])
-                texts = [number(value, digits) for value, digits in zip(figures, (0, 3, 0, 0, 0), strict=True)]
-                shown.add_row(str(shuffle), str(round_number), *texts, number(row["anon_bytes"] / (1 << 20), 0))
+                figures = (
+                    row["requests"],
+                    row["bytes"],
+                    row["request_bytes"] / 1024,
+                    row["request_bytes_1"] / 1024,
+                    row["cpu_us"],
+                )
+                texts = [
+                    number(value, digits) for value, digits in zip(figures, (0, 3, 0, 0, 0), strict=True)
+                ]
+                shown.add_row(
+                    str(shuffle), str(round_number), *texts, number(row["anon_bytes"] / (1 << 20), 0)
+                )
             ratios.append(requests[0] / requests[1])
         common.console.print(shown)
         windows = [row for row in self.rows if row["part"] == "window" and row["shuffle"] == "window"]
         self.target(
-            "bytes of later epochs by a window / needed, c = 0.5", statistics.median(row["bytes"] for row in windows), 0.52, True, 4
+            "bytes of later epochs by a window / needed, c = 0.5",
+            statistics.median(row["bytes"] for row in windows),
+            0.52,
+            True,
+            4,
         )
         self.target("requests by a window / by a shuffle, c = 0.5", statistics.median(ratios), 0.1, True, 3)
         even = statistics.median(row["request_bytes"] / row["request_bytes_1"] for row in windows)
@@ -234,9 +295,17 @@ class Fastload:
         """The first batch on a link of 50 MB/s."""
         for round_trip in (0.0, ROUND_TRIP_S):
             self.servers.link(round_trip, LINK)
-            found = [self.turn("train", epochs=0, seed=each).result["first_s"] for each in range(self.arguments.rounds)]
+            found = [
+                self.turn("train", epochs=0, seed=each).result["first_s"]
+                for each in range(self.arguments.rounds)
+            ]
             self.rows.append({"part": "link", "round_trip_s": round_trip, "first_s": found})
-            self.target(f"first batch at 50 MB/s and {round_trip * 1e3:.0f} ms: s", statistics.median(found), 1.5, True)
+            self.target(
+                f"first batch at 50 MB/s and {round_trip * 1e3:.0f} ms: s",
+                statistics.median(found),
+                1.5,
+                True,
+            )
         self.servers.link()
 
     def show(self) -> Json:
@@ -246,7 +315,11 @@ class Fastload:
             if row["part"] == "fetching":
                 title = f"{MODES[row['mode']]}, {row['pattern']}, {row['from']}"
                 saved.setdefault(title, []).append(row["us_per_100kb"])
-        saved = {"CPU us of fetching 100 KB": {name: statistics.median(each) for name, each in saved.items()}} if saved else {}
+        saved = (
+            {"CPU us of fetching 100 KB": {name: statistics.median(each) for name, each in saved.items()}}
+            if saved
+            else {}
+        )
         rows = [row for row in self.rows if row["part"] == "rates"]
         if not rows:
             return saved
@@ -259,8 +332,16 @@ class Fastload:
             ("later epochs, images/s", cached_rate, 0),
             ("epoch 1, loader's CPU us an image", lambda r: cpu_us(r["epochs"][:1]), 0),
             ("later epochs, loader's CPU us an image", lambda r: cpu_us(r["epochs"][1:]), 0),
-            ("epoch 1, proxy's CPU us an image", lambda r: r["servers_1"]["proxy_cpu_s"] / r["epochs"][0]["images"] * 1e6, 0),
-            ("epoch 1, server's CPU us an image", lambda r: r["servers_1"]["server_cpu_s"] / r["epochs"][0]["images"] * 1e6, 0),
+            (
+                "epoch 1, proxy's CPU us an image",
+                lambda r: r["servers_1"]["proxy_cpu_s"] / r["epochs"][0]["images"] * 1e6,
+                0,
+            ),
+            (
+                "epoch 1, server's CPU us an image",
+                lambda r: r["servers_1"]["server_cpu_s"] / r["epochs"][0]["images"] * 1e6,
+                0,
+            ),
             ("epoch 1, requests", lambda r: r["servers_1"]["requests"], 0),
             ("opening, s", lambda r: r["open_s"], 3),
             ("first batch, s", lambda r: r["first_s"], 3),
@@ -270,9 +351,13 @@ class Fastload:
             ("others' share of the machine", lambda r: r["others"], 2),
         ]
         for name, read, digits in reads:
-            shown.add_row(name, *(ranged([read(row[side]) for row in rows], digits) for side in ("local", "remote")))
+            shown.add_row(
+                name, *(ranged([read(row[side]) for row in rows], digits) for side in ("local", "remote"))
+            )
             for side in ("local", "remote"):
-                saved.setdefault(f"{side}, at 50 ms", {})[name] = statistics.median(read(row[side]) for row in rows)
+                saved.setdefault(f"{side}, at 50 ms", {})[name] = statistics.median(
+                    read(row[side]) for row in rows
+                )
         common.console.print(shown)
         return saved
 
@@ -314,14 +399,27 @@ def cpu_us(epochs: Iterable[Json]) -> float:
 def main() -> int:
     """Measures."""
     parser = common.parser(__doc__, rounds=5)
-    parser.add_argument("--times", type=int, default=16, help="how often the corpus is listed (default %(default)s: 4,000 photographs)")
+    parser.add_argument(
+        "--times",
+        type=int,
+        default=16,
+        help="how often the corpus is listed (default %(default)s: 4,000 photographs)",
+    )
     parser.add_argument("--only", choices=("fastload", "peers"), help="one half of it")
-    parser.add_argument("--parts", default="bytes,rates,fetching,window,link", help="of fastload's half (default %(default)s)")
+    parser.add_argument(
+        "--parts", default="bytes,rates,fetching,window,link", help="of fastload's half (default %(default)s)"
+    )
     for library, title in VERSIONS.items():
-        parser.add_argument(f"--{library}-python", metavar="PATH", help=f"the Python of an environment with {title}, to compare with it")
+        parser.add_argument(
+            f"--{library}-python",
+            metavar="PATH",
+            help=f"the Python of an environment with {title}, to compare with it",
+        )
     arguments = parser.parse_args()
     tree = common.copies(common.corpus(arguments.corpus, "in500"), arguments.times)
-    local = common.pack_fresh(tree, f"remote-{arguments.times}.fl", workers=arguments.workers, shard_size="64MiB")
+    local = common.pack_fresh(
+        tree, f"remote-{arguments.times}.fl", workers=arguments.workers, shard_size="64MiB"
+    )
     targets: list[common.Target] = []
     rows: list[Json] = []
     peers: list[Json] = []
@@ -349,7 +447,9 @@ def main() -> int:
             comparison.show()
             targets += comparison.targets()
             peers = comparison.figures()
-    return common.finish("remote", arguments, targets, images=250 * arguments.times, **medians, peers=peers, turns=rows)
+    return common.finish(
+        "remote", arguments, targets, images=250 * arguments.times, **medians, peers=peers, turns=rows
+    )
 
 
 if __name__ == "__main__":

@@ -93,13 +93,18 @@ def main() -> int:
     arguments = common.parser(__doc__, rounds=15).parse_args()
     order = pillow_order()
     if order is None:
-        common.console.print("the installed Pillow resizes otherwise: there is nothing to compare", style="red")
+        common.console.print(
+            "the installed Pillow resizes otherwise: there is nothing to compare", style="red"
+        )
         return 2
     files = sorted(common.corpus(arguments.corpus, "in500").rglob("*.jp*g"))[: 5 * CALLS : 5]
     cases: dict[str, tuple[dict[str, Call], float | None]] = {}
     for name in NAMES:
         for width, height in SIZES:
-            cases[f"{width} x {height} RGB, {name}"] = resizes(width, height, 3, name, order), TARGETS.get(name)
+            cases[f"{width} x {height} RGB, {name}"] = (
+                resizes(width, height, 3, name, order),
+                TARGETS.get(name),
+            )
         cases[f"500 x 375 grey, {name}"] = resizes(500, 375, 1, name, order), None
     cases["decode, crop and bilinear"] = crops(files, "bilinear", order), None
     shown = Table(title=f"CPU us a resize to 224 x 224; Pillow {Image.__version__}, {core.cpu_features()}")
@@ -109,7 +114,11 @@ def main() -> int:
     for title, (calls, bound) in cases.items():
         row = rows[title] = measured(calls, arguments.rounds, CALLS)
         ratio = row["Pillow"] / row["exact"]
-        shown.add_row(title, *(f"{row[each]:.0f}" if each in row else "" for each in ("Pillow", "exact", "engine")), f"{ratio:.1f}")
+        shown.add_row(
+            title,
+            *(f"{row[each]:.0f}" if each in row else "" for each in ("Pillow", "exact", "engine")),
+            f"{ratio:.1f}",
+        )
         if bound is not None:
             targets.append(common.Target(f"{title}: Pillow / exact", ratio, bound))
     common.console.print(shown)

@@ -110,8 +110,14 @@ def forge(folder: Path, shard: Path, samples: int) -> None:
     directory = b"".join((sidecar.DIRECTORY, (2).to_bytes(4, "little"), count.to_bytes(8, "little"), *heads))
     data = tables + directory
     (folder / "index-00000.bin").write_bytes(data)
-    known_as = {"bytes": len(data), "crc32c": core.crc32c(data), "directory": (len(directory), core.crc32c(directory))}
-    replace(manifest, shards=tuple(shards), sidecars=(replace(manifest.sidecars[0], **known_as),)).write(folder)
+    known_as = {
+        "bytes": len(data),
+        "crc32c": core.crc32c(data),
+        "directory": (len(directory), core.crc32c(directory)),
+    }
+    replace(manifest, shards=tuple(shards), sidecars=(replace(manifest.sidecars[0], **known_as),)).write(
+        folder
+    )
 
 
 # ---- one process
@@ -145,9 +151,14 @@ def one_process(turn: Json) -> None:
 
     def loader(dataset: Any, **more: Any) -> Any:
         shuffle: Any = {"True": True, "False": False}.get(turn["order"], turn["order"])
-        return FastLoader(dataset, batch_size=BATCH, shuffle=shuffle, seed=1, num_workers=1, drop_last=True, **more)
+        return FastLoader(
+            dataset, batch_size=BATCH, shuffle=shuffle, seed=1, num_workers=1, drop_last=True, **more
+        )
 
-    with closing(PackedDataset(turn["small"], transform=[T.CenterCrop(32)])) as dataset, loader(dataset) as batches:
+    with (
+        closing(PackedDataset(turn["small"], transform=[T.CenterCrop(32)])) as dataset,
+        loader(dataset) as batches,
+    ):
         next(iter(batches))
     before, began = memory(), time.perf_counter()
     with closing(PackedDataset(turn["path"], transform=[T.CenterCrop(32)], **turn["options"])) as dataset:
@@ -163,7 +174,10 @@ def one_process(turn: Json) -> None:
             began = time.perf_counter()
             for _ in range(turn["batches"]):
                 next(iterator)
-            result = {"batch ms": (time.perf_counter() - began) / max(1, turn["batches"]) * 1e3, **grown(before, "run")}
+            result = {
+                "batch ms": (time.perf_counter() - began) / max(1, turn["batches"]) * 1e3,
+                **grown(before, "run"),
+            }
             if turn["save"]:
                 Path(turn["save"]).write_text(json.dumps(batches.state_dict()))
             step(result)
@@ -213,7 +227,10 @@ def turns(path: str, small: Path, order: str, ranks: int, **more: Any) -> list[J
 
     known = {"options": {}, "state": "", "save": "", "batches": BATCHES, **more}
     fixed = {"path": path, "small": str(small), "order": order}
-    return [{**fixed, "shard": [rank, ranks], **{name: of(value, rank) for name, value in known.items()}} for rank in range(ranks)]
+    return [
+        {**fixed, "shard": [rank, ranks], **{name: of(value, rank) for name, value in known.items()}}
+        for rank in range(ranks)
+    ]
 
 
 def together(made: Sequence[Json]) -> Json:
@@ -240,7 +257,11 @@ def served(folder: Path) -> Iterator[tuple[str, Proxy]]:
 
 def in_bucket(url: str, proxy: Proxy, small: Path, order: str, ranks: int, caches: str) -> Json:
     """The figures of ranks that read a dataset by its URL, with the bytes that each host fetched."""
-    options = {"cache": caches, "cache_size": "20GiB", "storage_options": {"client_options": {"allow_http": True}}}
+    options = {
+        "cache": caches,
+        "cache_size": "20GiB",
+        "storage_options": {"client_options": {"allow_http": True}},
+    }
     found: Json = {}
     proxy.counts(reset=True)
     with Turn(turns(url, small, order, ranks, options=options, batches=0)) as running:
@@ -253,7 +274,9 @@ def in_bucket(url: str, proxy: Proxy, small: Path, order: str, ranks: int, cache
 # ---- the tables
 
 
-def ranks_table(made: dict[int, Path], small: Path, orders: Sequence[str], processes: Sequence[int]) -> list[Json]:
+def ranks_table(
+    made: dict[int, Path], small: Path, orders: Sequence[str], processes: Sequence[int]
+) -> list[Json]:
     """Memory and times by samples, order and number of processes."""
     lines = []
     for samples, path in made.items():
@@ -261,7 +284,14 @@ def ranks_table(made: dict[int, Path], small: Path, orders: Sequence[str], proce
             for ranks in processes:
                 if order == "True" and samples * ranks > 10**8:
                     continue  # torch's own lists: 48 bytes a sample in each process
-                lines.append({"samples": samples, "order": order, "ranks": ranks, **together(turns(str(path), small, order, ranks))})
+                lines.append(
+                    {
+                        "samples": samples,
+                        "order": order,
+                        "ranks": ranks,
+                        **together(turns(str(path), small, order, ranks)),
+                    }
+                )
     return lines
 
 
@@ -274,12 +304,22 @@ def columns_table(samples: Sequence[int], scratch: Path, order: str) -> list[Jso
         for count in samples:
             path = scratch / f"columns-{columns}-{count}.fl"
             forge(path, small, count)
-            lines.append({"samples": count, "order": order, "ranks": 1, "columns": columns, **together(turns(str(path), small, order, 1))})
+            lines.append(
+                {
+                    "samples": count,
+                    "order": order,
+                    "ranks": 1,
+                    "columns": columns,
+                    **together(turns(str(path), small, order, 1)),
+                }
+            )
             shutil.rmtree(path)
     return lines
 
 
-def resume_table(made: dict[int, Path], small: Path, orders: Sequence[str], scratch: Path, ranks: int) -> list[Json]:
+def resume_table(
+    made: dict[int, Path], small: Path, orders: Sequence[str], scratch: Path, ranks: int
+) -> list[Json]:
     """Figures of an epoch that other numbers of ranks go on with."""
     lines = []
     for samples, path in made.items():
@@ -292,7 +332,9 @@ def resume_table(made: dict[int, Path], small: Path, orders: Sequence[str], scra
     return lines
 
 
-def bucket_table(made: dict[int, Path], small: Path, orders: Sequence[str], scratch: Path, ranks: int) -> list[Json]:
+def bucket_table(
+    made: dict[int, Path], small: Path, orders: Sequence[str], scratch: Path, ranks: int
+) -> list[Json]:
     """Bytes, requests, memory and times of a host's ranks, and of as many hosts."""
     lines = []
     for samples, path in made.items():
@@ -303,28 +345,65 @@ def bucket_table(made: dict[int, Path], small: Path, orders: Sequence[str], scra
                 for hosts, name in ((1, "one"), (ranks, "{rank}")):
                     found = in_bucket(url, proxy, small, order, ranks, f"{scratch}/caches/{name}")
                     shutil.rmtree(scratch / "caches")
-                    lines.append({"samples": samples, "order": order, "ranks": ranks, "hosts": hosts, **found})
+                    lines.append(
+                        {"samples": samples, "order": order, "ranks": ranks, "hosts": hosts, **found}
+                    )
     return lines
 
 
 def show(part: str, lines: Sequence[Json]) -> None:
     """Prints one part's table."""
     table = Table(title=part)
-    names = ["samples", "order", "ranks", "open s", "open MB", "first s", "batch ms", "run MB", "shared MB", "B/sample"]
+    names = [
+        "samples",
+        "order",
+        "ranks",
+        "open s",
+        "open MB",
+        "first s",
+        "batch ms",
+        "run MB",
+        "shared MB",
+        "B/sample",
+    ]
     if part == "columns":
         names.insert(1, "columns")
     if part == "bucket":
-        names = [*names[:3], "hosts", "open s", "open MB/host", "requests", "B/sample", "first s", "first MB/host", "run MB"]
+        names = [
+            *names[:3],
+            "hosts",
+            "open s",
+            "open MB/host",
+            "requests",
+            "B/sample",
+            "first s",
+            "first MB/host",
+            "run MB",
+        ]
     for name in names:
         table.add_column(name, justify="left" if name == "order" else "right")
     for line in lines:
-        cells = {**line, "samples": f"{line['samples']:,}", "open MB": line["open private"] / 1e6, "run MB": line["run private"] / 1e6}
+        cells = {
+            **line,
+            "samples": f"{line['samples']:,}",
+            "open MB": line["open private"] / 1e6,
+            "run MB": line["run private"] / 1e6,
+        }
         cells |= {"shared MB": line["run shared"] / 1e6, "B/sample": line["run private"] / line["samples"]}
         if part == "bucket":
             each = line["open bytes"] / line["hosts"]
-            cells |= {"open MB/host": each / 1e6, "requests": line["open requests"] / line["hosts"], "B/sample": each / line["samples"]}
+            cells |= {
+                "open MB/host": each / 1e6,
+                "requests": line["open requests"] / line["hosts"],
+                "B/sample": each / line["samples"],
+            }
             cells |= {"first MB/host": line["first bytes"] / line["hosts"] / 1e6}
-        table.add_row(*(cell if isinstance(cell := cells[name], str) else number(cell, DIGITS.get(name, 0)) for name in names))
+        table.add_row(
+            *(
+                cell if isinstance(cell := cells[name], str) else number(cell, DIGITS.get(name, 0))
+                for name in names
+            )
+        )
     common.console.print(table)
 
 
@@ -358,10 +437,18 @@ def main() -> int:
             results[part] = makers[part]()
             show(part, results[part])
     targets = [
-        common.Target(f"{name} of opening {line['samples']:,} samples, {line['ranks']} ranks", line[key] / scale, bound, at_most=True)
+        common.Target(
+            f"{name} of opening {line['samples']:,} samples, {line['ranks']} ranks",
+            line[key] / scale,
+            bound,
+            at_most=True,
+        )
         for line in results.get("ranks", ())
         if line["samples"] == 10**8 and line["order"] == "window"
-        for name, key, scale, bound in (("MB", "open private", 1e6, OPENED_MB), ("seconds", "open s", 1.0, OPENED_S))
+        for name, key, scale, bound in (
+            ("MB", "open private", 1e6, OPENED_MB),
+            ("seconds", "open s", 1.0, OPENED_S),
+        )
     ]
     targets += [
         common.Target(

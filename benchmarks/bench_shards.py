@@ -62,7 +62,11 @@ GROWTH = 2.0
 
 def value(index: int) -> dict[str, Any]:
     """Sample index."""
-    return {"image": np.full((1, 1, 3), index % 256, np.uint8), "label": index, "caption": f"a picture of thing number {index}"}
+    return {
+        "image": np.full((1, 1, 3), index % 256, np.uint8),
+        "label": index,
+        "caption": f"a picture of thing number {index}",
+    }
 
 
 class More:
@@ -106,7 +110,9 @@ def tars(count: int) -> str:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         picture = io.BytesIO()
-        Image.fromarray(np.random.default_rng(0).integers(0, 255, (32, 32, 3), dtype=np.uint8)).save(picture, "JPEG")
+        Image.fromarray(np.random.default_rng(0).integers(0, 255, (32, 32, 3), dtype=np.uint8)).save(
+            picture, "JPEG"
+        )
         for each in range(count):
             with tarfile.open(partial / f"part-{each:06d}.tar", "w") as file:
                 for name, data in ((f"{each:06d}.jpg", picture.getvalue()), (f"{each:06d}.cls", b"1")):
@@ -162,7 +168,9 @@ class Steps:
         server: for steps with a URL; None: they are left out.
     """
 
-    def __init__(self, shards: int, only: tuple[str, ...], append_most: int, server: SeaweedFS | None) -> None:
+    def __init__(
+        self, shards: int, only: tuple[str, ...], append_most: int, server: SeaweedFS | None
+    ) -> None:
         self._path = made(shards)
         self._shards = shards
         self._only = only
@@ -177,16 +185,22 @@ class Steps:
             before = time.process_time()
             wall = seconds(action)
             self.took[name] = Took(wall, time.process_time() - before, per or self._shards)
-            common.Console(stderr=True).print(f"{name}, {self._shards:,} shards: {wall * 1e3:,.0f} ms", style="dim")
+            common.Console(stderr=True).print(
+                f"{name}, {self._shards:,} shards: {wall * 1e3:,.0f} ms", style="dim"
+            )
         except Exception as error:
-            common.console.print(f"{name}, {self._shards:,} shards: {type(error).__name__}: {str(error)[:200]}", style="red")
+            common.console.print(
+                f"{name}, {self._shards:,} shards: {type(error).__name__}: {str(error)[:200]}", style="red"
+            )
 
     def run(self) -> None:
         """Takes them."""
         path, manifest = self._path, Manifest.load(self._path)
         self._take("open the manifest", lambda: Manifest.load(path))
         self._take("open the dataset", lambda: DatasetReader(path).close())
-        self._take("open it by a walk", lambda: DatasetReader(path, manifest=replace(manifest, sidecars=())).close())
+        self._take(
+            "open it by a walk", lambda: DatasetReader(path, manifest=replace(manifest, sidecars=())).close()
+        )
         with closing(PackedDataset(path)) as dataset:
             order = np.random.default_rng(0).integers(len(dataset), size=READS).tolist()
             self._take(f"read {READS:,} samples", lambda: [dataset[at] for at in order], len(order))
@@ -197,13 +211,18 @@ class Steps:
             self._take("append one shard", lambda: fastload.append(copy, More(SAMPLES), workers=2))
         with linked(path) as copy:
             size = self._append
-            self._take("append as many", lambda: fastload.append(copy, More(size), shard_samples=1, workers=2), size)
+            self._take(
+                "append as many", lambda: fastload.append(copy, More(size), shard_samples=1, workers=2), size
+            )
         with linked(path) as copy:
             array = copy.parent / "shards-extra.npy"
             np.save(array, np.arange(self._shards * SAMPLES))
             self._take("add a column", lambda: fastload.add_columns(copy, array))
             self._take("drop that column", lambda: fastload.drop_columns(copy, "shards-extra"))
-            self._take("drop a sample of each", lambda: fastload.drop(copy, indices=np.arange(0, self._shards * SAMPLES, SAMPLES)))
+            self._take(
+                "drop a sample of each",
+                lambda: fastload.drop(copy, indices=np.arange(0, self._shards * SAMPLES, SAMPLES)),
+            )
             self._take("open without them", lambda: DatasetReader(copy).close())
             self._take("prune", lambda: fastload.prune(copy))
         with linked(path) as copy:
@@ -228,7 +247,9 @@ class Steps:
                 PackedDataset(url, cache=cache, storage_options=options).close()
 
             def uncached() -> None:
-                with closing(PackedDataset(url, cache=cache, cache_size=0, storage_options=options)) as dataset:
+                with closing(
+                    PackedDataset(url, cache=cache, cache_size=0, storage_options=options)
+                ) as dataset:
                     for at in range(0, len(dataset), len(dataset) // 100):
                         dataset[at]
 
@@ -249,7 +270,8 @@ def manifests() -> dict[str, float]:
     one = Manifest.load(made(1000))
     entry = one.shards[0]
     shards = tuple(
-        replace(entry, file=shard_name(at), first=at * SAMPLES, key=at * SAMPLES, crc32c=entry.crc32c ^ at) for at in range(MANIFEST_SHARDS)
+        replace(entry, file=shard_name(at), first=at * SAMPLES, key=at * SAMPLES, crc32c=entry.crc32c ^ at)
+        for at in range(MANIFEST_SHARDS)
     )
     big = replace(one, shards=shards)
     data = big.to_bytes()
@@ -265,10 +287,21 @@ def manifests() -> dict[str, float]:
 def main() -> int:
     """Measures each number of shards."""
     made_parser = common.parser(__doc__, rounds=1)
-    made_parser.add_argument("--shards", default="1000,4000,16000", help="numbers of shards (default %(default)s)")
-    made_parser.add_argument("--only", default="", help="parts of the names of steps, with commas between (default: all)")
-    made_parser.add_argument("--append-most", type=int, default=16_000, help="shards that are appended at once (default %(default)s)")
-    made_parser.add_argument("--limit", type=int, help="files that this process may have open (default: as many as it may)")
+    made_parser.add_argument(
+        "--shards", default="1000,4000,16000", help="numbers of shards (default %(default)s)"
+    )
+    made_parser.add_argument(
+        "--only", default="", help="parts of the names of steps, with commas between (default: all)"
+    )
+    made_parser.add_argument(
+        "--append-most",
+        type=int,
+        default=16_000,
+        help="shards that are appended at once (default %(default)s)",
+    )
+    made_parser.add_argument(
+        "--limit", type=int, help="files that this process may have open (default: as many as it may)"
+    )
     arguments: argparse.Namespace = made_parser.parse_args()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (arguments.limit or most, most))
@@ -294,21 +327,37 @@ def main() -> int:
         found = [took[shards].get(name) for shards in numbers]
         first, last = found[0], found[-1]
         growth = None if first is None or last is None else last.cpu / last.units / (first.cpu / first.units)
-        texts = ["-" if one is None else f"{number(one.wall * 1e3)} ({number(one.cpu / one.units * 1e6)})" for one in found]
+        texts = [
+            "-" if one is None else f"{number(one.wall * 1e3)} ({number(one.cpu / one.units * 1e6)})"
+            for one in found
+        ]
         table.add_row(name, *texts, number(growth, 2))
         targets.append(common.Target(f"{name}: growth a shard", growth, GROWTH, at_most=True))
         turns = [
-            {"shards": shards, "ms": one.wall * 1e3, "cpu_ms": one.cpu * 1e3} for shards, one in zip(numbers, found, strict=True) if one
+            {"shards": shards, "ms": one.wall * 1e3, "cpu_ms": one.cpu * 1e3}
+            for shards, one in zip(numbers, found, strict=True)
+            if one
         ]
         rows.append({"title": name, "name": name, "rounds": turns})
     common.console.print(table)
     if not only or any("manifest" in part for part in only):
         alone = manifests()
         common.console.print(
-            f"manifest of {MANIFEST_SHARDS:,}: " + ", ".join(f"{name} {took * 1e3:.0f} ms" for name, took in alone.items())
+            f"manifest of {MANIFEST_SHARDS:,}: "
+            + ", ".join(f"{name} {took * 1e3:.0f} ms" for name, took in alone.items())
         )
-        targets.append(common.Target(f"parse a manifest of {MANIFEST_SHARDS:,} shards, s", alone["parse"], MANIFEST_S, at_most=True))
-        rows.append({"title": "manifest", "name": "manifest", "rounds": [{f"{name}_ms": took * 1e3 for name, took in alone.items()}]})
+        targets.append(
+            common.Target(
+                f"parse a manifest of {MANIFEST_SHARDS:,} shards, s", alone["parse"], MANIFEST_S, at_most=True
+            )
+        )
+        rows.append(
+            {
+                "title": "manifest",
+                "name": "manifest",
+                "rounds": [{f"{name}_ms": took * 1e3 for name, took in alone.items()}],
+            }
+        )
     return common.finish("shards", arguments, targets, shards=numbers, rows=rows)
 
 

@@ -149,7 +149,13 @@ def measured(shape: Shape, name: str, mib: int | None, rounds: int) -> common.Js
     block, buffer = max(1, BLOCK // shape.bytes), 1 if mib is None else mib * MIB // shape.bytes
     orders = [ORDERS[name](shape.samples, block, buffer, seed) for seed in range(rounds)]
     distinct = statistics.mean(shape.distinct(order) for order in orders)
-    row: common.Json = {"shape": shape.name, "batch": shape.batch, "order": name, "buffer_mib": mib, "distinct": distinct}
+    row: common.Json = {
+        "shape": shape.name,
+        "batch": shape.batch,
+        "order": name,
+        "buffer_mib": mib,
+        "distinct": distinct,
+    }
     row["of_independent"] = distinct / shape.independent
     if mib is not None:
         row["held_mib"] = max(held(order, block) for order in orders) * shape.bytes / MIB
@@ -161,13 +167,28 @@ def measured(shape: Shape, name: str, mib: int | None, rounds: int) -> common.Js
 
 def shown(shape: Shape, rows: list[common.Json]) -> Table:
     """The table of a shape."""
-    table = Table(title=f"{shape.name}: {shape.classes:,} classes, batches of {shape.batch}; independent draws {shape.independent:.1f}")
-    for heading in ("order", "buffer, MiB", "open blocks", "held, MiB", "distinct", "/ independent", "order, ms"):
+    table = Table(
+        title=f"{shape.name}: {shape.classes:,} classes, batches of {shape.batch}; independent draws {shape.independent:.1f}"
+    )
+    for heading in (
+        "order",
+        "buffer, MiB",
+        "open blocks",
+        "held, MiB",
+        "distinct",
+        "/ independent",
+        "order, ms",
+    ):
         table.add_column(heading, justify="left" if heading == "order" else "right")
     for row in rows:
-        counts = [number(row[name], 0) if row.get(name) is not None else "" for name in ("buffer_mib", "open_blocks", "held_mib")]
+        counts = [
+            number(row[name], 0) if row.get(name) is not None else ""
+            for name in ("buffer_mib", "open_blocks", "held_mib")
+        ]
         took = f"{row['first_ms']:.0f} / {row['whole_ms']:.0f}" if "first_ms" in row else ""
-        table.add_row(row["order"], *counts, number(row["distinct"], 1), number(row["of_independent"], 3), took)
+        table.add_row(
+            row["order"], *counts, number(row["distinct"], 1), number(row["of_independent"], 3), took
+        )
     return table
 
 
@@ -177,11 +198,15 @@ def main() -> int:
     rows, targets = [], []
     for shape in SHAPES:
         lines: list[tuple[str, int | None]] = [("sequential", None), ("all samples", None)]
-        lines += [(name, mib) for mib in shape.buffers for name in ("window", "permuted windows", "shuffle buffer")]
+        lines += [
+            (name, mib) for mib in shape.buffers for name in ("window", "permuted windows", "shuffle buffer")
+        ]
         found = [measured(shape, name, mib, arguments.rounds) for name, mib in lines]
         common.console.print(shown(shape, found))
         name = f"{shape.name}, batches of {shape.batch}, 1 GiB: distinct / independent"
-        ratios = [row["of_independent"] for row in found if (row["order"], row["buffer_mib"]) == ("window", 1024)]
+        ratios = [
+            row["of_independent"] for row in found if (row["order"], row["buffer_mib"]) == ("window", 1024)
+        ]
         targets += [common.Target(name, ratio, BOUND) for ratio in ratios]
         rows += found
     return common.finish("shuffle", arguments, targets, rows=rows)

@@ -112,13 +112,21 @@ def compare(title: str, loader: Any, rounds: int, seconds: float) -> Compared:
                     trace.stop()
                     found.write_s, found.dropped = time.perf_counter() - began, trace.dropped
             found.add(turns[True], turns[False])
-        found.events = sum(line.startswith('{"ph": "X"') for line in (Path(folder) / "run.json").read_text().splitlines())
+        found.events = sum(
+            line.startswith('{"ph": "X"') for line in (Path(folder) / "run.json").read_text().splitlines()
+        )
     return found
 
 
 def loader_of(kind: str, packed: Path, workers: int) -> Any:
     """The loader of a comparison."""
-    options: dict[str, Any] = {"batch_size": BATCH, "num_workers": workers, "persistent_workers": True, "shuffle": True, "seed": 0}
+    options: dict[str, Any] = {
+        "batch_size": BATCH,
+        "num_workers": workers,
+        "persistent_workers": True,
+        "shuffle": True,
+        "seed": 0,
+    }
     if kind == "threads":
         return FastLoader(str(packed), transform=CROP, **options)
     return FastLoader(Photographs(str(packed)) if kind == "processes" else Integers(), **options)
@@ -147,11 +155,23 @@ def before(arguments: argparse.Namespace, packed: Path) -> Compared:
         turns: dict[bool, tuple[float, float]] = {}
         for ours in (n % 2 == 0, n % 2 == 1):
             paths = [str(here if ours else arguments.before.resolve()), str(here / "benchmarks")]
-            command = [sys.executable, __file__, "--child", str(packed.resolve()), "--seconds", str(arguments.seconds)]
+            command = [
+                sys.executable,
+                __file__,
+                "--child",
+                str(packed.resolve()),
+                "--seconds",
+                str(arguments.seconds),
+            ]
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
             with tempfile.TemporaryDirectory() as folder:
                 out = subprocess.run(
-                    [*command, "--workers", str(arguments.workers)], env=environment, cwd=folder, capture_output=True, text=True, check=True
+                    [*command, "--workers", str(arguments.workers)],
+                    env=environment,
+                    cwd=folder,
+                    capture_output=True,
+                    text=True,
+                    check=True,
                 )
             cpu, wall = json.loads(out.stdout.splitlines()[-1])
             turns[ours] = cpu, wall
@@ -162,7 +182,9 @@ def before(arguments: argparse.Namespace, packed: Path) -> Compared:
 def main() -> int:
     """Measures a trace on each engine, then no trace against another checkout."""
     parser = common.parser(__doc__, rounds=21, seconds=1.0)
-    parser.add_argument("--before", type=Path, help="another checkout, built, for the cost of code that takes no trace")
+    parser.add_argument(
+        "--before", type=Path, help="another checkout, built, for the cost of code that takes no trace"
+    )
     parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
@@ -187,7 +209,9 @@ def main() -> int:
         )  # fmt: skip
     common.console.print(shown)
     targets = [
-        common.Target(f"{row.title}: CPU time a batch, ratio", statistics.median(row.cpu), MOST, at_most=True, digits=4)
+        common.Target(
+            f"{row.title}: CPU time a batch, ratio", statistics.median(row.cpu), MOST, at_most=True, digits=4
+        )
         for row in found
         if row.title != TITLES["integers"]
     ]

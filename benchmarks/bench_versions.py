@@ -52,7 +52,9 @@ def packed(count: int) -> Path:
     if not (out / "manifest.json").exists():
         writer = DatasetWriter(out, SCHEMA, shard_size=16 << 20, options={"encode": "raw"}, overwrite=True)
         for index in range(count):
-            writer.append({"image": b"\0\0\0", "label": index, "score": index / 3}, image_kind="raw", height=1, width=1)
+            writer.append(
+                {"image": b"\0\0\0", "label": index, "score": index / 3}, image_kind="raw", height=1, width=1
+            )
         writer.finish(None, {"samples": count})
     return out
 
@@ -77,13 +79,24 @@ def main() -> int:
     large, small = packed(LARGE), packed(SMALL)
     table = common.WORK / "captions.csv"
     if not table.exists():
-        table.write_text("caption\n" + "".join(f"a picture of thing number {index} in some words\n" for index in range(LARGE)))
+        table.write_text(
+            "caption\n"
+            + "".join(f"a picture of thing number {index} in some words\n" for index in range(LARGE))
+        )
     gone = np.arange(0, LARGE, 10)
-    names = ("append to 1,000", "append to 1,281,167", "read the .csv", "add the column, with reading", "drop a tenth")
+    names = (
+        "append to 1,000",
+        "append to 1,281,167",
+        "read the .csv",
+        "add the column, with reading",
+        "drop a tenth",
+    )
     took: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(arguments.rounds):
         for name, path in ((names[0], small), (names[1], large)):
-            took[name].append(timed(path, lambda out: fastload.append(out, More(), workers=arguments.workers)))
+            took[name].append(
+                timed(path, lambda out: fastload.append(out, More(), workers=arguments.workers))
+            )
         began = time.perf_counter()
         read_columns(table, None, None)
         took[names[2]].append((time.perf_counter() - began) * 1e3)
@@ -97,10 +110,20 @@ def main() -> int:
     common.console.print(shown)
     median = {name: statistics.median(each) for name, each in took.items()}
     targets = [
-        common.Target("append to 1,281,167 : to 1,000", median[names[1]] / median[names[0]], 1.25, at_most=True),
-        common.Target("add a text column without reading, s", (median[names[3]] - median[names[2]]) / 1e3, COLUMN_S, at_most=True),
+        common.Target(
+            "append to 1,281,167 : to 1,000", median[names[1]] / median[names[0]], 1.25, at_most=True
+        ),
+        common.Target(
+            "add a text column without reading, s",
+            (median[names[3]] - median[names[2]]) / 1e3,
+            COLUMN_S,
+            at_most=True,
+        ),
     ]
-    rows = [{"title": name, "name": name, "rounds": [{"ms": value} for value in each]} for name, each in took.items()]
+    rows = [
+        {"title": name, "name": name, "rounds": [{"ms": value} for value in each]}
+        for name, each in took.items()
+    ]
     return common.finish("versions", arguments, targets, samples=LARGE, rows=rows)
 
 

@@ -50,7 +50,9 @@ def packed() -> Path:
         writer = DatasetWriter(out, schema, shard_size=1 << 30, options={}, overwrite=True)
         labels, scores = rng.integers(0, 1000, SAMPLES).tolist(), rng.random(SAMPLES).tolist()
         for label, score in zip(labels, scores, strict=True):
-            writer.append({"image": b"\0\0\0", "label": label, "score": score}, image_kind="raw", height=1, width=1)
+            writer.append(
+                {"image": b"\0\0\0", "label": label, "score": score}, image_kind="raw", height=1, width=1
+            )
         writer.finish(None, {})
     return out
 
@@ -86,10 +88,16 @@ def main() -> int:
             common.console.print(f"{condition}: other rows than NumPy finds", style="red")
             return 1
         median = statistics.median(later)
-        shown.add_row(condition, f"{len(expected):,}", *(number(each, 1) for each in (first, median, max(later), numpy_ms)))
+        shown.add_row(
+            condition,
+            f"{len(expected):,}",
+            *(number(each, 1) for each in (first, median, max(later), numpy_ms)),
+        )
         rounds = [{"first_ms": first, "later_ms": each, "numpy_ms": numpy_ms} for each in later]
         rows.append({"title": condition, "name": condition, "rounds": rounds})
-        targets.append(common.Target(f"{condition}: later calls, ms", median, LATER_MS, at_most=True, digits=1))
+        targets.append(
+            common.Target(f"{condition}: later calls, ms", median, LATER_MS, at_most=True, digits=1)
+        )
     common.console.print(shown)
     return common.finish("where", arguments, targets, samples=SAMPLES, opening_ms=opening, rows=rows)
 

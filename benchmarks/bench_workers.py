@@ -64,7 +64,9 @@ def run_child(spec: Spec, prefix: list[str], *, may_fail: bool) -> Json:
         BenchError: the child ended without a result.
     """
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment["PYTHONPATH"] = os.pathsep.join(
+        [str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
     command = [*prefix, sys.executable, str(HERE / "worker_turn.py"), json.dumps(dataclasses.asdict(spec))]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600, check=False)
     lines = done.stdout.strip().splitlines()
@@ -73,7 +75,9 @@ def run_child(spec: Spec, prefix: list[str], *, may_fail: bool) -> Json:
         return result
     said = (done.stderr.strip().splitlines() or ["nothing on stderr"])[-1]
     if not may_fail:
-        raise harness.BenchError(f"{spec.case}: the process that ran {spec.loader} ended with status {done.returncode}: {said}")
+        raise harness.BenchError(
+            f"{spec.case}: the process that ran {spec.loader} ended with status {done.returncode}: {said}"
+        )
     return {"ok": False, "reason": said}
 
 
@@ -85,7 +89,9 @@ def turn_of(spec: Spec, prefix: list[str] | None = None, *, may_fail: bool = Fal
 def both(base: Spec, **options: Any) -> list[tuple[str, str, harness.Round]]:
     """torch and fastload, with the same spec."""
     pairs = (("torch", TORCH), ("fastload", OURS))
-    return [(name, title, turn_of(dataclasses.replace(base, loader=name), **options)) for name, title in pairs]
+    return [
+        (name, title, turn_of(dataclasses.replace(base, loader=name), **options)) for name, title in pairs
+    ]
 
 
 def warn_disturbed(rows: list[harness.Measured]) -> None:
@@ -115,12 +121,17 @@ def show(title: str, rows: list[harness.Measured], columns: dict[str, tuple[str,
 def show_rates(title: str, rows: list[harness.Measured], parts: list[str]) -> None:
     """Prints batches/s and CPU time a batch of torch and fastload for each part, and both ratios."""
     torch, ours = rows
-    made = Table(title=f"{title} ({TORCH} | {OURS}, engine: {ours.turns[-1]['engine'] if ours.turns else ours.reason})")
+    made = Table(
+        title=f"{title} ({TORCH} | {OURS}, engine: {ours.turns[-1]['engine'] if ours.turns else ours.reason})"
+    )
     for heading in ("", "batches/s", "", "ratio", "CPU us a batch", "", "ratio"):
         made.add_column(heading, justify="right")
     for part in parts:
         cells = [part]
-        for column, digits, ratio in ((f"{part} per s", 1, (ours, torch)), (f"{part} cpu us", 0, (torch, ours))):
+        for column, digits, ratio in (
+            (f"{part} per s", 1, (ours, torch)),
+            (f"{part} cpu us", 0, (torch, ours)),
+        ):
             for row in rows:
                 spread = measure.spread(row.values(column))
                 cells.append(number(row.median(column), digits) + ("" if not spread else f" ±{spread:.0%}"))
@@ -134,12 +145,19 @@ def rate_case(name: str, arguments: argparse.Namespace, rounds: int) -> Outcome:
     """A case of batches/s."""
     base = Spec(name, "", arguments.workers, arguments.seconds, read=arguments.read)
     if name == "pillow":  # so many batches, not seconds: the same crops of the same pictures for both
-        base = dataclasses.replace(base, batches=32, pictures=str(common.corpus(arguments.corpus, "in500").absolute()))
+        base = dataclasses.replace(
+            base, batches=32, pictures=str(common.corpus(arguments.corpus, "in500").absolute())
+        )
     rows = harness.interleave(both(base), rounds, common.note)
     show_rates(name, rows, list(BOUNDS[name]))
     torch, ours = rows
-    ratios = {part: (harness.ratio(ours, torch, f"{part} per s"), bound) for part, bound in BOUNDS[name].items()}
-    return [common.Target(f"{name}, {part}: fastload / torch", value, bound) for part, (value, bound) in ratios.items()], rows
+    ratios = {
+        part: (harness.ratio(ours, torch, f"{part} per s"), bound) for part, bound in BOUNDS[name].items()
+    }
+    return [
+        common.Target(f"{name}, {part}: fastload / torch", value, bound)
+        for part, (value, bound) in ratios.items()
+    ], rows
 
 
 def heavy_case(workers: int, arguments: argparse.Namespace, rounds: int) -> Outcome:
@@ -153,16 +171,30 @@ def heavy_case(workers: int, arguments: argparse.Namespace, rounds: int) -> Outc
         ("torch", f"{TORCH}, in_order=False", {"in_order": False}),
         ("fastload", f"{OURS}, in_order=False", {"in_order": False}),
     ):
-        turns.append((f"heavy-{workers}-{title}", title, turn_of(dataclasses.replace(base, loader=loader, more=more))))
+        turns.append(
+            (f"heavy-{workers}-{title}", title, turn_of(dataclasses.replace(base, loader=loader, more=more)))
+        )
     rows = harness.interleave(turns, rounds, common.note)
-    columns = {"wait p50, ms": ("p50_ms", 0), "p99, ms": ("p99_ms", 0), "max, ms": ("max_ms", 0), "steps/s": ("steps_per_s", 1)}
+    columns = {
+        "wait p50, ms": ("p50_ms", 0),
+        "p99, ms": ("p99_ms", 0),
+        "max, ms": ("max_ms", 0),
+        "steps/s": ("steps_per_s", 1),
+    }
     show(f"heavy, {workers} workers", rows, columns)
     torch, ours, by_sample, torch_any, ours_any = rows
     title = f"heavy, {workers} workers, p99:"
     return [
-        common.Target(f"{title} by sample / torch", harness.ratio(by_sample, torch, "p99_ms"), 0.5, at_most=True),
+        common.Target(
+            f"{title} by sample / torch", harness.ratio(by_sample, torch, "p99_ms"), 0.5, at_most=True
+        ),
         common.Target(f"{title} fastload / torch", harness.ratio(ours, torch, "p99_ms"), 1.0, at_most=True),
-        common.Target(f"{title} in_order=False / torch's", harness.ratio(ours_any, torch_any, "p99_ms"), 1.0, at_most=True),
+        common.Target(
+            f"{title} in_order=False / torch's",
+            harness.ratio(ours_any, torch_any, "p99_ms"),
+            1.0,
+            at_most=True,
+        ),
     ], rows
 
 
@@ -180,16 +212,24 @@ def epochs_case(arguments: argparse.Namespace, rounds: int) -> Outcome:
     kinds = ("processes", "threads", "fds", "memory")
     columns |= {f"growth: {kind}": (f"growth {kind}", 0) for kind in kinds}
     show("1,000 epochs, persistent workers (growth of memory in bytes)", rows, columns)
-    fresh = harness.interleave(both(dataclasses.replace(base, case="fresh", epochs=10)), min(rounds, 2), common.note)
+    fresh = harness.interleave(
+        both(dataclasses.replace(base, case="fresh", epochs=10)), min(rounds, 2), common.note
+    )
     show("workers started anew, ms an epoch", fresh, {"fork": ("fork_ms", 0), "spawn": ("spawn_ms", 0)})
     torch, ours = rows
-    targets = [common.Target("epochs: fastload / torch, epochs/s", harness.ratio(ours, torch, "epochs_per_s"), 3.0)]
+    targets = [
+        common.Target("epochs: fastload / torch, epochs/s", harness.ratio(ours, torch, "epochs_per_s"), 3.0)
+    ]
     for kind in kinds[:3]:
         worst = max((turn[f"growth {kind}"] for turn in ours.turns), default=None)
         targets.append(common.Target(f"epochs: growth of {kind}", worst, 0, at_most=True, digits=0))
     memory = ours.median("growth memory")
     # 1 MB: what bench_memory.py allows to the allocators' coming and going; a leak of 1.3 KB an epoch would show.
-    targets.append(common.Target("epochs: growth of memory, MB", None if memory is None else memory * 1e-6, 1.0, at_most=True))
+    targets.append(
+        common.Target(
+            "epochs: growth of memory, MB", None if memory is None else memory * 1e-6, 1.0, at_most=True
+        )
+    )
     return targets, rows + fresh
 
 
@@ -199,7 +239,9 @@ def shm_case(arguments: argparse.Namespace, rounds: int) -> Outcome:
     base = Spec("shm", "", arguments.workers, 0, batches=48)
     tried = subprocess.run([*SMALL_SHM, "true"], check=False).returncode if shutil.which("unshare") else 1
     if tried:
-        common.console.print("shm: no mount namespace here (run as root, with CAP_SYS_ADMIN): not measured", style="yellow")
+        common.console.print(
+            "shm: no mount namespace here (run as root, with CAP_SYS_ADMIN): not measured", style="yellow"
+        )
         return [common.Target("shm: start methods that work with 64 MB", None, 2, digits=0)], []
     turns = []
     for method in ("fork", "spawn"):
@@ -226,7 +268,9 @@ def main() -> int:
     made.set_defaults(rounds=None)
     made.add_argument("--case", choices=NAMES, action="append", help="only this case; may be given again")
     made.add_argument("--read", action="store_true", help="rates: the consumer reads each batch")
-    made.add_argument("--steps", type=int, default=120, help="heavy: steps measured a turn (default %(default)s)")
+    made.add_argument(
+        "--steps", type=int, default=120, help="heavy: steps measured a turn (default %(default)s)"
+    )
     arguments = made.parse_args()
     targets: list[common.Target] = []
     details: Json = {}

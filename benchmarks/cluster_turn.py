@@ -36,7 +36,12 @@ def main() -> None:
         start = time.perf_counter()
         summary = fastload.pack(source, out, ray=True, **options)
         seconds = time.perf_counter() - start
-        sys.stdout.write(json.dumps({"seconds": seconds, "samples": summary.samples, "mb_per_s": summary.bytes_in / 1e6 / seconds}) + "\n")
+        sys.stdout.write(
+            json.dumps(
+                {"seconds": seconds, "samples": summary.samples, "mb_per_s": summary.bytes_in / 1e6 / seconds}
+            )
+            + "\n"
+        )
     finally:
         ray.shutdown()
         cluster.shutdown()

@@ -52,11 +52,17 @@ class Target:
 def parser(doc: str | None, *, rounds: int, seconds: float | None = None) -> argparse.ArgumentParser:
     """The options every script has; ``doc`` is the script's own docstring."""
     made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--corpus", type=Path, help="folder with in500/ and big/ (default: $FASTLOAD_SHARED/corpus)")
+    made.add_argument(
+        "--corpus", type=Path, help="folder with in500/ and big/ (default: $FASTLOAD_SHARED/corpus)"
+    )
     made.add_argument("--rounds", type=int, default=rounds, help="interleaved rounds (default %(default)s)")
     if seconds is not None:
-        made.add_argument("--seconds", type=float, default=seconds, help="least time of a turn (default %(default)s)")
-    made.add_argument("--workers", type=int, default=2, help="threads, or worker processes (default %(default)s)")
+        made.add_argument(
+            "--seconds", type=float, default=seconds, help="least time of a turn (default %(default)s)"
+        )
+    made.add_argument(
+        "--workers", type=int, default=2, help="threads, or worker processes (default %(default)s)"
+    )
     made.add_argument("--save", metavar="NAME", help="keep the result as benchmarks/results/NAME.json")
     made.add_argument("--check", action="store_true", help="exit with status 1 when a target is missed")
     return made
@@ -67,7 +73,9 @@ def corpus(given: Path | None, name: str) -> Path:
     shared = Path(os.environ.get("FASTLOAD_SHARED", HERE.parent.parent / "shared"))
     found = (given or shared / "corpus") / name
     if not found.is_dir():
-        console.print(f"{name}: no such folder in the corpus; pass --corpus or set FASTLOAD_SHARED", style="red")
+        console.print(
+            f"{name}: no such folder in the corpus; pass --corpus or set FASTLOAD_SHARED", style="red"
+        )
         sys.exit(2)
     return found
 
@@ -101,7 +109,13 @@ def pack_fresh(source: Path, name: str, **options: Any) -> Path:
     return out
 
 
-def build_program(name: str, sources: Sequence[Path], libraries: Sequence[str], flags: Sequence[str], headers: Sequence[Path] = ()) -> Path:
+def build_program(
+    name: str,
+    sources: Sequence[Path],
+    libraries: Sequence[str],
+    flags: Sequence[str],
+    headers: Sequence[Path] = (),
+) -> Path:
     """Compiles C sources to build/bench/NAME with the compiler of $CC (cc), unless it is newer than they are.
 
     Args:
@@ -115,7 +129,9 @@ def build_program(name: str, sources: Sequence[Path], libraries: Sequence[str], 
     if out.exists() and out.stat().st_mtime > max(path.stat().st_mtime for path in (*sources, *headers)):
         return out
     WORK.mkdir(parents=True, exist_ok=True)
-    found = subprocess.run(["pkg-config", "--cflags", "--libs", *libraries], capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        ["pkg-config", "--cflags", "--libs", *libraries], capture_output=True, text=True, check=True
+    )
     compiler = shlex.split(os.environ.get("CC", "cc"))
     linked = [*shlex.split(found.stdout), "-lpthread", "-lm"]
     subprocess.run([*compiler, *flags, "-o", out, *sources, *linked], check=True)
@@ -214,10 +230,15 @@ def finish(name: str, arguments: argparse.Namespace, targets: Sequence[Target], 
         "machine": measure.machine_facts(),
         "rounds": arguments.rounds,
         "workers": arguments.workers,
-        "targets": [{"name": t.name, "value": t.value, "bound": t.bound, "at_most": t.at_most, "met": t.met} for t in targets],
+        "targets": [
+            {"name": t.name, "value": t.value, "bound": t.bound, "at_most": t.at_most, "met": t.met}
+            for t in targets
+        ],
         **details,
     }
     if arguments.save:
         RESULTS.mkdir(exist_ok=True)
-        (RESULTS / f"{arguments.save}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        (RESULTS / f"{arguments.save}.json").write_text(
+            json.dumps(document, indent=1) + "\n", encoding="utf-8"
+        )
     return 1 if arguments.check and any(t.met is False for t in targets) else 0

@@ -114,7 +114,8 @@ static void *read_records(void *seed) {
     uint64_t x = (uint64_t)(uintptr_t)seed * 0x9E3779B97F4A7C15u | 1;
     for (int i = 0; i < READS; i++) {
         x ^= x << 13, x ^= x >> 7, x ^= x << 17;
-        if (pread(file, to, record_bytes, (off_t)(x % (file_bytes - record_bytes))) != (ssize_t)record_bytes) fail("cannot read");
+        if (pread(file, to, record_bytes, (off_t)(x % (file_bytes - record_bytes))) != (ssize_t)record_bytes)
+            fail("cannot read");
     }
     free(to);
     return NULL;
@@ -137,10 +138,12 @@ int main(int argc, char **argv) {
     file_bytes = (uint64_t)stat.st_size, record_bytes = strtoull(argv[2], NULL, 10);
     if (!record_bytes || file_bytes <= record_bytes) fail("the file is no longer than a record");
     printf("{\"turn_ns\": [%.1f, %.1f], ", turn_ns(1), turn_ns(2));
-    printf("\"submit_ns\": {\"1\": %.0f, \"8\": %.0f, \"64\": %.0f}, ", submit_ns(1), submit_ns(8), submit_ns(64));
+    printf("\"submit_ns\": {\"1\": %.0f, \"8\": %.0f, \"64\": %.0f}, ", submit_ns(1), submit_ns(8),
+           submit_ns(64));
     printf("\"line_ns\": [%.2f, %.2f], ", together(add, 1) / ADDS, together(add, 2) / (2.0 * ADDS));
     const double copied = 2.0 * COPY * COPIES;
     printf("\"copy_gbs\": [%.2f, %.2f], ", copied / together(copy, 1), 2 * copied / together(copy, 2));
-    printf("\"read_ns\": [%.0f, %.0f]}\n", together(read_records, 1) / READS, together(read_records, 2) / (2.0 * READS));
+    printf("\"read_ns\": [%.0f, %.0f]}\n", together(read_records, 1) / READS,
+           together(read_records, 2) / (2.0 * READS));
     return 0;
 }

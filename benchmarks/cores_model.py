@@ -28,7 +28,13 @@ from events import Events
 
 TURN_S, TURN_MOST = 20e-6, 16
 """TURN_NS and TURN_MOST of csrc/engine/pool.c."""
-PARTS = {"cores": "cores", "loop": "the loop's thread", "lock": "the queue's lock", "lines": "shared cache lines", "memory": "memory"}
+PARTS = {
+    "cores": "cores",
+    "loop": "the loop's thread",
+    "lock": "the queue's lock",
+    "lines": "shared cache lines",
+    "memory": "memory",
+}
 
 
 @dataclass(frozen=True)
@@ -116,7 +122,10 @@ class _Run(Events):
         for _ in range(min(self.batches, self.m.prefetch_factor * self.m.workers)):
             self._submit()
         self.run()
-        first, last = self.batches // 3, max(self.batches // 3 + 1, self.batches - self.m.prefetch_factor * self.m.workers - 1)
+        first, last = (
+            self.batches // 3,
+            max(self.batches // 3 + 1, self.batches - self.m.prefetch_factor * self.m.workers - 1),
+        )
         return (last - first) * self.m.batch / (self.ends[last] - self.ends[first])
 
     def _on_core(self, action: Any, what: Any = None) -> None:

@@ -53,7 +53,8 @@ static void *run_lane(void *opaque) {
     lane *l = opaque;
     job *j = l->job;
     double start = floor_seconds(CLOCK_THREAD_CPUTIME_ID);
-    for (size_t i; (i = atomic_fetch_add(&j->next, 1)) < j->count;) worker_run(l->worker, &j->samples[i], j->mode);
+    for (size_t i; (i = atomic_fetch_add(&j->next, 1)) < j->count;)
+        worker_run(l->worker, &j->samples[i], j->mode);
     l->cpu = floor_seconds(CLOCK_THREAD_CPUTIME_ID) - start;
     return NULL;
 }
@@ -62,15 +63,16 @@ static void run_pass(job *j, lane *lanes, int threads, double *wall, double *cpu
     atomic_store(&j->next, 0);
     double start = floor_seconds(CLOCK_MONOTONIC);
     for (int i = 0; i < threads; i++)
-        if (pthread_create(&lanes[i].thread, NULL, run_lane, &lanes[i])) floor_die("a thread cannot be started", "decode");
+        if (pthread_create(&lanes[i].thread, NULL, run_lane, &lanes[i]))
+            floor_die("a thread cannot be started", "decode");
     for (int i = 0; i < threads; i++) pthread_join(lanes[i].thread, NULL);
     *wall = floor_seconds(CLOCK_MONOTONIC) - start;
     *cpu = 0;
     for (int i = 0; i < threads; i++) *cpu += lanes[i].cpu;
 }
 
-static void run_rounds(job *j, lane *lanes, const int *threads, int thread_counts, const int *modes, int mode_count, double seconds,
-                       uint64_t *state) {
+static void run_rounds(job *j, lane *lanes, const int *threads, int thread_counts, const int *modes,
+                       int mode_count, double seconds, uint64_t *state) {
     double began = 0;
     for (int round = -1; round < 1 || floor_seconds(CLOCK_MONOTONIC) - began < seconds; round++) {
         if (round == 0) began = floor_seconds(CLOCK_MONOTONIC);
@@ -135,21 +137,25 @@ static void prepare(job *j, worker *w, picture *pictures, bool compare) {
         if (compare) worker_compare(w, s);
         coded += s->file->size, index += s->index_size, form += s->form_size;
     }
-    printf("{\"images\": %zu, \"jpeg_bytes\": %zu, \"index_bytes\": %zu, \"dct_bytes\": %zu, \"rounds\": [", j->count, coded, index, form);
+    printf("{\"images\": %zu, \"jpeg_bytes\": %zu, \"index_bytes\": %zu, \"dct_bytes\": %zu, \"rounds\": [",
+           j->count, coded, index, form);
 }
 
 int main(int argc, char **argv) {
     if (argc <= ARGUMENTS || argc > ARGUMENTS + MODES)
-        return fprintf(stderr, "usage: decode LIST SIZE EVERY SECONDS SEED THREADS[,THREADS...] MODE...\n"), 2;
+        return fprintf(stderr, "usage: decode LIST SIZE EVERY SECONDS SEED THREADS[,THREADS...] MODE...\n"),
+               2;
     int size = atoi(argv[2]), every = atoi(argv[3]), threads[COUNTS_MAX], modes[MODES], most;
     uint64_t state = strtoull(argv[5], NULL, 10);
-    if (size < 1 || size > 4096 || every < 0) return fprintf(stderr, "decode: SIZE or EVERY out of range\n"), 2;
+    if (size < 1 || size > 4096 || every < 0)
+        return fprintf(stderr, "decode: SIZE or EVERY out of range\n"), 2;
     int thread_counts = parse_threads(argv[6], threads, &most);
     for (int i = ARGUMENTS; i < argc; i++) modes[i - ARGUMENTS] = mode_of(argv[i]);
     job j = {0};
     static lane lanes[THREADS_MAX];
     picture *pictures = floor_load(argv[1], &j.count);
-    for (int i = 0; i < most; i++) lanes[i] = (lane){.job = &j, .worker = worker_create((uint32_t)size, (uint32_t)every)};
+    for (int i = 0; i < most; i++)
+        lanes[i] = (lane){.job = &j, .worker = worker_create((uint32_t)size, (uint32_t)every)};
     prepare(&j, lanes[0].worker, pictures, has_both(modes, argc - ARGUMENTS));
     run_rounds(&j, lanes, threads, thread_counts, modes, argc - ARGUMENTS, atof(argv[4]), &state);
     printf("]}\n");

@@ -86,6 +86,8 @@ class Pairs:
 
         data, second = self._files[position].read_bytes(), self._files[position - 1].read_bytes()
         width, height = size_of(self._files[position])
-        coarse = np.random.default_rng(position).integers(0, 2000, (height // 16 + 1, width // 16 + 1), np.uint16)
+        coarse = np.random.default_rng(position).integers(
+            0, 2000, (height // 16 + 1, width // 16 + 1), np.uint16
+        )
         mask = np.kron(coarse, np.ones((16, 16), np.uint16))[:height, :width]
         return Item(self.name(position), data, {"second": second, "mask": mask})

@@ -45,7 +45,8 @@ static void *run_thread(void *opaque) {
 static void run_pass(job *j, pthread_t *threads, int thread_count) {
     atomic_store(&j->next, 0);
     for (int i = 0; i < thread_count; i++)
-        if (pthread_create(&threads[i], NULL, run_thread, j)) floor_die("a thread cannot be started", "floor");
+        if (pthread_create(&threads[i], NULL, run_thread, j))
+            floor_die("a thread cannot be started", "floor");
     for (int i = 0; i < thread_count; i++) pthread_join(threads[i], NULL);
 }
 
@@ -55,7 +56,8 @@ static void measure(job *j, int thread_count, double seconds, uint64_t *state) {
     double wall = 0, cpu = 0;
     int passes = -1; /* the first warms up */
     do {
-        for (size_t i = 0; i < j->count; i++) j->pictures[i].box = floor_draw_box(j->pictures[i].width, j->pictures[i].height, state);
+        for (size_t i = 0; i < j->count; i++)
+            j->pictures[i].box = floor_draw_box(j->pictures[i].width, j->pictures[i].height, state);
         double wall0 = floor_seconds(CLOCK_MONOTONIC), cpu0 = floor_seconds(CLOCK_PROCESS_CPUTIME_ID);
         run_pass(j, threads, thread_count);
         if (++passes == 0) continue;
@@ -63,8 +65,8 @@ static void measure(job *j, int thread_count, double seconds, uint64_t *state) {
         cpu += floor_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu0;
     } while (passes < 1 || wall < seconds);
     double images = (double)j->count * passes;
-    printf(", \"%s\": {\"images_per_s\": %.2f, \"cpu_us\": %.2f, \"passes\": %d}", JOB_NAMES[j->kind], images / wall, cpu / images * 1e6,
-           passes);
+    printf(", \"%s\": {\"images_per_s\": %.2f, \"cpu_us\": %.2f, \"passes\": %d}", JOB_NAMES[j->kind],
+           images / wall, cpu / images * 1e6, passes);
     free(threads);
 }
 
@@ -73,7 +75,8 @@ int main(int argc, char **argv) {
     int threads = atoi(argv[2]), target = atoi(argv[3]);
     double seconds = atof(argv[4]);
     uint64_t state = strtoull(argv[5], NULL, 10);
-    if (threads < 1 || threads > 1024 || target < 1) return fprintf(stderr, "floor: THREADS or SIZE out of range\n"), 2;
+    if (threads < 1 || threads > 1024 || target < 1)
+        return fprintf(stderr, "floor: THREADS or SIZE out of range\n"), 2;
     job j = {.target = (unsigned)target};
     j.pictures = floor_load(argv[1], &j.count);
     printf("{\"images\": %zu, \"threads\": %d", j.count, threads);

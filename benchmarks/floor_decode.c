@@ -59,7 +59,9 @@ floor_box floor_draw_box(unsigned width, unsigned height, uint64_t *state) {
 
 unsigned floor_scale(const floor_box *box, unsigned target) {
     for (unsigned s = 1; s < 8; s *= 2)
-        if ((uint64_t)box->width * s >= 8u * (uint64_t)target && (uint64_t)box->height * s >= 8u * (uint64_t)target) return s;
+        if ((uint64_t)box->width * s >= 8u * (uint64_t)target &&
+            (uint64_t)box->height * s >= 8u * (uint64_t)target)
+            return s;
     return 8;
 }
 
@@ -113,7 +115,8 @@ static unsigned seek_box(struct jpeg_decompress_struct *c, const floor_box *box)
     return end;
 }
 
-void floor_decode(floor_decoder *decoder, const picture *p, floor_kind kind, const floor_box *box, unsigned eighths) {
+void floor_decode(floor_decoder *decoder, const picture *p, floor_kind kind, const floor_box *box,
+                  unsigned eighths) {
     struct jpeg_decompress_struct *c = &decoder->c;
     size_t need = ((size_t)p->width + 64) * ((size_t)p->height + 64) * 3;
     if (need > decoder->capacity) {
@@ -162,7 +165,8 @@ picture *floor_load(const char *list, size_t *count) {
     for (ssize_t n; (n = getline(&line, &length, f)) > 0;) {
         while (n && (line[n - 1] == '\n' || line[n - 1] == '\r')) line[--n] = 0;
         if (!n) continue;
-        if (*count == capacity && !(pictures = realloc(pictures, (capacity = capacity ? 2 * capacity : 256) * sizeof *pictures)))
+        if (*count == capacity &&
+            !(pictures = realloc(pictures, (capacity = capacity ? 2 * capacity : 256) * sizeof *pictures)))
             floor_die("no memory", list);
         if (!(pictures[*count].path = strdup(line))) floor_die("no memory", list);
         load(decoder, &pictures[(*count)++]);

@@ -32,7 +32,8 @@ void floor_free(floor_decoder *decoder);
 
 /* Decodes the whole picture, its entropy-coded data alone, or the box at the DCT scale eighths/8; box and eighths are those of
  * FLOOR_REGION. Nothing is kept. */
-void floor_decode(floor_decoder *decoder, const picture *p, floor_kind kind, const floor_box *box, unsigned eighths);
+void floor_decode(floor_decoder *decoder, const picture *p, floor_kind kind, const floor_box *box,
+                  unsigned eighths);
 
 /* A RandomResizedCrop box: area 0.08..1, ratio 3/4..4/3. */
 floor_box floor_draw_box(unsigned width, unsigned height, uint64_t *state);

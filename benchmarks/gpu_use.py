@@ -48,13 +48,17 @@ class Sampler:
             self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
 
     def _sample(self) -> None:
-        with contextlib.suppress(Exception):  # without nvidia-ml-py, or where the driver does not tell, nothing is known
+        with contextlib.suppress(
+            Exception
+        ):  # without nvidia-ml-py, or where the driver does not tell, nothing is known
             while not self._stop.wait(SAMPLE_S):
                 self._shares.append(torch.cuda.utilization(self._device) / 100)
 

@@ -129,7 +129,9 @@ class Scenario:
         if self.keep and (self.order != "window" or self.filled):
             raise ValueError("keep is for order=window, and for caches that the epochs themselves fill")
         if self.sample_bytes < GROUP_BYTES:
-            raise ValueError(f"samples of {self.sample_bytes} bytes: those below {GROUP_BYTES} come in groups, which is not simulated")
+            raise ValueError(
+                f"samples of {self.sample_bytes} bytes: those below {GROUP_BYTES} come in groups, which is not simulated"
+            )
 
     @property
     def processes(self) -> int:
@@ -300,12 +302,17 @@ class Simulation:
         key = scenario.seed * 1_000_003 + epoch
         if scenario.keep:
             return [self._kept(epoch, rank) for rank in seen]
-        return [WindowOrder(self.count, scenario.block, buffer, key, rank * share, share).indices() for rank in seen]
+        return [
+            WindowOrder(self.count, scenario.block, buffer, key, rank * share, share).indices()
+            for rank in seen
+        ]
 
     def _kept(self, epoch: int, rank: int) -> npt.NDArray[np.int64]:
         s = self.scenario
         sizes = {"block": s.block, "buffer": s.buffer * s.block}
-        sampler = WindowSampler(self.count, **sizes, seed=s.seed, num_replicas=s.processes, rank=rank, hosts=s.hosts)
+        sampler = WindowSampler(
+            self.count, **sizes, seed=s.seed, num_replicas=s.processes, rank=rank, hosts=s.hosts
+        )
         sampler.set_epoch(epoch)
         return sampler.indices()
 
@@ -332,8 +339,12 @@ class _Pass(Events):
         self.place: list[int] = place.tolist()
         self.state = bytearray(self.count)  # of each sample: 1 on its way, 2 there
         self.blocks = -(-self.count // scenario.block)
-        self.opened = bytearray(self.blocks * len(orders)) if scenario.order == "window" else None  # by rank and block
-        self.ranks = [_Rank(n, n // scenario.ranks, order.tolist(), self.steps) for n, order in enumerate(orders)]
+        self.opened = (
+            bytearray(self.blocks * len(orders)) if scenario.order == "window" else None
+        )  # by rank and block
+        self.ranks = [
+            _Rank(n, n // scenario.ranks, order.tolist(), self.steps) for n, order in enumerate(orders)
+        ]
         self.window = scenario.order == "window"
         self.lacking = [len(orders)] * self.steps  # ranks that have not the batch of a step
         self.step, self.computing = 0, False
@@ -343,7 +354,9 @@ class _Pass(Events):
         self.store_free = 0.0
         self.link_free = [0.0] * scenario.seen_hosts
         self.requests = self.bytes = self.refused = self.failed = self.twice = 0
-        self.marks: list[tuple[float, int, int, int]] = []  # time, requests, bytes and refused ones as each step begins
+        self.marks: list[
+            tuple[float, int, int, int]
+        ] = []  # time, requests, bytes and refused ones as each step begins
         self.bins: Counter[int] = Counter()
 
     def epoch(self) -> Epoch:
@@ -357,7 +370,10 @@ class _Pass(Events):
         first, last = 2 * s.asked_ahead, self.steps - 1 - s.asked_ahead
         if first >= last:
             first, last = self.steps // 4, self.steps - 1
-        (begun, before, less, refused), (ended, after, more, refused_more) = self.marks[first], self.marks[last]
+        (begun, before, less, refused), (ended, after, more, refused_more) = (
+            self.marks[first],
+            self.marks[last],
+        )
         held = [cache.count(1) for cache in self.cached]
         step_s, used = (ended - begun) / (last - first), self.bytes / self.steps * (last - first)
         if more > less and step_s > ENOUGH * s.step_s:
@@ -475,12 +491,20 @@ class _Pass(Events):
         """First and last sample of the request for one, and whether the cache has room for them; that is taken."""
         host, size, blocks = rank.host, self.s.sample_bytes, self.window
         rank.full = rank.full or self.room[host] < 1
-        if not blocks and self._is_lonely(rank.number, unit):  # the usual case of many ranks, and soon answered
+        if not blocks and self._is_lonely(
+            rank.number, unit
+        ):  # the usual case of many ranks, and soon answered
             self.room[host] -= not rank.full
             return unit, unit, not rank.full
         large = (blocks or not rank.full) and self._may_be_large(rank)
         free = self.s.held - rank.held if rank.full else size * self.count
-        asked, place, owner, state, cached = rank.asked * self.s.batch, self.place, self.owner, self.state, self.cached[host]
+        asked, place, owner, state, cached = (
+            rank.asked * self.s.batch,
+            self.place,
+            self.owner,
+            self.state,
+            self.cached[host],
+        )
         number, mine = rank.number, RANGE_BYTES
         opened, base = self.opened, number * self.blocks
         block = unit * size // mine
@@ -542,7 +566,10 @@ class _Pass(Events):
         self.bins[int(now / BIN_S)] += 1
         answer = now + self._latencies()
         if self.store_requests:
-            self.tokens = min(self.tokens + (now - self.tokens_at) * self.store_requests, max(1.0, self.s.burst * self.store_requests))
+            self.tokens = min(
+                self.tokens + (now - self.tokens_at) * self.store_requests,
+                max(1.0, self.s.burst * self.store_requests),
+            )
             self.tokens_at = now
             if self.tokens < 1:
                 return self.push(answer, self._refused, fetch)

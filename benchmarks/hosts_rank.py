@@ -20,12 +20,28 @@ def main() -> None:
     """Trains: a step sleeps as long as it computes in the simulation."""
     spec: dict[str, Any] = json.loads(sys.argv[1])
     train = PackedDataset(
-        spec["url"], [T.CenterCrop(64)], cache=spec["cache"], cache_size=spec["cache_size"], storage_options=spec["options"]
+        spec["url"],
+        [T.CenterCrop(64)],
+        cache=spec["cache"],
+        cache_size=spec["cache_size"],
+        storage_options=spec["options"],
     )
     shard = spec["rank"], spec["ranks"]
-    given: dict[str, Any] = {"batch_size": spec["batch"], "num_workers": 2, "prefetch_factor": spec["depth"], "seed": spec["seed"]}
+    given: dict[str, Any] = {
+        "batch_size": spec["batch"],
+        "num_workers": 2,
+        "prefetch_factor": spec["depth"],
+        "seed": spec["seed"],
+    }
     if spec["order"] == "window":
-        sampler = WindowSampler(train, block=spec["block"], buffer=spec["buffer"], seed=spec["seed"], rank=shard[0], num_replicas=shard[1])
+        sampler = WindowSampler(
+            train,
+            block=spec["block"],
+            buffer=spec["buffer"],
+            seed=spec["seed"],
+            rank=shard[0],
+            num_replicas=shard[1],
+        )
         given |= {"sampler": sampler}
     else:
         given |= {"shuffle": True if spec["order"] == "shuffle" else spec["order"], "shard": shard}

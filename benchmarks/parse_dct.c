@@ -40,8 +40,11 @@ static uint8_t *plain;
 FL_INLINE size_t read_codes(const input *in) {
     static int16_t coefs[64 * 8 + 64];
     const fl_jpeg_frame *f = &in->frame;
-    const fl_jpeg_task t = {
-        .tables = in->tables, .frame = f, .at = in->file->bytes + f->data, .end = in->file->bytes + in->file->size, .plain = plain};
+    const fl_jpeg_task t = {.tables = in->tables,
+                            .frame = f,
+                            .at = in->file->bytes + f->data,
+                            .end = in->file->bytes + in->file->size,
+                            .plain = plain};
     fl_jpeg_stream s = {.plain = plain};
     size_t blocks = 0;
     fl_jpeg_stream_begin(&t, &s);
@@ -95,7 +98,8 @@ static size_t planes(const input *in) {
             for (uint32_t i = 0; i <= two; i++) {
                 open_lane(in, row, lane + i, &strips[i]);
                 const uint32_t n = strips[i].lane->blocks;
-                good &= fl_jpeg_dct_dc(&strips[i], 0, n, dc[i]) && fl_jpeg_dct_enter(&r[i], kernels, &strips[i], 0, n, dc[i]);
+                good &= fl_jpeg_dct_dc(&strips[i], 0, n, dc[i]) &&
+                        fl_jpeg_dct_enter(&r[i], kernels, &strips[i], 0, n, dc[i]);
                 blocks += n;
             }
             while (good && fl_jpeg_dct_next(&r[0], CHUNK)) {
@@ -103,8 +107,8 @@ static size_t planes(const input *in) {
                     r[i].run.coefs = coefs[i], r[i].run.counts = counts[i];
                     if (i) fl_jpeg_dct_next(&r[1], CHUNK);
                 }
-                good =
-                    kernels->make(&r[0].run, two ? &r[1].run : &none) && fl_jpeg_dct_settle(&r[0]) && (!two || fl_jpeg_dct_settle(&r[1]));
+                good = kernels->make(&r[0].run, two ? &r[1].run : &none) && fl_jpeg_dct_settle(&r[0]) &&
+                       (!two || fl_jpeg_dct_settle(&r[1]));
             }
             if (!good) floor_die("damaged", in->file->path);
             lane += 1 + two;
@@ -172,7 +176,8 @@ int main(int argc, char **argv) {
     fl_jpeg_dct *dct;
     fl_jpeg_entropy *entropy;
     fl_error err;
-    if (!inputs || fl_jpeg_dct_create(&dct, &err) || fl_jpeg_entropy_create(&entropy, &err)) floor_die("no memory", "parse_dct");
+    if (!inputs || fl_jpeg_dct_create(&dct, &err) || fl_jpeg_entropy_create(&entropy, &err))
+        floor_die("no memory", "parse_dct");
     for (size_t i = 0; i < count; i++) {
         const picture *p = &pictures[i];
         const uint8_t *form, *index;
@@ -181,16 +186,19 @@ int main(int argc, char **argv) {
         input *in = &inputs[used++];
         in->file = p;
         if (!(in->tables = calloc(1, sizeof *in->tables))) floor_die("no memory", p->path);
-        if (!fl_jpeg_header_read(in->tables, &in->frame, p->bytes, p->size) || !fl_jpeg_dct_open(&in->form, kept(form, size), size) ||
+        if (!fl_jpeg_header_read(in->tables, &in->frame, p->bytes, p->size) ||
+            !fl_jpeg_dct_open(&in->form, kept(form, size), size) ||
             !fl_jpeg_dct_lay_out(&in->form, &in->frame) || in->frame.mcus_across * 2 > ACROSS_MOST)
             floor_die("does not come back", p->path);
-        fl_jpeg_entropy_index(entropy, p->bytes, p->size, FL_JPEG_INDEX_EVERY, fl_jpeg_index_most(p->size), &index, &index_size);
+        fl_jpeg_entropy_index(entropy, p->bytes, p->size, FL_JPEG_INDEX_EVERY, fl_jpeg_index_most(p->size),
+                              &index, &index_size);
         jpeg_bytes += p->size, dct_bytes += size, index_bytes += index_size;
         if (p->size > largest) largest = p->size;
     }
     if (!(plain = malloc(largest + FL_JPEG_PAD))) floor_die("no memory", "parse_dct");
-    printf("{\"files\": %zu, \"stay\": %zu, \"jpeg_bytes\": %zu, \"dct_bytes\": %zu, \"index_bytes\": %zu, \"rounds\": [", used,
-           count - used, jpeg_bytes, dct_bytes, index_bytes);
+    printf("{\"files\": %zu, \"stay\": %zu, \"jpeg_bytes\": %zu, \"dct_bytes\": %zu, \"index_bytes\": %zu, "
+           "\"rounds\": [",
+           used, count - used, jpeg_bytes, dct_bytes, index_bytes);
     for (int round = -1; round < atoi(argv[2]); round++) { /* the first one warms up */
         const char *before = "{";
         if (round > 0) printf(", ");
@@ -201,7 +209,8 @@ int main(int argc, char **argv) {
             const double start = floor_seconds(CLOCK_THREAD_CPUTIME_ID);
             for (size_t i = 0; i < used; i++) blocks += MODES[m].run(&inputs[i]);
             if (round >= 0)
-                printf("%s\"%s\": %.3f", before, MODES[m].name, (floor_seconds(CLOCK_THREAD_CPUTIME_ID) - start) / (double)blocks * 1e9);
+                printf("%s\"%s\": %.3f", before, MODES[m].name,
+                       (floor_seconds(CLOCK_THREAD_CPUTIME_ID) - start) / (double)blocks * 1e9);
             before = ", ";
         }
         if (round >= 0) printf("}");

@@ -50,7 +50,11 @@ class Photos(Dataset[Any]):
 
 def floats() -> list[Any]:
     """The last steps of torchvision's reference presets: a normalised float tensor."""
-    return [transforms.PILToTensor(), transforms.ConvertImageDtype(torch.float), transforms.Normalize(MEAN, STD)]
+    return [
+        transforms.PILToTensor(),
+        transforms.ConvertImageDtype(torch.float),
+        transforms.Normalize(MEAN, STD),
+    ]
 
 
 def reference_train(root: Path) -> Any:
@@ -110,7 +114,10 @@ class Crops:
     """DINO's two global and eight local crops of an image; with `colours` its colour steps, else crop, flip and tensor alone."""
 
     def __init__(self, colours: bool) -> None:
-        self.views = [self._view(224, (0.4, 1.0), 1.0, 0.0, colours), self._view(224, (0.4, 1.0), 0.1, 0.2, colours)]
+        self.views = [
+            self._view(224, (0.4, 1.0), 1.0, 0.0, colours),
+            self._view(224, (0.4, 1.0), 0.1, 0.2, colours),
+        ]
         self.local, self.locals = self._view(96, (0.05, 0.4), 0.5, 0.0, colours), 8
 
     @staticmethod
@@ -119,7 +126,10 @@ class Crops:
         steps: list[Any] = [crop, transforms.RandomHorizontalFlip(0.5)]
         if not colours:
             return transforms.Compose([*steps, transforms.PILToTensor()])
-        steps += [transforms.RandomApply([transforms.ColorJitter(0.4, 0.4, 0.2, 0.1)], p=0.8), transforms.RandomGrayscale(0.2)]
+        steps += [
+            transforms.RandomApply([transforms.ColorJitter(0.4, 0.4, 0.2, 0.1)], p=0.8),
+            transforms.RandomGrayscale(0.2),
+        ]
         steps += [Blur(blur), Solarize(solarize)]
         return transforms.Compose([*steps, transforms.ToTensor(), transforms.Normalize(MEAN, STD)])
 
@@ -137,8 +147,14 @@ class TwoViews:
 
     def __init__(self) -> None:
         jitter = transforms.ColorJitter(0.8, 0.8, 0.8, 0.2)
-        steps = [transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), transforms.RandomApply([jitter], p=0.8)]
-        self.view = transforms.Compose([*steps, transforms.RandomGrayscale(0.2), Blur(0.5), transforms.ToTensor()])
+        steps = [
+            transforms.RandomResizedCrop(224),
+            transforms.RandomHorizontalFlip(),
+            transforms.RandomApply([jitter], p=0.8),
+        ]
+        self.view = transforms.Compose(
+            [*steps, transforms.RandomGrayscale(0.2), Blur(0.5), transforms.ToTensor()]
+        )
 
     def __call__(self, image: Image.Image) -> list[torch.Tensor]:
         return [self.view(image), self.view(image)]
@@ -176,9 +192,14 @@ def hugging_face(root: Path) -> Any:
     arrow = Path(__file__).resolve().parents[1] / "build" / "bench" / "programs-arrow"
     if not (arrow / "dataset_info.json").exists():
         files = list_folder(root)
-        columns = {"image": [{"bytes": path.read_bytes(), "path": None} for path, _ in files], "label": [label for _, label in files]}
+        columns = {
+            "image": [{"bytes": path.read_bytes(), "path": None} for path, _ in files],
+            "label": [label for _, label in files],
+        }
         features = datasets.Features({"image": datasets.Image(), "label": datasets.Value("int64")})
-        made = arrow.with_name(f"{arrow.name}-{os.getpid()}")  # four processes begin at once, and a mapped file may not change
+        made = arrow.with_name(
+            f"{arrow.name}-{os.getpid()}"
+        )  # four processes begin at once, and a mapped file may not change
         datasets.Dataset.from_dict(columns, features=features).save_to_disk(made)
         with suppress(OSError):  # another one was first
             made.rename(arrow)
@@ -239,16 +260,26 @@ PROGRAMS: dict[str, Program] = {
     "reference": Program("torchvision's reference, training", reference_train, 1.8, 2.4, (2.2, 3.5)),
     "timm": Program("timm, default training, on floats", timm_train(), 1.8, 2.4, (2.2, 3.5)),
     "timm-geometry": Program(
-        "timm, the same without ColorJitter, uint8", timm_train(color_jitter=None, use_prefetcher=True), 1.8, 2.4, collate=collate_timm
+        "timm, the same without ColorJitter, uint8",
+        timm_train(color_jitter=None, use_prefetcher=True),
+        1.8,
+        2.4,
+        collate=collate_timm,
     ),
     "timm-randaugment": Program(
-        "timm, RandAugment m9-mstd0.5, uint8", timm_train(auto_augment="rand-m9-mstd0.5", use_prefetcher=True), collate=collate_timm
+        "timm, RandAugment m9-mstd0.5, uint8",
+        timm_train(auto_augment="rand-m9-mstd0.5", use_prefetcher=True),
+        collate=collate_timm,
     ),
     "dino-crops": Program("DINO, 2 + 8 crops alone", dino(False), 2.0, 4.0, batch=16, batches=10),
     "dino": Program("DINO, whole", dino(True), batch=16, batches=10),
     "validation": Program("validation, Resize and CenterCrop", reference_eval, 1.5, 2.2),
-    "validation-big": Program("validation, files of 1.8 megapixels", reference_eval, 2.0, 6.0, corpus="big", batch=16, batches=8),
-    "hugging-face": Program("Hugging Face datasets, set_transform", hugging_face, 1.7, 2.2, collate=collate_hugging_face),
+    "validation-big": Program(
+        "validation, files of 1.8 megapixels", reference_eval, 2.0, 6.0, corpus="big", batch=16, batches=8
+    ),
+    "hugging-face": Program(
+        "Hugging Face datasets, set_transform", hugging_face, 1.7, 2.2, collate=collate_hugging_face
+    ),
     "simclr": Program("SimCLR, two views", simclr, batches=10),
     "no-images": Program("a Dataset without images", lambda root: Signals(), batches=160),
 }

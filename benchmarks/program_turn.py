@@ -96,7 +96,9 @@ def window(spec: Spec, iterator: Iterator[Any]) -> Json:
         "cpu_s_per_1000": cpu / images * 1000,
         "pss_bytes": memory.get("pss"),
         "own_bytes": memory["anon"] + memory["shmem"] if "anon" in memory else None,
-        "others_share": None if after is None or busy is None else max(0.0, after - busy - cpu) / wall / (os.cpu_count() or 1),
+        "others_share": None
+        if after is None or busy is None
+        else max(0.0, after - busy - cpu) / wall / (os.cpu_count() or 1),
     }
 
 
@@ -119,7 +121,9 @@ def main() -> None:
     for _ in sys.stdin:
         say(window(spec, iterator))
     if spec.lazy != "torch":
-        say({"explain": [line for line in loader.explain(all=True).splitlines() if line.startswith("images")]})
+        say(
+            {"explain": [line for line in loader.explain(all=True).splitlines() if line.startswith("images")]}
+        )
         loader.close()
 
 

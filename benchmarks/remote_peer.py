@@ -102,7 +102,9 @@ def load_litdata(spec: Json) -> Any:
         transform=sample,
         **more,
     )
-    return litdata.StreamingDataLoader(dataset, batch_size=BATCH, num_workers=spec["workers"], persistent_workers=True)
+    return litdata.StreamingDataLoader(
+        dataset, batch_size=BATCH, num_workers=spec["workers"], persistent_workers=True
+    )
 
 
 # ---- Mosaic Streaming
@@ -121,7 +123,9 @@ def import_streaming() -> Any:
 
 def make_streaming(tree: Path, out: Path) -> None:
     """MDS shards."""
-    with import_streaming().MDSWriter(out=str(out), columns={"image": "bytes", "label": "int"}, size_limit=CHUNK) as writer:
+    with import_streaming().MDSWriter(
+        out=str(out), columns={"image": "bytes", "label": "int"}, size_limit=CHUNK
+    ) as writer:
         for item in files_of(tree):
             writer.write(read_item(item))
 
@@ -146,7 +150,9 @@ def load_streaming(spec: Json) -> Any:
         cache_limit=spec["limit"],
         **spec["more"],
     )
-    return torch.utils.data.DataLoader(dataset, batch_size=BATCH, num_workers=spec["workers"], persistent_workers=True)
+    return torch.utils.data.DataLoader(
+        dataset, batch_size=BATCH, num_workers=spec["workers"], persistent_workers=True
+    )
 
 
 # ---- WebDataset
@@ -157,9 +163,13 @@ def make_webdataset(tree: Path, out: Path) -> None:
     import webdataset
 
     out.mkdir(parents=True)
-    with webdataset.ShardWriter(f"file:{out}/train-%05d.tar", maxcount=10**9, maxsize=CHUNK, verbose=0) as writer:
+    with webdataset.ShardWriter(
+        f"file:{out}/train-%05d.tar", maxcount=10**9, maxsize=CHUNK, verbose=0
+    ) as writer:
         for number, (path, label) in enumerate(files_of(tree)):
-            writer.write({"__key__": f"{number:08d}", "jpg": Path(path).read_bytes(), "cls": str(label).encode()})
+            writer.write(
+                {"__key__": f"{number:08d}", "jpg": Path(path).read_bytes(), "cls": str(label).encode()}
+            )
 
 
 def tar_sample(found: tuple[bytes, bytes]) -> tuple[Any, int]:
@@ -173,13 +183,17 @@ def load_webdataset(spec: Json) -> Any:
 
     options = {} if spec["limit"] is None else {"cache_size": spec["limit"]}
     dataset = (
-        webdataset.WebDataset(spec["urls"], shardshuffle=100, cache_dir=spec["cache"], seed=spec["seed"], **options)
+        webdataset.WebDataset(
+            spec["urls"], shardshuffle=100, cache_dir=spec["cache"], seed=spec["seed"], **options
+        )
         .shuffle(WDS_BUFFER)
         .to_tuple("jpg", "cls")
         .map(tar_sample)
         .batched(BATCH)
     )
-    return webdataset.WebLoader(dataset, batch_size=None, num_workers=spec["workers"], persistent_workers=True)
+    return webdataset.WebLoader(
+        dataset, batch_size=None, num_workers=spec["workers"], persistent_workers=True
+    )
 
 
 MAKERS = {"litdata": make_litdata, "streaming": make_streaming, "webdataset": make_webdataset}

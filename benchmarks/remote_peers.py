@@ -52,19 +52,32 @@ class Peer:
 
 def peers_of(arguments: argparse.Namespace) -> list[Peer]:
     """fastload, and those whose Python was given."""
-    found = [Peer("fastload", "fastload", sys.executable), Peer("fastload, window", "fastload", sys.executable, {"shuffle": "window"})]
+    found = [
+        Peer("fastload", "fastload", sys.executable),
+        Peer("fastload, window", "fastload", sys.executable, {"shuffle": "window"}),
+    ]
     for library, title in VERSIONS.items():
         python = getattr(arguments, f"{library}_python")
         if python:
             found.append(Peer(title, library, python))
             if library == "streaming":
-                found.append(Peer(f"{title}, shuffle_block_size={SMALL_BLOCK}", library, python, {"shuffle_block_size": SMALL_BLOCK}))
+                found.append(
+                    Peer(
+                        f"{title}, shuffle_block_size={SMALL_BLOCK}",
+                        library,
+                        python,
+                        {"shuffle_block_size": SMALL_BLOCK},
+                    )
+                )
     return found
 
 
 def tell(row: Json) -> None:
     """One line of what a turn came to: a run takes long, and may be ended."""
-    figures = [f"{each['images_per_s']:.0f} images/s, {each['cpu_us']:.0f} us, {each['bytes']:.3f}" for each in row.get("epochs", ())]
+    figures = [
+        f"{each['images_per_s']:.0f} images/s, {each['cpu_us']:.0f} us, {each['bytes']:.3f}"
+        for each in row.get("epochs", ())
+    ]
     first = f"first batch {row['first_s']:.2f} s" if "first_s" in row else str(row["reason"])
     common.console.print(f"{row['part']}, {row['name']}: {'; '.join([*figures, first])}", highlight=False)
 
@@ -77,7 +90,9 @@ def at_rate(name: str) -> bool:
 class Comparison:
     """The turns of all, and what they came to."""
 
-    def __init__(self, servers: Servers, local: Path, tree: Path, needed: int, arguments: argparse.Namespace) -> None:
+    def __init__(
+        self, servers: Servers, local: Path, tree: Path, needed: int, arguments: argparse.Namespace
+    ) -> None:
         self.servers = servers
         self.local = local
         self.tree = tree
@@ -129,7 +144,16 @@ class Comparison:
         if peer.library == "fastload":
             size = int((2.0 if share is None else share) * self.needed)
             spec: Json = dataclasses.asdict(
-                Spec("train", self._url("fastload"), str(self.cache), size, self.servers.proxied, epochs, seed=seed, loader=peer.more)
+                Spec(
+                    "train",
+                    self._url("fastload"),
+                    str(self.cache),
+                    size,
+                    self.servers.proxied,
+                    epochs,
+                    seed=seed,
+                    loader=peer.more,
+                )
             )
             spec["workers"] = self.arguments.workers
             program: list[str | Path] = [peer.python, HERE / "remote_turn.py"]
@@ -150,7 +174,9 @@ class Comparison:
             program = [peer.python, HERE / "remote_peer.py"]
         shutil.rmtree(self.cache, ignore_errors=True)
         with common.note(f"{part}: {peer.name}"):
-            return take(self.servers, program, spec, LIMITS_S[part], self.servers.environment(self.servers.proxied))
+            return take(
+                self.servers, program, spec, LIMITS_S[part], self.servers.environment(self.servers.proxied)
+            )
 
     def run(self) -> None:
         """All turns of all rounds."""
@@ -182,23 +208,48 @@ class Comparison:
 
     def show(self) -> None:
         """The table: medians over the rounds."""
-        shown = Table(title="1: epoch 1, room for all; 2: epoch 2, room for half of the data; bytes and disk / the records")
-        headings = ("1: images/s", "CPU us", "bytes", "2: images/s", "CPU us", "bytes", "disk", "first batch, s", "classes", "failed")
+        shown = Table(
+            title="1: epoch 1, room for all; 2: epoch 2, room for half of the data; bytes and disk / the records"
+        )
+        headings = (
+            "1: images/s",
+            "CPU us",
+            "bytes",
+            "2: images/s",
+            "CPU us",
+            "bytes",
+            "disk",
+            "first batch, s",
+            "classes",
+            "failed",
+        )
         for heading in ("", *headings):
             shown.add_column(heading, justify="right" if heading else "left")
         for peer in self.peers:
             cells = [peer.name]
             for part, at in (("whole", 0), ("half", 1)):
-                names = ("images_per_s", "cpu_us", "bytes") if part == "whole" else ("images_per_s", "cpu_us", "bytes", "cached")
-                cells += [number(self.median(peer.name, part, at, name), 0 if at_rate(name) else 2) for name in names]
-            cells += [number(self._median(peer.name, "link", "first_s"), 2), number(self._median(peer.name, "whole", "classes"), 1)]
+                names = (
+                    ("images_per_s", "cpu_us", "bytes")
+                    if part == "whole"
+                    else ("images_per_s", "cpu_us", "bytes", "cached")
+                )
+                cells += [
+                    number(self.median(peer.name, part, at, name), 0 if at_rate(name) else 2)
+                    for name in names
+                ]
+            cells += [
+                number(self._median(peer.name, "link", "first_s"), 2),
+                number(self._median(peer.name, "whole", "classes"), 1),
+            ]
             mine = [row for row in self.rows if row["name"] == peer.name]
             cells.append(f"{sum(not row['ok'] for row in mine)} of {len(mine)}")
             shown.add_row(*cells)
         common.console.print(shown)
         for row in self.rows:
             if not row["ok"]:
-                what = f"{row['name']}, {row['part']}: {row['reason']}; fetched {row['fetched']:.2f} of the data"
+                what = (
+                    f"{row['name']}, {row['part']}: {row['reason']}; fetched {row['fetched']:.2f} of the data"
+                )
                 common.console.print(what, style="yellow", highlight=False)
 
     def figures(self) -> list[Json]:
@@ -259,9 +310,15 @@ class Comparison:
             for part, at, title in (("whole", 0, "epoch 1"), ("half", 1, "epoch 2 at half")):
                 for value, more in (("images_per_s", True), ("cpu_us", False), ("bytes", False)):
                     mine, theirs = (self.median(name, part, at, value) for name in ("fastload", peer.name))
-                    if part == "half" and value == "bytes" and (self.median(peer.name, part, at, "cached") or 0.0) > KEPT_MOST:
+                    if (
+                        part == "half"
+                        and value == "bytes"
+                        and (self.median(peer.name, part, at, "cached") or 0.0) > KEPT_MOST
+                    ):
                         theirs = None  # its cache is beyond its limit: nothing to be compared with
                     quotient = None if mine is None or not theirs else mine / theirs
                     bound = 1.01 if value == "bytes" else 1.0  # headers, and records' own
-                    out.append(common.Target(f"{title}, {value}: fastload / {peer.name}", quotient, bound, not more))
+                    out.append(
+                        common.Target(f"{title}, {value}: fastload / {peer.name}", quotient, bound, not more)
+                    )
         return out

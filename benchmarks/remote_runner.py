@@ -35,7 +35,9 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 def cpu_seconds(pid: int) -> float:
     """User and system CPU seconds of a process, all its threads, and of its children that ended; 0 where it is gone."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        fields = (
+            Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        )
     except OSError:
         return 0.0
     return sum(map(int, fields[11:15])) / _TICKS
@@ -74,7 +76,9 @@ class Servers:
         self.proxied = self._weed.options(self._proxy.endpoint)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._proxy.__exit__(kind, error, trace)
         self._weed.__exit__(kind, error, trace)
 
@@ -135,7 +139,11 @@ class Turn:
 
 
 def take(
-    servers: Servers, program: Sequence[str | Path], spec: Mapping[str, Any], limit: float = LIMIT_S, environment: Mapping[str, str] = {}
+    servers: Servers,
+    program: Sequence[str | Path],
+    spec: Mapping[str, Any],
+    limit: float = LIMIT_S,
+    environment: Mapping[str, str] = {},
 ) -> Turn:
     """Runs a child that speaks as remote_turn.py does; it and its own children are killed after `limit` seconds."""
     root = str(Path(fastload.__path__[0]).parent)
@@ -170,7 +178,9 @@ def take(
                 if "result" in said:
                     result = said["result"]
                 else:
-                    spent = {"child_cpu_s": sum(map(cpu_seconds, [child.pid, *measure.descendants(child.pid)]))}
+                    spent = {
+                        "child_cpu_s": sum(map(cpu_seconds, [child.pid, *measure.descendants(child.pid)]))
+                    }
                     spent["cached"] = on_disk(spec.get("cache"))
                     events.append((said["event"], {**servers.counted(), **spent}))
                     child.stdin.write("\n")
@@ -188,7 +198,11 @@ def take(
             child.stdout.close()
         if result is None:
             log.seek(0)
-            last = (log.read().decode(errors="replace").strip().splitlines() or [f"status {child.returncode}"])[-1]
-            reason = f"no result within {limit:.0f} s, after {len(events) - 1} events" if late.is_set() else last
+            last = (
+                log.read().decode(errors="replace").strip().splitlines() or [f"status {child.returncode}"]
+            )[-1]
+            reason = (
+                f"no result within {limit:.0f} s, after {len(events) - 1} events" if late.is_set() else last
+            )
             result = {"ok": False, "reason": reason}
     return Turn(result, events)

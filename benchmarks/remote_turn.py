@@ -29,7 +29,9 @@ SINGLES_AT_ONCE = 96
 RANGES_AT_ONCE = 8
 SINGLES_THREADS = 8  # of obstore's blocking calls, without latency: more do not make it faster
 RANGES_THREADS = 4
-RANGES_BATCH = 512  # samples that are asked for together: so many that few ranges are cut short by the batch's ends
+RANGES_BATCH = (
+    512  # samples that are asked for together: so many that few ranges are cut short by the batch's ends
+)
 AHEAD = 4
 
 
@@ -77,8 +79,14 @@ def opened(spec: Spec) -> Any:
     from fastload import PackedDataset
     from fastload import transforms as T
 
-    remote: Json = {"cache": spec.cache, "cache_size": spec.cache_size, "storage_options": spec.options} if spec.cache else {}
-    dataset = PackedDataset(spec.source, transform=[T.RandomResizedCrop(224), T.RandomHorizontalFlip()], **remote)
+    remote: Json = (
+        {"cache": spec.cache, "cache_size": spec.cache_size, "storage_options": spec.options}
+        if spec.cache
+        else {}
+    )
+    dataset = PackedDataset(
+        spec.source, transform=[T.RandomResizedCrop(224), T.RandomHorizontalFlip()], **remote
+    )
     len(dataset)
     return dataset
 
@@ -94,7 +102,13 @@ def train(spec: Spec) -> Json:
     dataset = opened(spec)
     open_s = time.perf_counter() - began
     event("opened")
-    options: Json = {"batch_size": BATCH, "shuffle": True, "num_workers": spec.workers, "seed": spec.seed, **spec.loader}
+    options: Json = {
+        "batch_size": BATCH,
+        "shuffle": True,
+        "num_workers": spec.workers,
+        "seed": spec.seed,
+        **spec.loader,
+    }
     if spec.pattern == "window":
         options |= {"shuffle": None, "sampler": WindowSampler(dataset, seed=spec.seed)}
     epochs: list[Json] = []
@@ -239,7 +253,9 @@ def ranges_of(shards: Any, spec: Spec) -> list[tuple[str, int, int]]:
         count = shard.grouped
         if spec.pattern == "ranges":
             low, high = shard.range_of(0)[0], shard.range_of(count - 1)[1]
-            ranges += [(shard.entry.file, at, min(at + RANGE_BYTES, high)) for at in range(low, high, RANGE_BYTES)]
+            ranges += [
+                (shard.entry.file, at, min(at + RANGE_BYTES, high)) for at in range(low, high, RANGE_BYTES)
+            ]
         else:
             ranges += [(shard.entry.file, *shard.range_of(unit)) for unit in range(count)]
     if spec.pattern == "singles":

@@ -61,7 +61,9 @@ SCENARIOS = (
 )
 """64 hosts of 8 ranks of 500 images a second, 10 TB of images of 110 KB; what the name does not say is Scenario's default."""
 GROWN = tuple(
-    Scenario(f"{order}, {hosts} hosts", order=order, hosts=hosts) for order in ("window", "huge") for hosts in (1, 2, 4, 8, 16, 24, 32, 64)
+    Scenario(f"{order}, {hosts} hosts", order=order, hosts=hosts)
+    for order in ("window", "huge")
+    for hosts in (1, 2, 4, 8, 16, 24, 32, 64)
 )
 """Up to the point where one prefix's 5,500 requests a second are less than the hosts ask for, and beyond it."""
 
@@ -101,7 +103,9 @@ class ClosedForm:
 
 def closed_form(s: Scenario, cached: float) -> ClosedForm:
     """An epoch that begins with a share of the data in each host's cache."""
-    found = min(1.0, cached * s.hosts) if s.keep else cached  # share of what a host asks for that its cache has
+    found = (
+        min(1.0, cached * s.hosts) if s.keep else cached
+    )  # share of what a host asks for that its cache has
     missed = s.samples / s.hosts * (1 - found)
     room = max(0.0, s.cache - cached) * s.samples
     kept = min(room, missed)
@@ -124,7 +128,11 @@ def closed_form(s: Scenario, cached: float) -> ClosedForm:
         "latency": requests / s.ranks * (s.mean_latency + each / s.stream + each / s.link) / max(1.0, flying),
     }
     return ClosedForm(
-        s.hosts * requests, float(s.hosts * size), float(s.hosts * of_host.requests), bounds, cached + kept / max(1, s.samples)
+        s.hosts * requests,
+        float(s.hosts * size),
+        float(s.hosts * of_host.requests),
+        bounds,
+        cached + kept / max(1, s.samples),
     )
 
 
@@ -216,7 +224,21 @@ def lines_of(s: Scenario) -> list[Line]:
 def table_of(lines: Sequence[Line], title: str) -> Table:
     """The lines as a table."""
     shown = Table(title=title)
-    right = ("hours", "idle", "requests", "GET/s", "peak", "503s", "TB", "$", "$ out", "limit", "closed, h", "time x", "req. x")
+    right = (
+        "hours",
+        "idle",
+        "requests",
+        "GET/s",
+        "peak",
+        "503s",
+        "TB",
+        "$",
+        "$ out",
+        "limit",
+        "closed, h",
+        "time x",
+        "req. x",
+    )
     for heading in ("", *right):
         shown.add_column(heading, justify="left" if heading in ("", "limit") else "right")
     for each in lines:
@@ -248,17 +270,37 @@ def own(given: Sequence[str]) -> Scenario:
         if name not in kinds:
             raise ValueError(f"{name}: a scenario has {', '.join(kinds)}")
         kind = kinds[name]
-        found[name] = value.lower() in ("1", "true", "yes") if kind is bool else kind(float(value)) if kind is int else kind(value)
+        found[name] = (
+            value.lower() in ("1", "true", "yes")
+            if kind is bool
+            else kind(float(value))
+            if kind is int
+            else kind(value)
+        )
     return replace(Scenario(" ".join(given)), **found)
 
 
 def main() -> int:
     """Simulates the scenarios that the command line asks for."""
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--grow", action="store_true", help="1 to 64 hosts at one prefix instead of the scenarios")
-    made.add_argument("--one", nargs="+", metavar="NAME=VALUE", help="one scenario: hosts_model.Scenario has the names")
-    made.add_argument("--terabytes", type=float, default=10.0, help="of the dataset, where --one does not say (default %(default)s)")
-    made.add_argument("--simulated", type=int, default=0, help=f"hosts to simulate (default {hosts_model.SIMULATED} of more)")
+    made.add_argument(
+        "--grow", action="store_true", help="1 to 64 hosts at one prefix instead of the scenarios"
+    )
+    made.add_argument(
+        "--one", nargs="+", metavar="NAME=VALUE", help="one scenario: hosts_model.Scenario has the names"
+    )
+    made.add_argument(
+        "--terabytes",
+        type=float,
+        default=10.0,
+        help="of the dataset, where --one does not say (default %(default)s)",
+    )
+    made.add_argument(
+        "--simulated",
+        type=int,
+        default=0,
+        help=f"hosts to simulate (default {hosts_model.SIMULATED} of more)",
+    )
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--json", type=Path, metavar="FILE", help="the lines as JSON")
     made.add_argument("--assumptions", action="store_true", help="print the model above the table")
@@ -270,7 +312,11 @@ def main() -> int:
         except ValueError as error:
             made.error(str(error))
     else:
-        common = {"dataset_bytes": arguments.terabytes * 1e12, "simulated": arguments.simulated, "seed": arguments.seed}
+        common = {
+            "dataset_bytes": arguments.terabytes * 1e12,
+            "simulated": arguments.simulated,
+            "seed": arguments.seed,
+        }
         chosen = [replace(each, **common) for each in (GROWN if arguments.grow else SCENARIOS)]
     if arguments.assumptions:
         console.print(hosts_model.__doc__, highlight=False)
@@ -278,14 +324,26 @@ def main() -> int:
     with console.status("simulating") if console.is_terminal else open("/dev/null"):
         for each in chosen:
             lines += lines_of(each)
-    console.print(table_of(lines, f"an epoch of {chosen[0].dataset_bytes / 1e12:g} TB, samples of {chosen[0].sample_bytes:,} bytes"))
+    console.print(
+        table_of(
+            lines,
+            f"an epoch of {chosen[0].dataset_bytes / 1e12:g} TB, samples of {chosen[0].sample_bytes:,} bytes",
+        )
+    )
     console.print(
         "$: requests at S3's list price; $ out: and the bytes, where they leave the cloud; time x, req. x: simulated / closed form;"
     )
-    console.print("fails: a request was refused for `timeout` seconds, which ends the training. --assumptions prints the model.")
+    console.print(
+        "fails: a request was refused for `timeout` seconds, which ends the training. --assumptions prints the model."
+    )
     if arguments.json:
-        documents = [{"time_ratio": each.time_ratio, "request_ratio": each.request_ratio, **asdict(each)} for each in lines]
-        arguments.json.write_text(json.dumps({"scenarios": [asdict(each) for each in chosen], "epochs": documents}, indent=1))
+        documents = [
+            {"time_ratio": each.time_ratio, "request_ratio": each.request_ratio, **asdict(each)}
+            for each in lines
+        ]
+        arguments.json.write_text(
+            json.dumps({"scenarios": [asdict(each) for each in chosen], "epochs": documents}, indent=1)
+        )
     return 0
 
 

@@ -153,7 +153,9 @@ def collate_nested(samples: list[dict[str, Any]]) -> Nested:
     """A dataclass of a tensor, a namedtuple of a tensor and an array, and a dict of a list and a number."""
     boxes = numpy.stack([sample["box"] for sample in samples])
     parts = Parts(torch.stack([sample["features"] for sample in samples]), boxes)
-    return Nested(_indices(samples), parts, {"first": [samples[0]["text"], samples[0]["tokens"]], "count": len(samples)})
+    return Nested(
+        _indices(samples), parts, {"first": [samples[0]["text"], samples[0]["tokens"]], "count": len(samples)}
+    )
 
 
 def collate_pixels(samples: list[dict[str, Any]]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -214,7 +216,9 @@ def check_pictures(batch: Any, _number: int) -> None:
     """Shape and type; what a random crop shows is not known here."""
     images, labels = batch
     if images.shape[1:] != (3, SIDE, SIDE) or images.dtype != torch.uint8 or len(labels) != len(images):
-        raise ValueError(f"not a batch of pictures: {images.dtype} {tuple(images.shape)}, {len(labels)} labels")
+        raise ValueError(
+            f"not a batch of pictures: {images.dtype} {tuple(images.shape)}, {len(labels)} labels"
+        )
 
 
 def _same(found: torch.Tensor, wanted: torch.Tensor) -> None:

@@ -28,7 +28,9 @@ PICTURES = 32  # a batch of them
 STEP_S = 0.005  # the consumer's step in the heavy case
 READINGS = 20  # of memory, over the epochs
 SMALL_EPOCH = 4  # batches
-SHM_TIMEOUT_S = 20  # where shared memory runs out, torch's worker loses the batch and its loader would wait for ever
+SHM_TIMEOUT_S = (
+    20  # where shared memory runs out, torch's worker loses the batch and its loader would wait for ever
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +112,12 @@ def variants(spec: Spec) -> Iterator[Variant]:
         from fastload.bench.rivals import PillowFolder
 
         files = [(str(path), label) for path, label in list_folder(Path(spec.pictures))] * 16
-        yield "pillow", PillowFolder(files, data.SIDE), {"batch_size": PICTURES, "shuffle": True}, data.check_pictures
+        yield (
+            "pillow",
+            PillowFolder(files, data.SIDE),
+            {"batch_size": PICTURES, "shuffle": True},
+            data.check_pictures,
+        )
 
 
 def run_rate(spec: Spec) -> Json:
@@ -126,7 +133,9 @@ def run_rate(spec: Spec) -> Json:
             check(next(iterator), number)
         began, cpu, busy = time.perf_counter(), measure.tree_cpu_seconds(), measure.machine_busy_seconds()
         batches, now = 0, began
-        while batches % spec.workers or (batches < spec.batches if spec.batches else now - began < spec.seconds):
+        while batches % spec.workers or (
+            batches < spec.batches if spec.batches else now - began < spec.seconds
+        ):
             batch = next(iterator)
             if spec.read:
                 read_all(batch)
@@ -210,9 +219,18 @@ def run_epochs(spec: Spec) -> Json:
         gc.collect()
         readings.append(tree_counts(os.getpid()))
     early, late = readings[1:7], readings[-6:]
-    growth = {f"growth {key}": statistics.median(r[key] for r in late) - statistics.median(r[key] for r in early) for key in early[0]}
+    growth = {
+        f"growth {key}": statistics.median(r[key] for r in late) - statistics.median(r[key] for r in early)
+        for key in early[0]
+    }
     per_s = spec.epochs // READINGS * READINGS / clock
-    return {"epochs_per_s": per_s, "epoch_ms": 1000 / per_s, **growth, "engine": engine_of(spec, loader), "last": readings[-1]}
+    return {
+        "epochs_per_s": per_s,
+        "epoch_ms": 1000 / per_s,
+        **growth,
+        "engine": engine_of(spec, loader),
+        "last": readings[-1],
+    }
 
 
 def run_fresh(spec: Spec) -> Json:
@@ -243,7 +261,12 @@ def run_shm(spec: Spec) -> Json:
     room = stat.f_frsize * stat.f_blocks
     if room > 64 << 20:
         return {"ok": False, "reason": f"/dev/shm has {room >> 20} MB: the limit is not in place"}
-    arguments = {"batch_size": 64, "collate_fn": data.WholeBatch(), "prefetch_factor": 8, "timeout": SHM_TIMEOUT_S}
+    arguments = {
+        "batch_size": 64,
+        "collate_fn": data.WholeBatch(),
+        "prefetch_factor": 8,
+        "timeout": SHM_TIMEOUT_S,
+    }
     loader = build(spec, data.Integers(spec.batches * 64), **arguments)
     began = time.perf_counter()
     for number, batch in enumerate(loader):

@@ -29,7 +29,9 @@ NORMALIZE = T.Normalize((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("train", help="packed dataset")
     parser.add_argument("val", help="packed dataset")
     parser.add_argument("--epochs", type=int, default=30)
@@ -87,12 +89,22 @@ def main() -> None:
         device=device,
         memory_format=torch.channels_last,
         batch_transform=[
-            A.AugmentBatch([A.RandomCrop(args.size, padding=args.size // 8), A.RandomHorizontalFlip(), A.RandomErasing(0.25)]),
+            A.AugmentBatch(
+                [
+                    A.RandomCrop(args.size, padding=args.size // 8),
+                    A.RandomHorizontalFlip(),
+                    A.RandomErasing(0.25),
+                ]
+            ),
             NORMALIZE,
         ],
     )
     val: FastLoader[Any] = FastLoader(
-        args.val, args.batch_size, transform=[same_size, NORMALIZE], device=device, memory_format=torch.channels_last
+        args.val,
+        args.batch_size,
+        transform=[same_size, NORMALIZE],
+        device=device,
+        memory_format=torch.channels_last,
     )
 
     model = make_model(args.width, len(data.classes)).to(device, memory_format=torch.channels_last)
@@ -109,7 +121,10 @@ def main() -> None:
             optimizer.step()
             schedule.step()
             losses += loss.detach()
-        print(f"epoch {epoch}: loss {losses.item() / len(train):.4f}, accuracy {accuracy(model, val):.2%}", flush=True)
+        print(
+            f"epoch {epoch}: loss {losses.item() / len(train):.4f}, accuracy {accuracy(model, val):.2%}",
+            flush=True,
+        )
     print(train.health.report())
     train.close()
     val.close()

@@ -26,16 +26,27 @@ from fastload import transforms as T
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", help="a packed dataset: a folder or a URL")
-    parser.add_argument("--checkpoint", type=Path, required=True, help="where the run is saved, and resumed from if it is there")
+    parser.add_argument(
+        "--checkpoint",
+        type=Path,
+        required=True,
+        help="where the run is saved, and resumed from if it is there",
+    )
     parser.add_argument("--every", type=int, default=10, help="steps between two checkpoints")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=16, help="of each rank")
     parser.add_argument("--classes", type=int, default=1000)
     parser.add_argument("--size", type=int, default=64)
-    parser.add_argument("--timeout", type=float, default=300, help="seconds after which ranks give up a rank that is gone")
-    parser.add_argument("--stop-after", type=int, help="leave after that many steps, as a machine does that is taken away")
+    parser.add_argument(
+        "--timeout", type=float, default=300, help="seconds after which ranks give up a rank that is gone"
+    )
+    parser.add_argument(
+        "--stop-after", type=int, help="leave after that many steps, as a machine does that is taken away"
+    )
     return parser.parse_args()
 
 
@@ -57,7 +68,9 @@ def train(args: argparse.Namespace, device: torch.device) -> None:
     model = DistributedDataParallel(network(args.classes).to(device))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     transform = [T.RandomResizedCrop(args.size), T.RandomHorizontalFlip(), T.ToFloat()]
-    loader = FastLoader(args.data, args.batch_size, shuffle=True, seed=0, shard="auto", transform=transform, device=device)
+    loader = FastLoader(
+        args.data, args.batch_size, shuffle=True, seed=0, shard="auto", transform=transform, device=device
+    )
     step = 0
     if args.checkpoint.exists():
         saved = torch.load(args.checkpoint, map_location=device, weights_only=True)
@@ -76,13 +89,22 @@ def train(args: argparse.Namespace, device: torch.device) -> None:
                 step += 1
                 seen += len(labels)
                 if step % args.every == 0 and dist.get_rank() == 0:
-                    save(args.checkpoint, model=model.state_dict(), optimizer=optimizer.state_dict(), loader=loader.state_dict(), step=step)
+                    save(
+                        args.checkpoint,
+                        model=model.state_dict(),
+                        optimizer=optimizer.state_dict(),
+                        loader=loader.state_dict(),
+                        step=step,
+                    )
                 if step == args.stop_after:
                     dist.barrier()
                     os._exit(0)
             dist.all_reduce(seen)
             if dist.get_rank() == 0:
-                print(f"epoch {epoch}: {dist.get_world_size()} ranks, {int(seen)} samples, loss {loss.item():.3f}", flush=True)
+                print(
+                    f"epoch {epoch}: {dist.get_world_size()} ranks, {int(seen)} samples, loss {loss.item():.3f}",
+                    flush=True,
+                )
 
 
 def main() -> None:

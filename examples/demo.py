@@ -54,7 +54,9 @@ def write_source(root: Path) -> None:
     """Writes root/CLASS/NUMBER.jpg, the same files each time."""
     files = write_photographs(root, photographs())
     classes = len({path.parent for path in files})
-    console.print(f"{len(files)} JPEGs in {classes} classes, {sum(path.stat().st_size for path in files) / 1e6:.1f} MB: {root}")
+    console.print(
+        f"{len(files)} JPEGs in {classes} classes, {sum(path.stat().st_size for path in files) / 1e6:.1f} MB: {root}"
+    )
 
 
 def fastload(*arguments: object) -> None:
@@ -72,7 +74,11 @@ def small_network(classes: int) -> nn.Module:
     layers: list[nn.Module] = []
     widths = [3, 16, 32, 64, 96]
     for before, after in pairwise(widths):
-        layers += [nn.Conv2d(before, after, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
+        layers += [
+            nn.Conv2d(before, after, 3, stride=2, padding=1, bias=False),
+            nn.BatchNorm2d(after),
+            nn.ReLU(),
+        ]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], classes))
 
 
@@ -82,7 +88,9 @@ def train(packed: Path | str, after_epoch: Callable[[FastLoader], None] = lambda
     dataset = PackedDataset(str(packed), transform=[T.RandomResizedCrop(128), T.RandomHorizontalFlip()])
     model = small_network(len(dataset.classes)).to(memory_format=torch.channels_last)
     optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3)
-    with FastLoader(dataset, batch_size=32, shuffle=True, seed=0, memory_format=torch.channels_last) as loader:
+    with FastLoader(
+        dataset, batch_size=32, shuffle=True, seed=0, memory_format=torch.channels_last
+    ) as loader:
         for epoch in range(EPOCHS):
             start, loss_sum, right, seen = time.perf_counter(), 0.0, 0, 0
             for images, labels in loader:

@@ -25,10 +25,18 @@ from fastload import transforms as T
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("train", help="packed dataset with boxes and labels")
-    parser.add_argument("--backbone", default="resnet50", help="a model of timm that gives features of strides 8, 16 and 32")
-    parser.add_argument("--pretrained", action="store_true", help="begin with timm's weights, downloaded where they are not cached")
+    parser.add_argument(
+        "--backbone", default="resnet50", help="a model of timm that gives features of strides 8, 16 and 32"
+    )
+    parser.add_argument(
+        "--pretrained",
+        action="store_true",
+        help="begin with timm's weights, downloaded where they are not cached",
+    )
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--batch-size", type=int, default=8)
     parser.add_argument("--size", type=int, default=640, help="of the crops")
@@ -59,20 +67,26 @@ class Pyramid(nn.Module):
     def __init__(self, name: str, pretrained: bool) -> None:
         super().__init__()
         self.body = create_model(name, pretrained=pretrained, features_only=True)
-        self.levels = [level for level, stride in enumerate(self.body.feature_info.reduction()) if stride in (8, 16, 32)]
+        self.levels = [
+            level for level, stride in enumerate(self.body.feature_info.reduction()) if stride in (8, 16, 32)
+        ]
         channels = self.body.feature_info.channels()
         self.pyramid = FeaturePyramidNetwork([channels[level] for level in self.levels], self.out_channels)
 
     def forward(self, images: torch.Tensor) -> OrderedDict[str, torch.Tensor]:
         features = self.body(images)
-        merged: OrderedDict[str, torch.Tensor] = self.pyramid(OrderedDict((str(level), features[level]) for level in self.levels))
+        merged: OrderedDict[str, torch.Tensor] = self.pyramid(
+            OrderedDict((str(level), features[level]) for level in self.levels)
+        )
         return merged
 
 
 def make_detector(name: str, pretrained: bool, classes: int, size: int) -> FCOS:
     """FCOS with one point a place and level; class 0 is the background."""
     backbone = Pyramid(name, pretrained)
-    points = AnchorGenerator(tuple((8 * 2**level,) for level in range(len(backbone.levels))), ((1.0,),) * len(backbone.levels))
+    points = AnchorGenerator(
+        tuple((8 * 2**level,) for level in range(len(backbone.levels))), ((1.0,),) * len(backbone.levels)
+    )
     return FCOS(backbone, classes + 1, min_size=size, max_size=size, anchor_generator=points)
 
 

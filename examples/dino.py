@@ -24,9 +24,13 @@ from fastload import transforms as T
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("train", help="packed dataset")
-    parser.add_argument("--model", default="resnet50", help="a name that timm has; it must take images of both sizes")
+    parser.add_argument(
+        "--model", default="resnet50", help="a name that timm has; it must take images of both sizes"
+    )
     parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--size", type=int, default=224, help="of the large views")
@@ -74,7 +78,12 @@ class Agreement(nn.Module):
     def forward(self, student: list[torch.Tensor], teacher: list[torch.Tensor]) -> torch.Tensor:
         wanted = [softmax((each - self.centre) / 0.04, dim=-1).detach() for each in teacher]
         found = [log_softmax(each / 0.1, dim=-1) for each in student]
-        losses = [-(want * have).sum(-1).mean() for n, want in enumerate(wanted) for k, have in enumerate(found) if n != k]
+        losses = [
+            -(want * have).sum(-1).mean()
+            for n, want in enumerate(wanted)
+            for k, have in enumerate(found)
+            if n != k
+        ]
         with torch.no_grad():
             self.centre.lerp_(torch.cat(teacher).mean(0, keepdim=True), 0.1)
         return torch.stack(losses).mean()

@@ -27,32 +27,46 @@ from fastload import augment as A
 from fastload import transforms as T
 
 NORMALIZE = T.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-AUGMENT: dict[str, list[Any]] = {"trivial": [A.TrivialAugmentWide()], "rand": [A.RandAugment(2, 9)], "none": []}
+AUGMENT: dict[str, list[Any]] = {
+    "trivial": [A.TrivialAugmentWide()],
+    "rand": [A.RandAugment(2, 9)],
+    "none": [],
+}
 AMP = {"bfloat16": torch.bfloat16, "float16": torch.float16, "none": torch.float32}
 
 RANK, WORLD = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))  # torchrun sets them
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("train", help="packed dataset")
     parser.add_argument("val", help="packed dataset")
-    parser.add_argument("--model", default="resnet50", help="a name that timm has, or torchvision where timm is missing")
+    parser.add_argument(
+        "--model", default="resnet50", help="a name that timm has, or torchvision where timm is missing"
+    )
     parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--warmup", type=int, default=5, help="epochs")
     parser.add_argument("--batch-size", type=int, default=256, help="of each process")
     parser.add_argument("--size", type=int, default=176, help="of training images")
     parser.add_argument("--val-size", type=int, default=224)
-    parser.add_argument("--lr", type=float, default=0.5, help="for 1024 images a step; scaled to the number there is")
+    parser.add_argument(
+        "--lr", type=float, default=0.5, help="for 1024 images a step; scaled to the number there is"
+    )
     parser.add_argument("--weight-decay", type=float, default=2e-5)
     parser.add_argument("--smoothing", type=float, default=0.1)
     parser.add_argument("--augment", choices=AUGMENT, default="trivial")
     parser.add_argument("--amp", choices=AMP, default="bfloat16")
-    parser.add_argument("--workers", type=int, help="native threads of each process; default: its share of the CPUs")
+    parser.add_argument(
+        "--workers", type=int, help="native threads of each process; default: its share of the CPUs"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--print-every", type=int, default=50, help="steps")
     parser.add_argument("--save-every", type=int, default=1000, help="steps")
-    parser.add_argument("--checkpoint", default="checkpoint.pt", help="where to save; {step} in it keeps them all")
+    parser.add_argument(
+        "--checkpoint", default="checkpoint.pt", help="where to save; {step} in it keeps them all"
+    )
     parser.add_argument("--resume", help="a checkpoint to go on from")
     return parser.parse_args()
 
@@ -84,12 +98,27 @@ def make_loaders(args: argparse.Namespace, device: torch.device) -> tuple[FastLo
     ]
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     workers = args.workers or (None if here == 1 else max(1, (os.cpu_count() or 1) // here))
-    both: dict[str, Any] = {"num_workers": workers, "seed": args.seed, "device": device, "dtype": AMP[args.amp]}
+    both: dict[str, Any] = {
+        "num_workers": workers,
+        "seed": args.seed,
+        "device": device,
+        "dtype": AMP[args.amp],
+    }
     both["memory_format"] = torch.channels_last
-    sampler: DistributedSampler[Any] | None = DistributedSampler(train, seed=args.seed, drop_last=True) if WORLD > 1 else None
+    sampler: DistributedSampler[Any] | None = (
+        DistributedSampler(train, seed=args.seed, drop_last=True) if WORLD > 1 else None
+    )
     mine = val[RANK::WORLD]  # every image once, where DistributedSampler would repeat some
     return (
-        FastLoader(train, args.batch_size, sampler is None, sampler, drop_last=True, batch_transform=on_batches, **both),
+        FastLoader(
+            train,
+            args.batch_size,
+            sampler is None,
+            sampler,
+            drop_last=True,
+            batch_transform=on_batches,
+            **both,
+        ),
         FastLoader(mine, args.batch_size, **both),
     )
 
@@ -128,11 +157,15 @@ def train(args: argparse.Namespace, device: torch.device) -> None:
     torch.manual_seed(args.seed)
     torch.backends.cudnn.benchmark = True
     loader, val = make_loaders(args, device)
-    net = make_model(args.model, len(PackedDataset(args.train).classes)).to(device, memory_format=torch.channels_last)
+    net = make_model(args.model, len(PackedDataset(args.train).classes)).to(
+        device, memory_format=torch.channels_last
+    )
     model = nn.parallel.DistributedDataParallel(net) if WORLD > 1 else net
     optimizer = make_optimizer(args, net)
     steps = args.epochs * len(loader)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: warmup_cosine(step, args.warmup * len(loader), steps))
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: warmup_cosine(step, args.warmup * len(loader), steps)
+    )
     amp = AMP[args.amp]
     scaler = torch.amp.GradScaler(device.type, enabled=amp == torch.float16)
     parts = {"model": net, "optimizer": optimizer, "schedule": schedule, "scaler": scaler, "loader": loader}
@@ -162,7 +195,9 @@ def train(args: argparse.Namespace, device: torch.device) -> None:
             schedule.step()
             step = schedule.last_epoch
             if step % args.print_every == 0:
-                say(f"epoch {epoch} step {step}/{steps}: loss {loss.item():.6f}, lr {schedule.get_last_lr()[0]:.6f}")
+                say(
+                    f"epoch {epoch} step {step}/{steps}: loss {loss.item():.6f}, lr {schedule.get_last_lr()[0]:.6f}"
+                )
             if step % args.save_every == 0:
                 save()
         say(f"epoch {epoch}: accuracy {accuracy(net, val, device, amp):.2%}")
@@ -172,7 +207,11 @@ def train(args: argparse.Namespace, device: torch.device) -> None:
 
 def main() -> None:
     args = arguments()
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if torch.cuda.is_available() else torch.device("cpu")
+    device = (
+        torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        if torch.cuda.is_available()
+        else torch.device("cpu")
+    )
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if WORLD > 1:

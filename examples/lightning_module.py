@@ -31,7 +31,9 @@ NORMALIZE = T.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("train", help="packed dataset")
     parser.add_argument("val", help="packed dataset")
     parser.add_argument("--model", default="resnet50", help="a name that torchvision has")
@@ -66,7 +68,14 @@ class PackedImages(LightningDataModule):
 
     def train_dataloader(self) -> FastLoader[Any]:
         augment = [A.AugmentBatch([A.RandAugment(2, 9), A.RandomErasing(0.1)]), NORMALIZE]
-        return FastLoader(self.train, shuffle=True, drop_last=True, device=self.device, batch_transform=augment, **self.options)
+        return FastLoader(
+            self.train,
+            shuffle=True,
+            drop_last=True,
+            device=self.device,
+            batch_transform=augment,
+            **self.options,
+        )
 
     def val_dataloader(self) -> FastLoader[Any]:
         return FastLoader(self.val, device=self.device, **self.options)
@@ -100,7 +109,9 @@ class Classifier(LightningModule):
         optimizer = torch.optim.SGD(self.parameters(), lr=self.lr, momentum=0.9, weight_decay=5e-5)
         # By epochs: asking for trainer.estimated_stepping_batches here makes Lightning (2.6) forget the loader's state on --resume, its
         # issue 20550.
-        return [optimizer], [torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, self.trainer.max_epochs or 1)]
+        return [optimizer], [
+            torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, self.trainer.max_epochs or 1)
+        ]
 
 
 def main() -> None:

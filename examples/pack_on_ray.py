@@ -23,9 +23,17 @@ def rows(folder: str, least: int) -> Any:
     classes = {name: number for number, name in enumerate(sorted(os.listdir(folder)))}
 
     def row(file: dict[str, Any]) -> dict[str, Any]:
-        return {"image": file["bytes"], "label": classes[os.path.basename(os.path.dirname(file["path"]))], "path": file["path"]}
+        return {
+            "image": file["bytes"],
+            "label": classes[os.path.basename(os.path.dirname(file["path"]))],
+            "path": file["path"],
+        }
 
-    return ray.data.read_binary_files(folder, include_paths=True).filter(lambda file: len(file["bytes"]) >= least).map(row)
+    return (
+        ray.data.read_binary_files(folder, include_paths=True)
+        .filter(lambda file: len(file["bytes"]) >= least)
+        .map(row)
+    )
 
 
 def main() -> None:

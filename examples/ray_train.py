@@ -25,11 +25,23 @@ def train(config: dict[str, Any]) -> None:
     import fastload
     from fastload import transforms as T
 
-    data = fastload.PackedDataset(config["data"], [T.RandomResizedCrop(config["size"]), T.RandomHorizontalFlip()])
-    loader = fastload.FastLoader(data, config["batch_size"], shuffle=True, shard="auto", seed=config["seed"], dtype=torch.float32)
-    batches = prepare_data_loader(loader)  # moves batches to the worker's device; it leaves the order to shard="auto"
+    data = fastload.PackedDataset(
+        config["data"], [T.RandomResizedCrop(config["size"]), T.RandomHorizontalFlip()]
+    )
+    loader = fastload.FastLoader(
+        data, config["batch_size"], shuffle=True, shard="auto", seed=config["seed"], dtype=torch.float32
+    )
+    batches = prepare_data_loader(
+        loader
+    )  # moves batches to the worker's device; it leaves the order to shard="auto"
     torch.manual_seed(config["seed"])
-    layers = nn.Conv2d(3, 32, 7, 4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, len(data.classes))
+    layers = (
+        nn.Conv2d(3, 32, 7, 4),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(32, len(data.classes)),
+    )
     model = prepare_model(nn.Sequential(*layers))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for epoch in range(config["epochs"]):
@@ -41,11 +53,16 @@ def train(config: dict[str, Any]) -> None:
             optimizer.step()
             total, count = total + float(loss) * len(labels), count + len(labels)
         ray.train.report({"epoch": epoch, "loss": total / count, "samples": count})
-        print(f"worker {ray.train.get_context().get_world_rank()}, epoch {epoch}: {count} samples, loss {total / count:.3f}", flush=True)
+        print(
+            f"worker {ray.train.get_context().get_world_rank()}, epoch {epoch}: {count} samples, loss {total / count:.3f}",
+            flush=True,
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", help="packed dataset")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--epochs", type=int, default=3)

@@ -25,10 +25,20 @@ IGNORED = 255
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("train", help="packed dataset with a mask")
-    parser.add_argument("--backbone", default="mobilenetv3_large_100", help="a model of timm that gives features of strides 8 and 16")
-    parser.add_argument("--pretrained", action="store_true", help="begin with timm's weights, downloaded where they are not cached")
+    parser.add_argument(
+        "--backbone",
+        default="mobilenetv3_large_100",
+        help="a model of timm that gives features of strides 8 and 16",
+    )
+    parser.add_argument(
+        "--pretrained",
+        action="store_true",
+        help="begin with timm's weights, downloaded where they are not cached",
+    )
     parser.add_argument("--classes", type=int, help="default: as many as the dataset names")
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--batch-size", type=int, default=16)
@@ -79,7 +89,13 @@ def main() -> None:
     model = make_model(given.backbone, given.pretrained, classes).to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=given.lr)
     with FastLoader(
-        data, given.batch_size, shuffle=True, drop_last=True, num_workers=given.workers, device=device, seed=given.seed
+        data,
+        given.batch_size,
+        shuffle=True,
+        drop_last=True,
+        num_workers=given.workers,
+        device=device,
+        seed=given.seed,
     ) as loader:
         for epoch in range(given.epochs):
             for step, (images, masks) in enumerate(loader):

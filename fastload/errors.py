@@ -44,7 +44,9 @@ def printable(text: object, keep: str = "") -> str:
     text = str(text)
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode("ascii") for c in text)
+    return "".join(
+        c if c.isprintable() or c in keep else c.encode("unicode_escape").decode("ascii") for c in text
+    )
 
 
 def cell(text: object) -> str:
@@ -132,7 +134,9 @@ class LoaderTimeout(FastloadError, TimeoutError, RuntimeError):
     @classmethod
     def after(cls, seconds: float) -> LoaderTimeout:
         """The error of a wait of so many seconds."""
-        return cls(f"DataLoader timed out after {seconds:g} seconds: no batch became ready. Raise timeout=, or see what makes batches slow")
+        return cls(
+            f"DataLoader timed out after {seconds:g} seconds: no batch became ready. Raise timeout=, or see what makes batches slow"
+        )
 
 
 class WorkerError(FastloadError, RuntimeError):
@@ -145,7 +149,15 @@ class WorkerError(FastloadError, RuntimeError):
         indices: the dataset indices of the batch it held.
     """
 
-    def __init__(self, message: str, *, worker: int = -1, pid: int = -1, exitcode: int = 0, indices: tuple[object, ...] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        worker: int = -1,
+        pid: int = -1,
+        exitcode: int = 0,
+        indices: tuple[object, ...] = (),
+    ) -> None:
         super().__init__(message)
         self.worker = worker
         self.pid = pid

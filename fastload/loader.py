@@ -128,14 +128,19 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
         TypeError: `dataset` has no samples.
     """
 
-    epoch: int = shown(lambda state: state.progress.next_epoch, "The number that the next `iter()` will have.")
-    health: HealthMonitor[Any] = shown(lambda state: state.health, "The HealthMonitor of this loader's loops.")
+    epoch: int = shown(
+        lambda state: state.progress.next_epoch, "The number that the next `iter()` will have."
+    )
+    health: HealthMonitor[Any] = shown(
+        lambda state: state.health, "The HealthMonitor of this loader's loops."
+    )
     replaced: int = shown(
         lambda state: state.counters.losses.replaced,
         'Samples that on_error="replace" has put another in place of, since the loader was made.',
     )
     skipped: int = shown(
-        lambda state: state.counters.losses.skipped, 'Samples that on_error="skip" has left out, since the loader was made.'
+        lambda state: state.counters.losses.skipped,
+        'Samples that on_error="skip" has left out, since the loader was made.',
     )
     transform: None
     engine: EngineChoice
@@ -173,7 +178,11 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
             dataset = PackedDataset(dataset, transform=given.transform)
         elif given.transform is not None:
             raise ArgumentError("transform= goes with a path; a dataset object has its own transform")
-        elif not (isinstance(dataset, IterableDataset) or hasattr(type(dataset), "__getitem__") or hasattr(type(dataset), "__getitems__")):
+        elif not (
+            isinstance(dataset, IterableDataset)
+            or hasattr(type(dataset), "__getitem__")
+            or hasattr(type(dataset), "__getitems__")
+        ):
             raise _no_dataset(dataset)
         self._fastload = state = LoaderState()
         state.watch(_monitor_of(self))
@@ -213,7 +222,9 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
             warn_unused(given.worker_init_fn, given.multiprocessing_context)
             state.epochs.engine(plan)  # so is a shortage of memory
         elif given.multiprocessing_context is not None and not num_workers:
-            raise ArgumentError("multiprocessing_context= starts worker processes, and num_workers=0 has none: drop one of them")
+            raise ArgumentError(
+                "multiprocessing_context= starts worker processes, and num_workers=0 has none: drop one of them"
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -248,9 +259,13 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
     @overload
     def __iter__(self: FastLoader[Value, DefaultBatches]) -> LoaderIterator[torch.Tensor]: ...
     @overload
-    def __iter__(self: FastLoader[tuple[Value, ...], DefaultBatches]) -> LoaderIterator[list[torch.Tensor]]: ...
+    def __iter__(
+        self: FastLoader[tuple[Value, ...], DefaultBatches],
+    ) -> LoaderIterator[list[torch.Tensor]]: ...
     @overload
-    def __iter__(self: FastLoader[dict[_Key, _Value], DefaultBatches]) -> LoaderIterator[dict[_Key, torch.Tensor]]: ...
+    def __iter__(
+        self: FastLoader[dict[_Key, _Value], DefaultBatches],
+    ) -> LoaderIterator[dict[_Key, torch.Tensor]]: ...
     @overload
     def __iter__(self) -> LoaderIterator[Any]: ...
     @uncompiled
@@ -383,7 +398,19 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
         return Text(repr(self))._repr_html_()
 
 
-_ORDER = {"self", "dataset", "transform", "shuffle", "sampler", "batch_sampler", "batch_size", "drop_last", "generator", "shard", "even"}
+_ORDER = {
+    "self",
+    "dataset",
+    "transform",
+    "shuffle",
+    "sampler",
+    "batch_sampler",
+    "batch_size",
+    "drop_last",
+    "generator",
+    "shard",
+    "even",
+}
 """Arguments that say which samples come when: those of the loader that Accelerate has built hold."""
 
 
@@ -403,7 +430,9 @@ def accelerate(accelerator: Any, loader: FastLoader[Any]) -> Any:
         return loader
     built = vars(prepared).get("base_dataloader")
     if built is None:
-        raise ArgumentError(f"Accelerate has put the loader into a {type(prepared).__name__}, in which no FastLoader can be kept")
+        raise ArgumentError(
+            f"Accelerate has put the loader into a {type(prepared).__name__}, in which no FastLoader can be kept"
+        )
     order = {"generator": built.generator}
     if isinstance(built.dataset, IterableDataset):
         order |= {"batch_size": built.batch_size, "drop_last": built.drop_last}
@@ -422,21 +451,34 @@ def accelerate(accelerator: Any, loader: FastLoader[Any]) -> Any:
 def _no_dataset(given: Any) -> TypeError:
     """The error that torch raises later for what has no samples, with what to do."""
     kind = type(given).__name__
-    error = TypeError(f"{kind!r} object is not subscriptable" if hasattr(given, "__len__") else f"object of type {kind!r} has no len()")
+    error = TypeError(
+        f"{kind!r} object is not subscriptable"
+        if hasattr(given, "__len__")
+        else f"object of type {kind!r} has no len()"
+    )
     if isinstance(given, type):
-        advise(error, f"{given.__name__} is the class of a dataset: give an object of it, {given.__name__}(...)")
+        advise(
+            error, f"{given.__name__} is the class of a dataset: give an object of it, {given.__name__}(...)"
+        )
     else:
-        advise(error, f"{given!r:.60} is no Dataset, for it has no samples [0], [1] ...: give a path or an object that has them")
+        advise(
+            error,
+            f"{given!r:.60} is no Dataset, for it has no samples [0], [1] ...: give a path or an object that has them",
+        )
     return error
 
 
 def _monitor_of(loader: FastLoader[Any]) -> HealthMonitor[Any]:
-    return HealthMonitor.of(loader, lambda each: stats(each._fastload), lambda each: advised_settings(each._fastload))
+    return HealthMonitor.of(
+        loader, lambda each: stats(each._fastload), lambda each: advised_settings(each._fastload)
+    )
 
 
 def _warn_pinning(plan: ExecutionPlan) -> None:
     """Warns as torch's iterators do."""
     if plan.settings.pin_memory and plan.settings.pin_memory_device:
-        warnings.warn("pin_memory_device is deprecated: memory is pinned for the current accelerator", stacklevel=4)
+        warnings.warn(
+            "pin_memory_device is deprecated: memory is pinned for the current accelerator", stacklevel=4
+        )
     if plan.settings.pin_memory and not torch.accelerator.is_available():
         warnings.warn("pin_memory=True but no accelerator is found: batches are not pinned", stacklevel=4)

@@ -32,7 +32,9 @@ def _image(path: Path, seed: int) -> Path:
     return path
 
 
-def _mask(path: Path, array: np.ndarray[tuple[int, int], np.dtype[np.uint8 | np.uint16]], palette: bool = False) -> None:
+def _mask(
+    path: Path, array: np.ndarray[tuple[int, int], np.dtype[np.uint8 | np.uint16]], palette: bool = False
+) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     image = Image.fromarray(array)
     if palette:
@@ -79,7 +81,11 @@ def _panoptic(root: Path, count: int) -> None:
         Image.fromarray(colours).save(path)
         segment = {"id": n + 1 + 256, "category_id": 8, "bbox": [x, y, w, h], "area": w * h, "iscrowd": 0}
         annotations.append({"image_id": n, "file_name": path.name, "segments_info": [segment]})
-    made = {"images": images, "annotations": annotations, "categories": [{"id": 8, "name": "truck", "isthing": 1}]}
+    made = {
+        "images": images,
+        "annotations": annotations,
+        "categories": [{"id": 8, "name": "truck", "isthing": 1}],
+    }
     (root / "panoptic/annotations/panoptic_val2017.json").write_text(json.dumps(made))
 
 
@@ -89,7 +95,8 @@ def _voc(root: Path, count: int) -> None:
         stem = _image(top / f"JPEGImages/2012_{n:06d}.jpg", n).stem
         x, y, w, h = _box(n)
         corners = "".join(
-            f"<{tag}>{at}</{tag}>" for tag, at in zip(("xmin", "ymin", "xmax", "ymax"), (x + 1, y + 1, x + w, y + h), strict=True)
+            f"<{tag}>{at}</{tag}>"
+            for tag, at in zip(("xmin", "ymin", "xmax", "ymax"), (x + 1, y + 1, x + w, y + h), strict=True)
         )
         text = f"<annotation><object><name>dog</name><difficult>0</difficult><bndbox>{corners}</bndbox></object></annotation>"
         (top / "Annotations").mkdir(exist_ok=True)
@@ -110,7 +117,9 @@ def _yolo(root: Path, count: int) -> None:
             x, y, w, h = _box(n)
             path = root / f"yolo/labels/{split}/{stem}.txt"
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"{n % 2} {(x + w / 2) / SIZE[1]} {(y + h / 2) / SIZE[0]} {w / SIZE[1]} {h / SIZE[0]}\n")
+            path.write_text(
+                f"{n % 2} {(x + w / 2) / SIZE[1]} {(y + h / 2) / SIZE[0]} {w / SIZE[1]} {h / SIZE[0]}\n"
+            )
     (root / "yolo/data.yaml").write_text("train: images/train\nval: images/val\nnames: [cat, dog]\n")
 
 
@@ -132,4 +141,7 @@ def _cityscapes(root: Path, count: int) -> None:
             base = f"{split}/ulm/ulm_{n:06d}_000019"
             _image(root / f"cityscapes/leftImg8bit/{base}_leftImg8bit.png", n)
             _mask(root / f"cityscapes/gtFine/{base}_gtFine_labelIds.png", labels(n, 34))
-            _mask(root / f"cityscapes/gtFine/{base}_gtFine_instanceIds.png", labels(n, 34).astype(np.uint16) * 100)
+            _mask(
+                root / f"cityscapes/gtFine/{base}_gtFine_instanceIds.png",
+                labels(n, 34).astype(np.uint16) * 100,
+            )

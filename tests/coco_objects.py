@@ -21,9 +21,17 @@ def write_coco(root: Path, *, names: tuple[str, ...] = (), images: int = 3, **le
         entries.append({"id": number, "file_name": f"{number}.jpg", "height": 96, "width": 128})
         for row in range(0 if number == 1 else number + 1):
             box = [10 + 30 * row, 20, 24, 40]
-            found = {"id": len(annotations), "image_id": number, "category_id": 1 + row % 3, "bbox": box, "iscrowd": 0}
+            found = {
+                "id": len(annotations),
+                "image_id": number,
+                "category_id": 1 + row % 3,
+                "bbox": box,
+                "iscrowd": 0,
+            }
             annotations.append({key: value for key, value in found.items() if key not in left_out})
     content = {"images": entries, "annotations": annotations, "categories": categories}
     (root / "annotations").mkdir()
-    (root / "annotations/instances_train.json").write_text(json.dumps({k: v for k, v in content.items() if k not in left_out}))
+    (root / "annotations/instances_train.json").write_text(
+        json.dumps({k: v for k, v in content.items() if k not in left_out})
+    )
     return root

@@ -40,7 +40,10 @@ def photograph(seed: int) -> Photograph:
     grey, coins, _ = _original()
     rng = np.random.default_rng(seed)
     height, width = int(rng.integers(90, 151)), int(rng.integers(110, 191))
-    top, left = int(rng.integers(0, grey.shape[0] - height + 1)), int(rng.integers(0, grey.shape[1] - width + 1))
+    top, left = (
+        int(rng.integers(0, grey.shape[0] - height + 1)),
+        int(rng.integers(0, grey.shape[1] - width + 1)),
+    )
     part = (slice(top, top + height), slice(left, left + width))
     pixels = grey[part][..., None] * rng.uniform(0.6, 1.0, 3)
     return Photograph(pixels.astype(np.uint8), coins[part])
@@ -62,7 +65,15 @@ def objects(image: Photograph) -> list[dict[str, Any]]:
         rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
         x, y = float(columns[0]), float(rows[0])
         box = [x, y, float(columns[-1]) + 1 - x, float(rows[-1]) + 1 - y]
-        found.append({"category_id": class_of(coin) + 1, "bbox": box, "area": int(mask.sum()), "iscrowd": 0, "segmentation": _runs(mask)})
+        found.append(
+            {
+                "category_id": class_of(coin) + 1,
+                "bbox": box,
+                "area": int(mask.sum()),
+                "iscrowd": 0,
+                "segmentation": _runs(mask),
+            }
+        )
     return found
 
 
@@ -87,7 +98,10 @@ def write_coco(root: Path, count: int) -> Path:
         Image.fromarray(image.pixels).save(root / "train2017" / name, quality=95)
         height, width = image.coins.shape
         images.append({"id": number + 1, "file_name": name, "height": height, "width": width})
-        annotations += [{"id": len(annotations) + k + 1, "image_id": number + 1, **each} for k, each in enumerate(objects(image))]
+        annotations += [
+            {"id": len(annotations) + k + 1, "image_id": number + 1, **each}
+            for k, each in enumerate(objects(image))
+        ]
     categories = [{"id": number + 1, "name": name} for number, name in enumerate(CLASSES)]
     text = json.dumps({"images": images, "annotations": annotations, "categories": categories})
     (root / "annotations" / "instances_train2017.json").write_text(text)

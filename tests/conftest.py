@@ -94,7 +94,11 @@ def may_have_long(file: Path) -> bool:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """`-m long` does not import the files without a long test, which are most of them."""
-    if config.option.markexpr == "long" and collection_path.match("test_*.py") and not may_have_long(collection_path):
+    if (
+        config.option.markexpr == "long"
+        and collection_path.match("test_*.py")
+        and not may_have_long(collection_path)
+    ):
         return True
     return None
 
@@ -106,7 +110,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not LONG_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.long)
         if item.get_closest_marker("long") and not may_have_long(item.path):
-            raise pytest.UsageError(f"{item.nodeid} is long by a fixture of its fixtures: mark it by pytest.mark.long")
+            raise pytest.UsageError(
+                f"{item.nodeid} is long by a fixture of its fixtures: mark it by pytest.mark.long"
+            )
 
 
 class SetAside:

@@ -24,12 +24,19 @@ NAMED = 12  # files in the message
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("CPU seconds")
-    group.addoption("--cpu-budget", type=float, metavar="SECONDS", help="fail if the tests take more CPU seconds than this")
+    group.addoption(
+        "--cpu-budget",
+        type=float,
+        metavar="SECONDS",
+        help="fail if the tests take more CPU seconds than this",
+    )
     group.addoption("--cpu-ledger", type=Path, metavar="FILE", help="write each test's CPU seconds as JSON")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(Ledger(config.option.cpu_budget, config.option.cpu_ledger, hasattr(config, "workerinput")))
+    config.pluginmanager.register(
+        Ledger(config.option.cpu_budget, config.option.cpu_ledger, hasattr(config, "workerinput"))
+    )
 
 
 PACE_SECONDS = 0.016
@@ -119,4 +126,6 @@ class Ledger:
         for test, seconds in self.tests.items():
             files[test.partition("::")[0]] += seconds
         named = ", ".join(f"{name} {seconds:,.0f} s" for name, seconds in files.most_common(NAMED))
-        terminalreporter.write_line(f"FAILED: the tests take more CPU seconds than their budget. Most take {named}", red=True)
+        terminalreporter.write_line(
+            f"FAILED: the tests take more CPU seconds than their budget. Most take {named}", red=True
+        )

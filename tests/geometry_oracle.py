@@ -35,7 +35,11 @@ def _after(value: Any, step: dict[str, Any], fill: int) -> Any:
         return _iou_crop(value, step)
     if kind == "pad":
         old_height, old_width = F.get_size(value)
-        return F.pad(value, [step["x"], step["y"], width - old_width - step["x"], height - old_height - step["y"]], fill=fill)
+        return F.pad(
+            value,
+            [step["x"], step["y"], width - old_width - step["x"], height - old_height - step["y"]],
+            fill=fill,
+        )
     if kind == "sanitize":
         return value
     assert kind == "resize", kind
@@ -49,13 +53,21 @@ def _iou_crop(value: Any, step: dict[str, Any]) -> Any:
         corners = F.convert_bounding_box_format(value, new_format="XYXY").as_subclass(torch.Tensor)
         x, y = (corners[:, 0] + corners[:, 2]) / 2, (corners[:, 1] + corners[:, 3]) / 2
         inside = (step["x"] < x) & (x < step["x"] + width) & (step["y"] < y) & (y < step["y"] + height)
-    params = {"left": step["x"], "top": step["y"], "width": width, "height": height, "is_within_crop_area": inside}
+    params = {
+        "left": step["x"],
+        "top": step["y"],
+        "width": width,
+        "height": height,
+        "is_within_crop_area": inside,
+    }
     return RandomIoUCrop().transform(value, params)
 
 
 def as_boxes(boxes: Array, form: str, width: int, height: int, dtype: Any = None) -> Any:
     """Boxes as torchvision's."""
-    return tv_tensors.BoundingBoxes(torch.from_numpy(boxes), format=form.upper(), canvas_size=(height, width), dtype=dtype)
+    return tv_tensors.BoundingBoxes(
+        torch.from_numpy(boxes), format=form.upper(), canvas_size=(height, width), dtype=dtype
+    )
 
 
 def as_points(points: Array, width: int, height: int) -> Any:

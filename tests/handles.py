@@ -58,7 +58,9 @@ def grown(count: Callable[[], Mapping[str, int]], before: Mapping[str, int], wit
     while True:
         gc.collect()
         after = count()
-        more = {kind: f"{number}, then {after[kind]}" for kind, number in before.items() if after[kind] > number}
+        more = {
+            kind: f"{number}, then {after[kind]}" for kind, number in before.items() if after[kind] > number
+        }
         if not more or time.monotonic() >= until:
             return more
         time.sleep(0.01)

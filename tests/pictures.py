@@ -14,13 +14,17 @@ from PIL import Image
 from fastload.bench.quickstart import photo as photo
 
 
-def write_folder(root: Path, count: int, classes: int = 3, size: Callable[[int], tuple[int, int]] | None = None) -> Path:
+def write_folder(
+    root: Path, count: int, classes: int = 3, size: Callable[[int], tuple[int, int]] | None = None
+) -> Path:
     """An ImageFolder of `count` JPEGs, of mixed sizes unless size(i) -> (height, width) says otherwise."""
     for i in range(count):
         height, width = size(i) if size else (150 + 37 * i % 200, 180 + 53 * i % 220)
         folder = root / f"class{i % classes}"
         folder.mkdir(parents=True, exist_ok=True)
-        photo(i, height, width).save(folder / f"{i:04d}.jpg", quality=90 + i % 5, subsampling=2 if i % 4 else 0)
+        photo(i, height, width).save(
+            folder / f"{i:04d}.jpg", quality=90 + i % 5, subsampling=2 if i % 4 else 0
+        )
     return root
 
 

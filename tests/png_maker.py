@@ -39,17 +39,24 @@ def png(draw: random.Random, colour: int, bits: int) -> bytes:
     width, height = draw.randint(1, 40), draw.randint(1, 40)
     row = (width * SAMPLES[colour] * bits + 7) // 8
     filters = draw.choice([(0,), (1,), (2,), (3,), (4,), (0, 1, 2, 3, 4)])
-    rows = b"".join(bytes([draw.choice(filters)]) + (draw.randbytes(row) if draw.random() < 0.7 else bytes(row)) for _ in range(height))
+    rows = b"".join(
+        bytes([draw.choice(filters)]) + (draw.randbytes(row) if draw.random() < 0.7 else bytes(row))
+        for _ in range(height)
+    )
     chunks = [chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, 0))]
     if draw.random() < 0.3:
         chunks.append(draw.choice(OTHERS))
     if colour == 3:
         chunks.append(chunk(b"PLTE", draw.randbytes(3 * draw.randint(1, 2**bits))))
     if draw.random() < 0.3:
-        chunks.append(chunk(b"tRNS", draw.randbytes({0: 2, 2: 6, 3: draw.randint(1, 2**bits)}.get(colour, 2))))
+        chunks.append(
+            chunk(b"tRNS", draw.randbytes({0: 2, 2: 6, 3: draw.randint(1, 2**bits)}.get(colour, 2)))
+        )
     data = zlib.compress(rows, draw.randint(0, 9))
     ends = sorted(draw.randint(0, len(data)) for _ in range(draw.randint(0, 3)))
-    chunks += [chunk(b"IDAT", data[start:end]) for start, end in zip([0, *ends], [*ends, len(data)], strict=True)]
+    chunks += [
+        chunk(b"IDAT", data[start:end]) for start, end in zip([0, *ends], [*ends, len(data)], strict=True)
+    ]
     if draw.random() < 0.2:
         chunks.append(draw.choice(OTHERS))
     return MAGIC + b"".join(chunks) + chunk(b"IEND", b"")

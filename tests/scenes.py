@@ -48,12 +48,16 @@ class Scenes:
         height, width = (1, 1) if position == 1 else (int(rng.integers(20, 110)), int(rng.integers(20, 110)))
         boxes = self._boxes(position, rng, width, height)
         points = np.concatenate(
-            [rng.uniform(0, (width, height), (len(boxes), 3, 2)), rng.integers(0, 3, (len(boxes), 3, 1))], 2, dtype=np.float32
+            [rng.uniform(0, (width, height), (len(boxes), 3, 2)), rng.integers(0, 3, (len(boxes), 3, 1))],
+            2,
+            dtype=np.float32,
         )
         points[points[..., 2] == 0] = 0
         values = {
             "number": position,
-            "mask": np.kron(rng.integers(0, 200, (height // 8 + 1, width // 8 + 1), np.uint8), np.ones((8, 8), np.uint8))[:height, :width],
+            "mask": np.kron(
+                rng.integers(0, 200, (height // 8 + 1, width // 8 + 1), np.uint8), np.ones((8, 8), np.uint8)
+            )[:height, :width],
             "boxes": boxes,
             "labels": np.arange(len(boxes)) + 100 * position,
             "points": points,
@@ -65,13 +69,29 @@ class Scenes:
         return Item(self.name(position), out.getvalue(), values)
 
     def _boxes(self, position: int, rng: np.random.Generator, width: int, height: int) -> Array:
-        edges = [[0, 0, width, height], [0, 0, 0, 0], [width, height, width, height], [0, 0, 1, height], [0, height - 1, width, height]]
-        outside = [[-30, -30, -20, -20], [width, 0, width + 40, 9], [-5, -5, width + 5, height + 5], [-1e6, 3, 1e6, 4]]
+        edges = [
+            [0, 0, width, height],
+            [0, 0, 0, 0],
+            [width, height, width, height],
+            [0, 0, 1, height],
+            [0, height - 1, width, height],
+        ]
+        outside = [
+            [-30, -30, -20, -20],
+            [width, 0, width + 40, 9],
+            [-5, -5, width + 5, height + 5],
+            [-1e6, 3, 1e6, 4],
+        ]
         if position in (3, 4):
             return np.array(edges if position == 3 else outside, np.float32)
         count = {0: 0, 2: 1000}.get(position, 1 + position % 9)
         low = rng.uniform(0, 0.8, (count, 2))
-        corners = np.concatenate([low, np.minimum(low + rng.uniform(0.01, 0.6, (count, 2)), 1)], 1) * (width, height, width, height)
+        corners = np.concatenate([low, np.minimum(low + rng.uniform(0.01, 0.6, (count, 2)), 1)], 1) * (
+            width,
+            height,
+            width,
+            height,
+        )
         return corners.astype(np.float32)
 
     def _masks(self, position: int, boxes: Array, width: int, height: int) -> Any:
@@ -79,7 +99,9 @@ class Scenes:
         if position == 2:
             return [{"size": [height, width], "counts": [height * width]}] * len(boxes)
         masks = np.zeros((len(boxes), height, width), np.uint8)
-        for row, (left, top, right, bottom) in enumerate(np.clip(boxes, 0, (width, height, width, height)).astype(int)):
+        for row, (left, top, right, bottom) in enumerate(
+            np.clip(boxes, 0, (width, height, width, height)).astype(int)
+        ):
             one = position == 5
             masks[row, top : top + 1 if one else bottom, left : left + 1 if one else right] = 1
         return masks

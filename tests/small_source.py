@@ -33,7 +33,11 @@ class Small(Numbered):
 
     def __init__(self, value: Any, *fields: Field, channels: int = 3, dtype: str = "uint8") -> None:
         self.fields = fields
-        self.image_field = Field("image", "image", dtype, (channels,)) if (channels, dtype) != (3, "uint8") else Field("image", "image")
+        self.image_field = (
+            Field("image", "image", dtype, (channels,))
+            if (channels, dtype) != (3, "uint8")
+            else Field("image", "image")
+        )
         self._value, self._pixels = value, np.full((16, 16, channels), 5, dtype)
 
     def read(self, position: int) -> Item:

@@ -33,9 +33,27 @@ def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Runs the two tests above under the ledger alone."""
     (folder / "test_busy.py").write_text(BUSY)
     (folder / "pytest.ini").write_text("[pytest]")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "cpu_ledger", "-p", "no:cacheprovider", *options, "test_busy.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "cpu_ledger",
+        "-p",
+        "no:cacheprovider",
+        *options,
+        "test_busy.py",
+    ]
     path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    return subprocess.run(command, cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
 
 
 def test_seconds_of_each_test(tmp_path: Path) -> None:

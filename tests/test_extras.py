@@ -21,10 +21,18 @@ def test_the_suite_without_extras(tmp_path: Path) -> None:
     settings = ["-p", "no:cacheprovider", "-p", "pytest_timeout", "-c", str(HERE.parent / "pyproject.toml")]
     collect = ["--collect-only", "-qq", *settings, str(HERE)]
     script = f"{hidden}; import pytest; raise SystemExit(pytest.main({collect}))"
-    environment = {**os.environ, "PYTEST_ADDOPTS": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # other packages' plugins need extras
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    environment = {
+        **os.environ,
+        "PYTEST_ADDOPTS": "",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }  # other packages' plugins need extras
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
     told = done.stdout + done.stderr
-    assert done.returncode == 0, "\n".join(line for line in told.splitlines() if line.startswith(("ERROR", "E  ")))
+    assert done.returncode == 0, "\n".join(
+        line for line in told.splitlines() if line.startswith(("ERROR", "E  "))
+    )
 
 
 def test_other_errors_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,14 +27,33 @@ def test_commands_of_the_readme_run(tmp_path: Path) -> None:
     write_folder(tmp_path / "photos" / "train", 40)
     scripts = Path(sys.executable).parent
     here = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(here)}
+    environment = {
+        **os.environ,
+        "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join(here),
+    }
     assert len(blocks()) >= 3
     for language, block in blocks():
         if language == "sh":
             command = ["bash", "-euc", block]
-            done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False)
+            done = subprocess.run(
+                command,
+                cwd=tmp_path,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=240,
+                check=False,
+            )
         else:
-            done = warm.run(block, folder=tmp_path, environment=environment, error=True, imports=warm.TRAINING, timeout=240)
+            done = warm.run(
+                block,
+                folder=tmp_path,
+                environment=environment,
+                error=True,
+                imports=warm.TRAINING,
+                timeout=240,
+            )
         assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
 
 
@@ -45,7 +64,9 @@ def test_it_is_short() -> None:
 
 def test_quickstart_is_ten_lines() -> None:
     """The program of the documentation's first page that brings its own data has ten lines of code."""
-    pages = re.findall(r"^```python\n(.*?)^```", (README.parent / "docs" / "index.md").read_text(), re.MULTILINE | re.DOTALL)
+    pages = re.findall(
+        r"^```python\n(.*?)^```", (README.parent / "docs" / "index.md").read_text(), re.MULTILINE | re.DOTALL
+    )
     (program,) = (text for text in pages if "fastload.bench.quickstart" in text)
     assert sum(bool(line.strip()) for line in program.splitlines()) == 10
 

@@ -39,7 +39,12 @@ def command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 
 def containers() -> list[Any]:
     """Transforms that hold a class somewhere, and the class's name."""
-    made: list[Any] = [T.CenterCrop, [T.CenterCrop], [T.Resize(8), (T.CenterCrop,)], [lambda image: image, T.CenterCrop]]
+    made: list[Any] = [
+        T.CenterCrop,
+        [T.CenterCrop],
+        [T.Resize(8), (T.CenterCrop,)],
+        [lambda image: image, T.CenterCrop],
+    ]
     try:
         from torchvision.transforms import v2
     except (ImportError, RuntimeError):  # not there, or made for another torch
@@ -84,16 +89,24 @@ def test_a_class_as_a_batch_transform(packed: Path) -> None:
 
 def test_one_text_for_fields(packed: Path) -> None:
     """fields="label" is not six fields of one letter."""
-    with pytest.raises(ArgumentError, match=r"fields='label' is one text, not a sequence of names: write fields=\('label',\)"):
+    with pytest.raises(
+        ArgumentError, match=r"fields='label' is one text, not a sequence of names: write fields=\('label',\)"
+    ):
         PackedDataset(packed, fields="label")
     assert list(PackedDataset(packed, fields=("label",)).fields) == ["label"]
 
 
 @pytest.mark.parametrize("value", ["abc", "1e9", "-1", "0", "²", "9" * 5000, str(2**40 + 1)])
-def test_a_wrong_limit_on_pixels(packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+def test_a_wrong_limit_on_pixels(
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
     """The variable is read where it is used, and named where it is wrong; an argument takes its place."""
     monkeypatch.setenv("FASTLOAD_MAX_PIXELS", value)
-    for use in (lambda: PackedDataset(packed), lambda: verify(packed), lambda: pack(packed, tmp_path / "out")):
+    for use in (
+        lambda: PackedDataset(packed),
+        lambda: verify(packed),
+        lambda: pack(packed, tmp_path / "out"),
+    ):
         with pytest.raises(ArgumentError, match="FASTLOAD_MAX_PIXELS="):
             use()
     assert PackedDataset(packed, max_pixels=10**6).max_pixels == 10**6
@@ -121,7 +134,9 @@ def test_two_folders_or_tables(image_folder: Path, tmp_path: Path) -> None:
     """Several sources are tars; of folders and tables it is said what they are, and what to do."""
     for name in ("a.csv", "b.csv"):
         (tmp_path / name).write_text("path,label\nx.jpg,1\n")
-    with pytest.raises(PackError, match=r"is a folder: of several sources, all are \.tar files.*links to them"):
+    with pytest.raises(
+        PackError, match=r"is a folder: of several sources, all are \.tar files.*links to them"
+    ):
         open_source([image_folder, image_folder])
     with pytest.raises(PackError, match=r"is a table: of several sources.*into one table"):
         open_source([str(tmp_path / "a.csv"), str(tmp_path / "b.csv")])
@@ -146,7 +161,9 @@ def test_a_lost_manifest(image_folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "ds"
     pack(image_folder, out, limit=5)
     (out / MANIFEST_NAME).unlink()
-    with pytest.raises(DatasetError, match=r"its manifest\.json is lost: .*pack again: `fastload pack SRC .* --overwrite`") as lost:
+    with pytest.raises(
+        DatasetError, match=r"its manifest\.json is lost: .*pack again: `fastload pack SRC .* --overwrite`"
+    ) as lost:
         PackedDataset(out)
     assert "--resume" not in str(lost.value)
     for resume in (False, True):
@@ -171,22 +188,38 @@ def test_an_unfinished_pack(image_folder: Path, tmp_path: Path) -> None:
     assert len(PackedDataset(tmp_path / "ds")) == 50
 
 
-def test_the_home_folder(image_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_home_folder(
+    image_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`~` is the home folder in every argument that is a path, in Python and where a shell did not see it."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     shutil.copytree(image_folder, tmp_path / "src")
     pack("~/src", "~/ds", limit=10)
-    assert len(PackedDataset("~/ds")) == len(DatasetReader("~/ds")) == Manifest.load("~/ds").count == count_packed(Path("~/ds")) == 10
+    assert (
+        len(PackedDataset("~/ds"))
+        == len(DatasetReader("~/ds"))
+        == Manifest.load("~/ds").count
+        == count_packed(Path("~/ds"))
+        == 10
+    )
     assert PackedDataset(Path("~/ds")).path == tmp_path / "ds"
     with FastLoader("~/ds", batch_size=2, transform=T.CenterCrop(8)) as loader:
         assert len(loader) == 5
     assert verify("~/ds").ok
     index("~/ds")
     unpack("~/ds", "~/files")
-    for arguments in (["info", "~/ds"], ["verify", "~/ds"], ["index", "~/ds"], ["unpack", "~/ds", "~/files2"], ["pack", "~/src", "~/ds2"]):
+    for arguments in (
+        ["info", "~/ds"],
+        ["verify", "~/ds"],
+        ["index", "~/ds"],
+        ["unpack", "~/ds", "~/files2"],
+        ["pack", "~/src", "~/ds2"],
+    ):
         assert command(monkeypatch, *arguments) == 0, capsys.readouterr().err
-    (tmp_path / "src" / "list.csv").write_text("path,label\n" + "".join(f"{path},0\n" for path in sorted(image_folder.rglob("*.jpg"))[:2]))
+    (tmp_path / "src" / "list.csv").write_text(
+        "path,label\n" + "".join(f"{path},0\n" for path in sorted(image_folder.rglob("*.jpg"))[:2])
+    )
     assert len(open_source("~/src/list.csv")) == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ds", "ds2", "files", "files2", "src"]
 
@@ -198,7 +231,9 @@ def test_the_packages_names() -> None:
     assert done.returncode == 0, done.stderr
     assert set(fastload.__all__) <= set(dir(fastload))
     assert callable(fastload.pack)
-    assert "fastload.pack(" in (Path(__file__).resolve().parent.parent / "README.md").read_text(encoding="utf-8")
+    assert "fastload.pack(" in (Path(__file__).resolve().parent.parent / "README.md").read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.parametrize(
@@ -206,14 +241,19 @@ def test_the_packages_names() -> None:
     [
         (42, "42 is no Dataset, for it has no samples"),
         (iter(()), "is no Dataset"),
-        (PackedDataset, r"PackedDataset is the class of a dataset: give an object of it, PackedDataset\(...\)"),
+        (
+            PackedDataset,
+            r"PackedDataset is the class of a dataset: give an object of it, PackedDataset\(...\)",
+        ),
     ],
 )
 def test_no_dataset(dataset: Any, told: str) -> None:
     """What has no samples is refused where the loader is made, with torch's error and what to do."""
     with pytest.raises(TypeError, match=r"has no len\(\)|not subscriptable") as caught:
         FastLoader(dataset)
-    assert re.search(told, str(caught.value.__cause__ if sys.version_info < (3, 11) else caught.value.__notes__))
+    assert re.search(
+        told, str(caught.value.__cause__ if sys.version_info < (3, 11) else caught.value.__notes__)
+    )
 
 
 def test_a_dtype_as_text(packed: Path) -> None:
@@ -246,7 +286,9 @@ def test_a_protocol_that_nobody_knows() -> None:
         ("pak", "did you mean pack"),
     ],
 )
-def test_a_path_in_place_of_a_command(typed: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_path_in_place_of_a_command(
+    typed: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """It is told where the command goes."""
     assert command(monkeypatch, typed) == 2
     assert told in capsys.readouterr().err
@@ -261,9 +303,14 @@ def test_too_many_workers(packed: Path) -> None:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken = set(map(int, os.listdir("/proc/self/fd")))
     free = (number for number in itertools.count() if number not in taken)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (next(itertools.islice(free, 6, None)), limit[1]))  # six are left
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (next(itertools.islice(free, 6, None)), limit[1])
+    )  # six are left
     try:
-        with pytest.raises(ResourceError, match=r"num_workers=3: after \d worker processes .*: use fewer, or raise .*ulimit -n"):
+        with pytest.raises(
+            ResourceError,
+            match=r"num_workers=3: after \d worker processes .*: use fewer, or raise .*ulimit -n",
+        ):
             iter(loader)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limit)
@@ -275,8 +322,13 @@ def test_a_limit_on_the_size_of_files(packed: Path, image_folder: Path, tmp_path
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limit[1]))
     try:
-        for write in (lambda: unpack(packed, tmp_path / "files"), lambda: export(packed, tmp_path / "data.tar")):
-            with pytest.raises(PackError, match=r"files have a limit of 2,000 bytes here: raise RLIMIT_FSIZE \(ulimit -f\)"):
+        for write in (
+            lambda: unpack(packed, tmp_path / "files"),
+            lambda: export(packed, tmp_path / "data.tar"),
+        ):
+            with pytest.raises(
+                PackError, match=r"files have a limit of 2,000 bytes here: raise RLIMIT_FSIZE \(ulimit -f\)"
+            ):
                 write()
         with pytest.raises(PackError, match="RLIMIT_FSIZE"):
             pack(image_folder, tmp_path / "out", progress=False, workers=1)

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import torch
 
-_DESCRIBED = tuple(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor" for name in ("nms", "qnms"))
+_DESCRIBED = tuple(
+    f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor" for name in ("nms", "qnms")
+)
 
 
 def declare() -> torch.library.Library | None:

@@ -37,7 +37,16 @@ from typing import IO, Any, TextIO
 
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <linux/prctl.h>
 LARGEST = 1 << 20  # bytes of a request: source text and an environment
-PRELOADED = ("numpy", "torch", "torch.utils.data", "lmdb", "cloudpickle", "threadpoolctl", "pydantic", "typer.main")
+PRELOADED = (
+    "numpy",
+    "torch",
+    "torch.utils.data",
+    "lmdb",
+    "cloudpickle",
+    "threadpoolctl",
+    "pydantic",
+    "typer.main",
+)
 TRAINING = ("torchvision_ops", "torch._dynamo", "torchvision")
 """The `imports` of a program that trains: optimizers and torchvision import torch._dynamo."""
 
@@ -84,7 +93,9 @@ class Program:
             "imports": list(imports),
         }
         try:
-            self.pid = _ask(_start_frameworks() if imports else start_server(), request, [out_there, err_there])
+            self.pid = _ask(
+                _start_frameworks() if imports else start_server(), request, [out_there, err_there]
+            )
         finally:
             os.close(out_there)
             os.close(err_there)
@@ -159,7 +170,9 @@ def run(
     timeout: float = 120,
 ) -> subprocess.CompletedProcess[str]:
     """Runs a program to its end; it is killed after `timeout` seconds, and subprocess.TimeoutExpired raised."""
-    program = Program(source, *arguments, folder=folder, environment=environment, error=error, imports=imports)
+    program = Program(
+        source, *arguments, folder=folder, environment=environment, error=error, imports=imports
+    )
     try:
         out, err = program.communicate(timeout)
     except subprocess.TimeoutExpired:
@@ -178,7 +191,10 @@ TORCHRUN = _MODULE.format("torch.distributed.run")
 
 
 def fastload(
-    *arguments: str | Path, folder: Path | str = ".", environment: Mapping[str, str] | None = None, timeout: float = 120
+    *arguments: str | Path,
+    folder: Path | str = ".",
+    environment: Mapping[str, str] | None = None,
+    timeout: float = 120,
 ) -> subprocess.CompletedProcess[str]:
     """Runs a command of fastload to its end."""
     return run(COMMAND, *arguments, folder=folder, environment=environment, timeout=timeout)
@@ -187,8 +203,18 @@ def fastload(
 def rank_variables(rank: int, ranks: int, port: int) -> dict[str, str]:
     """What torchrun tells a process of its rank, on one machine."""
     own, whole = {"RANK", "LOCAL_RANK", "ROLE_RANK"}, {"WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE"}
-    numbers = {**dict.fromkeys(own, rank), **dict.fromkeys(whole, ranks), "GROUP_RANK": 0, "GROUP_WORLD_SIZE": 1, "MASTER_PORT": port}
-    return {"MASTER_ADDR": "127.0.0.1", "TORCHELASTIC_RUN_ID": "none", **{name: str(number) for name, number in numbers.items()}}
+    numbers = {
+        **dict.fromkeys(own, rank),
+        **dict.fromkeys(whole, ranks),
+        "GROUP_RANK": 0,
+        "GROUP_WORLD_SIZE": 1,
+        "MASTER_PORT": port,
+    }
+    return {
+        "MASTER_ADDR": "127.0.0.1",
+        "TORCHELASTIC_RUN_ID": "none",
+        **{name: str(number) for name, number in numbers.items()},
+    }
 
 
 @dataclass(frozen=True)
@@ -215,7 +241,9 @@ def start_server() -> Server:
         return found[0]
     line, far = _new_line()
     command = [sys.executable, __file__, str(far.fileno())]
-    process = subprocess.Popen(command, pass_fds=[far.fileno()], start_new_session=True, stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, pass_fds=[far.fileno()], start_new_session=True, stdin=subprocess.DEVNULL
+    )
     far.close()
     _started[:] = [_ready(process.pid, line)]
     process.returncode = 0  # its PID is waited for below
@@ -293,7 +321,9 @@ def _serve(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 def _import(names: Sequence[str]) -> None:
     """Imports what is not imported yet, and installed."""
-    if new := [name for name in names if name not in sys.modules and importlib.util.find_spec(name.partition(".")[0])]:
+    if new := [
+        name for name in names if name not in sys.modules and importlib.util.find_spec(name.partition(".")[0])
+    ]:
         for name in new:
             __import__(name)
         gc.collect()
@@ -313,7 +343,10 @@ def _become(request: dict[str, Any], streams: list[int]) -> types.CodeType:
     os.environ.clear()
     os.environ.update(request["environment"])
     script = request["script"]
-    sys.path[:1] = [str(Path(script).parent) if script else "", *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    sys.path[:1] = [
+        str(Path(script).parent) if script else "",
+        *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)),
+    ]
     sys.argv[:] = [script or "-c", *request["arguments"]]
     if request["error"]:
         sys.warnoptions[:] = ["error"]
@@ -328,12 +361,19 @@ def _become(request: dict[str, Any], streams: list[int]) -> types.CodeType:
     sys.modules["__main__"] = main
     if threads := os.environ.get("OMP_NUM_THREADS"):
         sys.modules["torch"].set_num_threads(int(threads))
-    return compile(Path(script).read_bytes() if script else request["text"], script or "<string>", "exec", dont_inherit=True)
+    return compile(
+        Path(script).read_bytes() if script else request["text"],
+        script or "<string>",
+        "exec",
+        dont_inherit=True,
+    )
 
 
 def _text(number: int, errors: str, through: bool) -> TextIO:
     """A standard stream over a descriptor that the server's own was not made for."""
-    return io.TextIOWrapper(open(number, "wb", closefd=False), "utf-8", errors, line_buffering=through, write_through=through)
+    return io.TextIOWrapper(
+        open(number, "wb", closefd=False), "utf-8", errors, line_buffering=through, write_through=through
+    )
 
 
 if __name__ == "__main__":

@@ -17,7 +17,12 @@ FORMS: dict[str, dict[str, Any]] = {
     "lossy, at once": {"quality": 95, "method": 0},
     "lossless": {"lossless": True, "method": 3},
     "lossless, at once": {"lossless": True, "method": 0, "quality": 0},
-    "with metadata": {"quality": 50, "icc_profile": b"profile", "exif": b"Exif\0\0II*\0\x08\0\0\0\0\0\0\0\0\0", "xmp": b"<x/>"},
+    "with metadata": {
+        "quality": 50,
+        "icc_profile": b"profile",
+        "exif": b"Exif\0\0II*\0\x08\0\0\0\0\0\0\0\0\0",
+        "xmp": b"<x/>",
+    },
     "alpha": {"quality": 60, "alpha_quality": 40},
     "alpha, exact": {"quality": 60, "exact": True},
     "alpha, lossless": {"lossless": True, "exact": True},
@@ -85,10 +90,15 @@ def damaged(draw: random.Random, data: bytes) -> bytes:
     if how <= 3:
         changed = bytearray(data)
         for _ in range(draw.randint(1, 4)):
-            changed[draw.randrange(draw.choice([40, len(data)]) if len(data) > 40 else len(data))] = draw.randrange(256)
+            changed[draw.randrange(draw.choice([40, len(data)]) if len(data) > 40 else len(data))] = (
+                draw.randrange(256)
+            )
         return bytes(changed)
     parts = chunks(data)
-    parts.insert(draw.randrange(len(parts) + 1), draw.choice([*parts, chunk(b"EXIF", b"abc"), chunk(b"mine", b""), chunk(b"ALPH", b"\0")]))
+    parts.insert(
+        draw.randrange(len(parts) + 1),
+        draw.choice([*parts, chunk(b"EXIF", b"abc"), chunk(b"mine", b""), chunk(b"ALPH", b"\0")]),
+    )
     if how == 5 or draw.random() < 0.5:
         del parts[draw.randrange(len(parts))]
     return riff(parts)

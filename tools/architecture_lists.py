@@ -21,13 +21,19 @@ _PART = re.compile(r"(<!-- list: (\w+) -->\n).*?(<!-- end of the list -->)", re.
 
 
 def _sources(*folders: str) -> list[Path]:
-    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in _SUFFIXES)
+    return sorted(
+        path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in _SUFFIXES
+    )
 
 
 def notes() -> list[tuple[str, str]]:
     """(name, path) of every NOTE, in the order of names."""
     sources = _sources("fastload", "csrc", "tests")
-    found = [(name, path.relative_to(ROOT).as_posix()) for path in sources for name in _HEAD.findall(path.read_text())]
+    found = [
+        (name, path.relative_to(ROOT).as_posix())
+        for path in sources
+        for name in _HEAD.findall(path.read_text())
+    ]
     return sorted(found)
 
 
@@ -56,7 +62,10 @@ def _first_sentence(room: str) -> tuple[str, str]:
     folder = ROOT / "fastload" / room
     path = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
     if room == "_native":  # a Cython module
-        return "fastload/_native", "csrc as Python sees it: a cdef class for each C handle, one funnel for errors."
+        return (
+            "fastload/_native",
+            "csrc as Python sees it: a cdef class for each C handle, one funnel for errors.",
+        )
     line = (ast.get_docstring(ast.parse(path.read_text())) or "").splitlines()[0]
     return (folder if folder.is_dir() else path).relative_to(ROOT).as_posix(), line
 

@@ -30,11 +30,21 @@ def prefer_archive(module: str, folder: Path) -> None:
         return asked("pkg-config", option, module)
 
     compiler = os.environ.get("CC", "cc")
-    places = Path(about("--variable=libdir"), f"{module}.a"), Path(asked(*compiler.split(), f"-print-file-name={module}.a"))
+    places = (
+        Path(about("--variable=libdir"), f"{module}.a"),
+        Path(asked(*compiler.split(), f"-print-file-name={module}.a")),
+    )
     archive = next((place for place in places if place.is_absolute() and place.exists()), None)
     if archive is not None:
-        head = [f"Name: {module}", "Description: its archive", f"Version: {about('--modversion')}", f"Cflags: {about('--cflags')}"]
-        (folder / f"{module}.pc").write_text("\n".join([*head, f"Libs: {archive} -Wl,--exclude-libs,{archive.name}", ""]))
+        head = [
+            f"Name: {module}",
+            "Description: its archive",
+            f"Version: {about('--modversion')}",
+            f"Cflags: {about('--cflags')}",
+        ]
+        (folder / f"{module}.pc").write_text(
+            "\n".join([*head, f"Libs: {archive} -Wl,--exclude-libs,{archive.name}", ""])
+        )
 
 
 def build_wheel(out: Path) -> Path:
@@ -52,7 +62,9 @@ def build_wheel(out: Path) -> Path:
     with tempfile.TemporaryDirectory() as plain, tempfile.TemporaryDirectory() as modules:
         for module in ("libdeflate", "libwebp"):
             prefer_archive(module, Path(modules))
-        environment["PKG_CONFIG_PATH"] = os.pathsep.join(filter(None, [modules, environment.get("PKG_CONFIG_PATH")]))
+        environment["PKG_CONFIG_PATH"] = os.pathsep.join(
+            filter(None, [modules, environment.get("PKG_CONFIG_PATH")])
+        )
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-qq"]
         options = ["--no-build-isolation", "--no-deps", "--wheel-dir", plain]
         for command in (

@@ -69,7 +69,13 @@ class Section:
 SECTIONS = (
     Section("facts", "facts:run", 20, "driver, versions, compiler, headers"),
     Section("build", "build:run", 85, "the native module, in place"),
-    Section("probes", "probes:run", 75, "order of streams, pinned memory, graphs, Triton's cache, waits", restarts=3),
+    Section(
+        "probes",
+        "probes:run",
+        75,
+        "order of streams, pinned memory, graphs, Triton's cache, waits",
+        restarts=3,
+    ),
     Section("step", "training:step", 70, "a ResNet-50 step, fed and resident"),
     Section("tests", "suite:run", 80, "pytest tests/gpu"),
     Section("kernels", "kernels:run", 45, "kernels against Kornia and torchvision on the device"),
@@ -109,7 +115,9 @@ class Check:
     def run(self, section: Section, env: dict[str, str], chosen: bool) -> None:
         """Runs a section, or leaves it out, and writes the results. chosen: it was asked for by name."""
         reason = None if chosen else self._left_out(section)
-        self.results["sections"][section.name] = {"verdict": "left out", "reason": reason} if reason else self._ran(section, env)
+        self.results["sections"][section.name] = (
+            {"verdict": "left out", "reason": reason} if reason else self._ran(section, env)
+        )
         self.results["seconds"] = round(self.seconds, 1)
         write_json(self._out / "device_check.json", self.results)
 
@@ -124,14 +132,22 @@ class Check:
 
     def _ran(self, section: Section, env: dict[str, str]) -> dict[str, Any]:
         began = time.monotonic()
-        limit = section.limit * REHEARSAL_PATIENCE if self._rehearse else min(section.limit, TOTAL_S - self.seconds)
+        limit = (
+            section.limit * REHEARSAL_PATIENCE
+            if self._rehearse
+            else min(section.limit, TOTAL_S - self.seconds)
+        )
         with tempfile.TemporaryDirectory(prefix="device-check-") as folder:
             file = Path(folder) / "report.json"
             for _ in range(section.restarts + 1):
                 code, tail = self._process(section, env, file, limit - (time.monotonic() - began))
                 report = read(file)
                 if report["running"] is not None:
-                    report["parts"][report["running"]] = {"verdict": CRASHED, "said": f"the process ended with {code}", "tail": tail[-40:]}
+                    report["parts"][report["running"]] = {
+                        "verdict": CRASHED,
+                        "said": f"the process ended with {code}",
+                        "tail": tail[-40:],
+                    }
                     write_json(file, report | {"running": None})
                 if code == 0 or limit - (time.monotonic() - began) < LEAST_S:
                     break
@@ -144,7 +160,9 @@ class Check:
         }
         return ended | ({"tail": tail[-60:]} if code else {})
 
-    def _process(self, section: Section, env: dict[str, str], file: Path, limit: float) -> tuple[int | str, list[str]]:
+    def _process(
+        self, section: Section, env: dict[str, str], file: Path, limit: float
+    ) -> tuple[int | str, list[str]]:
         """Runs a section's process. Returns its code, or words if it was killed, and the last lines of its output."""
         command = [sys.executable, __file__, "--section", section.name, "--report", str(file)]
         code: int | str
@@ -202,14 +220,23 @@ def only(name: str) -> Section:
     """
     found = next((section for section in SECTIONS if section.name == name), None)
     if found is None:
-        raise SystemExit(f"there is no section {name!r}: use one of {', '.join(section.name for section in SECTIONS)}")
+        raise SystemExit(
+            f"there is no section {name!r}: use one of {', '.join(section.name for section in SECTIONS)}"
+        )
     return found
 
 
 def parsed() -> argparse.Namespace:
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", ROOT / "build" / "device")), help="folder of the results")
-    made.add_argument("--only", metavar="SECTION", action="append", help="only this section; may be given several times")
+    made.add_argument(
+        "--out",
+        type=Path,
+        default=Path(os.environ.get("OUT", ROOT / "build" / "device")),
+        help="folder of the results",
+    )
+    made.add_argument(
+        "--only", metavar="SECTION", action="append", help="only this section; may be given several times"
+    )
     made.add_argument("--rehearse", action="store_true", help="on the CPU, in tiny sizes")
     made.add_argument("--list", action="store_true", help="list the sections")
     made.add_argument("--section", help=argparse.SUPPRESS)
@@ -220,12 +247,16 @@ def parsed() -> argparse.Namespace:
 def main() -> int:
     arguments = parsed()
     if arguments.list:
-        sys.stdout.writelines(f"{section.name:<10} {section.limit:4.0f} s  {section.title}\n" for section in SECTIONS)
+        sys.stdout.writelines(
+            f"{section.name:<10} {section.limit:4.0f} s  {section.title}\n" for section in SECTIONS
+        )
         return 0
     if arguments.section:
         module, _, name = only(arguments.section).function.partition(":")
         function = getattr(importlib.import_module(f"device_sections.{module}"), name)
-        function(Report(arguments.report, REHEARSAL_PATIENCE if arguments.rehearse else 1), arguments.rehearse)
+        function(
+            Report(arguments.report, REHEARSAL_PATIENCE if arguments.rehearse else 1), arguments.rehearse
+        )
         return 0
     return run(Check(arguments.out, arguments.rehearse), arguments.only)
 
@@ -235,7 +266,9 @@ def run(check: Check, names: Sequence[str] | None) -> int:
     env = check.env
     for section in map(only, names) if names else SECTIONS:
         check.run(section, env, chosen=bool(names))
-        sys.stderr.write(f"{section.name}: {check.results['sections'][section.name]['verdict']} ({check.seconds:.0f} s)\n")
+        sys.stderr.write(
+            f"{section.name}: {check.results['sections'][section.name]['verdict']} ({check.seconds:.0f} s)\n"
+        )
     sys.stdout.write(table(check.results) + "\n")
     return int(any(found["verdict"] == "FAILED" for found in check.results["sections"].values()))
 

@@ -42,7 +42,11 @@ def public_names(module: str) -> dict[str, Any]:
     loaded = importlib.import_module(module)
     names = getattr(loaded, "__all__", None)
     if names is None:
-        names = [name for name, value in vars(loaded).items() if getattr(value, "__module__", "") == module and not name.startswith("_")]
+        names = [
+            name
+            for name, value in vars(loaded).items()
+            if getattr(value, "__module__", "") == module and not name.startswith("_")
+        ]
     return {name: getattr(loaded, name) for name in names if not name.startswith("__")}
 
 
@@ -56,7 +60,9 @@ def undocumented() -> Iterator[str]:
                 continue
             for member, defined in vars(value).items():
                 code = defined.__func__ if isinstance(defined, classmethod | staticmethod) else defined
-                own = isinstance(code, property) or (inspect.isfunction(code) and code.__qualname__ == f"{value.__name__}.{member}")
+                own = isinstance(code, property) or (
+                    inspect.isfunction(code) and code.__qualname__ == f"{value.__name__}.{member}"
+                )
                 if own and not member.startswith("_") and not inspect.getdoc(code):
                     yield f"{module}.{name}.{member}"
 
@@ -91,14 +97,23 @@ def _command(name: str) -> str:
     packs = {} if name == "pack" else {each.label: each for each in parameters(COMMANDS["pack"])}
     as_pack = [each.label for each in shown if packs.get(each.label) == each]
     public, path, arguments = _function(name)
-    as_function = [each.label for each in shown if not each.argument and each.label not in as_pack and arguments & _keywords(each.names)]
+    as_function = [
+        each.label
+        for each in shown
+        if not each.argument and each.label not in as_pack and arguments & _keywords(each.names)
+    ]
     lines += ["| argument or option | default | |", "|---|---|---|"]
     for each in shown:
         if each.label not in (*as_pack, *as_function):
             default = f"`{each.default}`" if each.default else ""
             # In a span of code a bar is no border of a cell, and a backslash would be shown.
-            lines.append(f"| `{each.label}` | {default} | {_text(each.text)}{f' ({each.bounds})' if each.bounds else ''} |")
-    for said, labels in ((f"arguments of [`{public}`][{path}]", as_function), ("[`fastload pack`](#fastload-pack)", as_pack)):
+            lines.append(
+                f"| `{each.label}` | {default} | {_text(each.text)}{f' ({each.bounds})' if each.bounds else ''} |"
+            )
+    for said, labels in (
+        (f"arguments of [`{public}`][{path}]", as_function),
+        ("[`fastload pack`](#fastload-pack)", as_pack),
+    ):
         if labels:
             lines += ["", f"As {said}: {', '.join(f'`{label}`' for label in labels)}."]
     return "\n".join(lines)
@@ -127,14 +142,20 @@ def _results() -> str:
     for path in sorted(RESULTS.glob("*.json")):
         targets = json.loads(path.read_text()).get("targets") or []
         missed = [each for each in targets if not each["met"]]
-        told = "; ".join(f"{each['name']}: {_number(each['value']) or '-'} ({_bound(each)})" for each in missed)
+        told = "; ".join(
+            f"{each['name']}: {_number(each['value']) or '-'} ({_bound(each)})" for each in missed
+        )
         lines.append(f"| {path.stem} | {len(targets) - len(missed)} of {len(targets)} | {_text(told)} |")
     return "\n".join(lines)
 
 
 def _peers(work: str | None) -> str:
     """A table of the loaders that bench_peers.py measured at a work with two workers; what cannot be installed has its error there."""
-    rows = [row for row in json.loads((RESULTS / "peers.json").read_text())["peers"] if (row["work"], row["workers"]) == (work, 2)]
+    rows = [
+        row
+        for row in json.loads((RESULTS / "peers.json").read_text())["peers"]
+        if (row["work"], row["workers"]) == (work, 2)
+    ]
     figures = ("to_pillow", "cpu_s_per_1000", "psnr", "first_batch_s", "epoch_gap_ms", "pss_bytes")
     head = [
         "| loader | rate | CPU | PSNR | first batch, s | gap, ms | MB | antialiased | batches | work |",
@@ -144,7 +165,10 @@ def _peers(work: str | None) -> str:
         head
         + [
             f"| {_text(row['title'])} |"
-            + "".join(f" {_number(row[figure] and row[figure] * (1e-6 if figure == 'pss_bytes' else 1))} |" for figure in figures)
+            + "".join(
+                f" {_number(row[figure] and row[figure] * (1e-6 if figure == 'pss_bytes' else 1))} |"
+                for figure in figures
+            )
             + f" {row['antialias']} | {row['output']} | {_text(row['reason'] or row['computes'])} |"
             for row in sorted(rows, key=lambda row: row["to_pillow"] or 0.0)
         ]
@@ -152,7 +176,11 @@ def _peers(work: str | None) -> str:
 
 
 def _bound(target: dict[str, Any]) -> str:
-    return "no bound" if target["bound"] is None else f"{'at most' if target['at_most'] else 'at least'} {target['bound']:g}"
+    return (
+        "no bound"
+        if target["bound"] is None
+        else f"{'at most' if target['at_most'] else 'at least'} {target['bound']:g}"
+    )
 
 
 def _number(value: float | None) -> str:
@@ -244,12 +272,16 @@ def on_post_build(config: Any) -> None:
 
     found = words(Path(config.site_dir))
     if sum(found.values()) > WORDS_MOST:
-        raise PluginError(f"{sum(found.values()):,} words in the pages for users, at most {WORDS_MOST:,}: {found}")
+        raise PluginError(
+            f"{sum(found.values()):,} words in the pages for users, at most {WORDS_MOST:,}: {found}"
+        )
 
 
 def on_config(config: Any) -> Any:
     """Called by mkdocs with its settings: the repository that pages link to is the Source of pyproject.toml."""
-    source = re.search(r'^Source = "(\S+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
+    source = re.search(
+        r'^Source = "(\S+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE
+    )
     if source is not None:
         config.repo_url = source[1]
         config.repo_name = "fastload"

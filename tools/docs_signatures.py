@@ -18,20 +18,32 @@ class Keywords(griffe.Extension):
 
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
         """Called by griffe with each function that it has read."""
-        if not any(str(each.value).endswith("takes_options") for each in func.decorators) or func.docstring is None:
+        if (
+            not any(str(each.value).endswith("takes_options") for each in func.decorators)
+            or func.docstring is None
+        ):
             return
         loaded = getattr(importlib.import_module(func.module.path), func.name)
-        shown = [each for each in inspect.signature(loaded).parameters.values() if each.name not in func.parameters]
+        shown = [
+            each for each in inspect.signature(loaded).parameters.values() if each.name not in func.parameters
+        ]
         if func.name != "pack":  # whose page has the texts
             head, mark, rest = func.docstring.value.partition("\nReturns:")
             names = ", ".join(f"`{each.name}`" for each in shown)
-            func.docstring.value = f"{head.rstrip()}\n    options: as `fastload.pack` has them: {names}.\n{mark}{rest}"
+            func.docstring.value = (
+                f"{head.rstrip()}\n    options: as `fastload.pack` has them: {names}.\n{mark}{rest}"
+            )
             return
         del func.parameters["options"]
         for each in shown:
             default = repr(each.default)
             func.parameters.add(
-                griffe.Parameter(each.name, annotation=each.annotation, kind=griffe.ParameterKind.keyword_only, default=default)
+                griffe.Parameter(
+                    each.name,
+                    annotation=each.annotation,
+                    kind=griffe.ParameterKind.keyword_only,
+                    default=default,
+                )
             )
         func.docstring.value = inspect.getdoc(loaded) or ""
 

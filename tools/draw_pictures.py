@@ -32,7 +32,10 @@ COLOURS = {
 
 
 def _rules(scheme: int) -> str:
-    return " ".join(f".{name} {{ fill: {both[scheme]} }} .{name}-line {{ stroke: {both[scheme]} }}" for name, both in COLOURS.items())
+    return " ".join(
+        f".{name} {{ fill: {both[scheme]} }} .{name}-line {{ stroke: {both[scheme]} }}"
+        for name, both in COLOURS.items()
+    )
 
 
 STYLE = f"text {{ font-family: system-ui, sans-serif }} {_rules(0)} @media (prefers-color-scheme: dark) {{ {_rules(1)} }}"
@@ -43,8 +46,16 @@ STYLE = f"text {{ font-family: system-ui, sans-serif }} {_rules(0)} @media (pref
 
 def rates() -> list[tuple[str, int]]:
     """Loader and images a second, by row of the first table of docs/benchmarks.md that has them."""
-    table = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8").partition("| loader | images/s |")[2].partition("\n\n")[0]
-    return [(name, int(rate.replace(",", ""))) for name, rate in re.findall(r"^\| ([^|]+) \| ([\d,]+) \|", table, re.MULTILINE)]
+    table = (
+        (ROOT / "docs" / "benchmarks.md")
+        .read_text(encoding="utf-8")
+        .partition("| loader | images/s |")[2]
+        .partition("\n\n")[0]
+    )
+    return [
+        (name, int(rate.replace(",", "")))
+        for name, rate in re.findall(r"^\| ([^|]+) \| ([\d,]+) \|", table, re.MULTILINE)
+    ]
 
 
 def ratios() -> list[tuple[str, float]]:
@@ -62,9 +73,15 @@ def ratios() -> list[tuple[str, float]]:
 
 def peers() -> list[tuple[str, float, float]]:
     """Other loaders at crops with two workers: name, rate as times of torch's, CPU seconds for 1,000 images; the slowest first."""
-    rows = [row for row in result("peers")["peers"] if (row["work"], row["workers"]) == ("crop", 2) and row["to_pillow"] is not None]
+    rows = [
+        row
+        for row in result("peers")["peers"]
+        if (row["work"], row["workers"]) == ("crop", 2) and row["to_pillow"] is not None
+    ]
     named = [(row["title"] + ("" if row["antialias"] != "no" else ", not antialiased"), row) for row in rows]
-    return sorted(((name, row["to_pillow"], row["cpu_s_per_1000"]) for name, row in named), key=lambda row: row[1])
+    return sorted(
+        ((name, row["to_pillow"], row["cpu_s_per_1000"]) for name, row in named), key=lambda row: row[1]
+    )
 
 
 def result(name: str) -> Any:
@@ -80,13 +97,24 @@ def target(saved: Any, name: str) -> float:
 # ---- parts of a picture ---------------------------------------------------------------------------------------------
 
 
-def text(x: float, y: float, words: str, colour: str = "text", *, size: int = 15, anchor: str = "start", bold: bool = False) -> str:
+def text(
+    x: float,
+    y: float,
+    words: str,
+    colour: str = "text",
+    *,
+    size: int = 15,
+    anchor: str = "start",
+    bold: bool = False,
+) -> str:
     """A line of text whose baseline is at y."""
     weight = ' font-weight="600"' if bold else ""
     return f'<text class="{colour}" x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}"{weight}>{escape(words)}</text>'
 
 
-def box(x: float, y: float, width: float, height: float, fill: str = "", line: str = "", radius: float = 4) -> str:
+def box(
+    x: float, y: float, width: float, height: float, fill: str = "", line: str = "", radius: float = 4
+) -> str:
     """A rectangle."""
     look = f'class="{fill} {line}-line" stroke-width="1.5"' if line else f'class="{fill}"'
     empty = "" if fill else ' fill="none"'
@@ -96,7 +124,9 @@ def box(x: float, y: float, width: float, height: float, fill: str = "", line: s
 def arrow(points: list[tuple[float, float]]) -> str:
     """A line through points with a head at its end."""
     path = " ".join(f"{x:g},{y:g}" for x, y in points)
-    return f'<polyline class="quiet-line" points="{path}" fill="none" stroke-width="2" marker-end="url(#head)"/>'
+    return (
+        f'<polyline class="quiet-line" points="{path}" fill="none" stroke-width="2" marker-end="url(#head)"/>'
+    )
 
 
 def picture(width: int, height: int, title: str, parts: Iterator[str]) -> str:
@@ -143,7 +173,10 @@ def rate_chart() -> str:
     rows = rates()
     last = rows[-1][1]
     beside = [f"{rate:,}" if rate == last else f"{rate:,}  ({rate / last:.1f}x)" for _, rate in rows]
-    drawn = [(name, rate, words, number == 0) for number, ((name, rate), words) in enumerate(zip(rows, beside, strict=True))]
+    drawn = [
+        (name, rate, words, number == 0)
+        for number, ((name, rate), words) in enumerate(zip(rows, beside, strict=True))
+    ]
     return bars("Images a second by loader", drawn, ["Images a second, two threads or two workers."])
 
 
@@ -163,13 +196,17 @@ def ratio_chart() -> str:
 def peers_chart() -> str:
     """Images a second of the loaders of `make peers`, as times of torch's DataLoader."""
     rows = peers()
-    drawn = [(name, rate, f"{rate:.1f}x, {cpu:.2f} s", name.startswith("fastload")) for name, rate, cpu in rows]
+    drawn = [
+        (name, rate, f"{rate:.1f}x, {cpu:.2f} s", name.startswith("fastload")) for name, rate, cpu in rows
+    ]
     notes = (
         "Images a second, as times of torch's DataLoader in",
         "the same round; CPU seconds for 1,000 images. Crops",
         "of 224, 2 cores, 2 workers or threads, by bench_peers",
     )
-    return bars("Loaders, times torch: " + ", ".join(f"{name} {rate:.1f}" for name, rate, _ in rows), drawn, notes)
+    return bars(
+        "Loaders, times torch: " + ", ".join(f"{name} {rate:.1f}" for name, rate, _ in rows), drawn, notes
+    )
 
 
 def slot_life() -> str:
@@ -182,10 +219,14 @@ def slot_life() -> str:
     )
 
     def parts() -> Iterator[str]:
-        for (name, meaning, rows), (left, top) in zip(states, ((16, 8), (244, 8), (244, 208), (16, 208)), strict=True):
+        for (name, meaning, rows), (left, top) in zip(
+            states, ((16, 8), (244, 8), (244, 208), (16, 208)), strict=True
+        ):
             yield box(left, top, 140, 118, "", "line")
             for row in range(5):
-                yield box(left + 14, top + 12 + 19 * row, 112, 14, "accent" if row < rows else "soft", radius=2)
+                yield box(
+                    left + 14, top + 12 + 19 * row, 112, 14, "accent" if row < rows else "soft", radius=2
+                )
             yield text(left + 70, top + 138, name, anchor="middle", bold=True)
             yield text(left + 70, top + 157, meaning, "quiet", size=13, anchor="middle")
         yield arrow([(162, 67), (238, 67)])
@@ -204,7 +245,10 @@ def region() -> str:
     columns, rows = range(8, 13), range(3, 7)
 
     def parts() -> Iterator[str]:
-        titles = ("without an index: everything before the crop", "with the index: the crop, from a mark in each row")
+        titles = (
+            "without an index: everything before the crop",
+            "with the index: the crop, from a mark in each row",
+        )
         for panel, title in enumerate(titles):
             top = 8 + 218 * panel
             for y in range(down):

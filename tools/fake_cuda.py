@@ -102,7 +102,9 @@ class Stream:
 class Event:
     """An event: positions in streams, passed when all of them have run that far."""
 
-    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
+    def __init__(
+        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+    ) -> None:
         self.fake = _installed()
         self.marks: list[tuple[Stream, int]] = []
         self.captured = False
@@ -178,7 +180,9 @@ class Cache:
             if kept:
                 block = kept.pop()
             else:
-                if owner is None or not owner.capturing:  # torch relaxes the thread that captures while it allocates
+                if (
+                    owner is None or not owner.capturing
+                ):  # torch relaxes the thread that captures while it allocates
                     self._fake.unsafe(self._call)
                 block = np.full(key[0], POISON, np.uint8)
                 self.reserved += key[0]
@@ -228,7 +232,9 @@ def at_address(tensor: torch.Tensor) -> torch.Tensor:
     storage = tensor.untyped_storage()
     if not storage.nbytes():
         return tensor
-    raw = torch.frombuffer((ctypes.c_uint8 * storage.nbytes()).from_address(storage.data_ptr()), dtype=torch.uint8)
+    raw = torch.frombuffer(
+        (ctypes.c_uint8 * storage.nbytes()).from_address(storage.data_ptr()), dtype=torch.uint8
+    )
     bare = torch.empty(0, dtype=tensor.dtype, device="cpu")
     return bare.set_(raw.untyped_storage(), tensor.storage_offset(), tensor.size(), tensor.stride())
 
@@ -325,7 +331,10 @@ class FakeCuda:
         self._default: dict[int, Stream] = {}
         self._reading: list[tuple[int, int]] = []  # addresses that queued copies will read
         self.pinned = Cache(self, lambda size: 1 << (size - 1).bit_length(), "cudaHostAlloc")
-        self.memory = [Cache(self, lambda size: -(-size // _DEVICE_BLOCK) * _DEVICE_BLOCK, "cudaMalloc") for _ in range(devices)]
+        self.memory = [
+            Cache(self, lambda size: -(-size // _DEVICE_BLOCK) * _DEVICE_BLOCK, "cudaMalloc")
+            for _ in range(devices)
+        ]
 
     # ---- faults and capture
 
@@ -459,7 +468,9 @@ class FakeCuda:
         if isinstance(tensor, CudaTensor):
             return False
         address = tensor.data_ptr()
-        return self.pinned.holds(address) or any(start <= address < start + size for start, size in self.registered.items())
+        return self.pinned.holds(address) or any(
+            start <= address < start + size for start, size in self.registered.items()
+        )
 
     def pin_memory(self, tensor: torch.Tensor, device: Any = None) -> torch.Tensor:
         if self.is_pinned(tensor):
@@ -476,7 +487,11 @@ class FakeCuda:
     def empty(self, like: torch.Tensor, index: int) -> CudaTensor:
         """A tensor on a device, shaped and strided as `like`."""
         self.touch(index, "cudaMalloc")
-        count = 1 + sum((n - 1) * abs(step) for n, step in zip(like.size(), like.stride(), strict=True)) if like.numel() else 0
+        count = (
+            1 + sum((n - 1) * abs(step) for n, step in zip(like.size(), like.stride(), strict=True))
+            if like.numel()
+            else 0
+        )
         flat = self.memory[index].take(count * like.element_size(), self.current_stream(index))
         return CudaTensor(_over(flat, like, count), index)
 
@@ -539,19 +554,27 @@ class FakeCuda:
             return self._in_place(func, args, kwargs, index)
         if any(each.alias_info is not None for each in schema.returns):
             out = func(*pytree.tree_map(_inner, args), **pytree.tree_map(_inner, kwargs))
-            return pytree.tree_map(lambda each: CudaTensor(each, index) if isinstance(each, torch.Tensor) else each, out)
+            return pytree.tree_map(
+                lambda each: CudaTensor(each, index) if isinstance(each, torch.Tensor) else each, out
+            )
         return self._computed(func, args, kwargs, index)
 
     def _computed(self, func: Any, args: Any, kwargs: Any, index: int) -> Any:
         self._raise_last_error()
         shapes = func(*pytree.tree_map(_meta, args), **pytree.tree_map(_meta, kwargs))
-        out = pytree.tree_map(lambda each: self.empty(each, index) if isinstance(each, torch.Tensor) else each, shapes)
+        out = pytree.tree_map(
+            lambda each: self.empty(each, index) if isinstance(each, torch.Tensor) else each, shapes
+        )
         late_args, late_kwargs = pytree.tree_map(_raw, args), pytree.tree_map(_raw, kwargs)
         targets = [at_address(each.inner) for each in pytree.tree_leaves(out) if isinstance(each, CudaTensor)]
 
         def late() -> None:
             with torch.no_grad():
-                found = [each for each in pytree.tree_leaves(func(*late_args, **late_kwargs)) if isinstance(each, torch.Tensor)]
+                found = [
+                    each
+                    for each in pytree.tree_leaves(func(*late_args, **late_kwargs))
+                    if isinstance(each, torch.Tensor)
+                ]
                 for target, value in zip(targets, found, strict=True):
                     target.copy_(value)
 
@@ -583,7 +606,9 @@ class FakeCuda:
         device = kwargs.get("device")
         if device is not None and torch.device(device).type == "cpu":
             return func(self.to_host(args[0]), *args[1:], **kwargs)
-        rest = {key: value for key, value in kwargs.items() if key not in ("device", "non_blocking", "pin_memory")}
+        rest = {
+            key: value for key, value in kwargs.items() if key not in ("device", "non_blocking", "pin_memory")
+        }
         return self._computed(func, args, rest, args[0].device.index)
 
     def made(self, func: Any, *args: Any, **kwargs: Any) -> Any:
@@ -606,7 +631,9 @@ class FakeCuda:
             if torch.version.cuda is not None:
                 self._replace_factories(stack)
             for owner, name, value in self._replacements():
-                stack.enter_context(patch.object(owner, name, value, create=owner is torch._C))  # CPU builds lack some
+                stack.enter_context(
+                    patch.object(owner, name, value, create=owner is torch._C)
+                )  # CPU builds lack some
             global _fake
             _fake, before = self, _fake
             try:
@@ -639,7 +666,9 @@ class FakeCuda:
             "set_device": self.set_device,
             "device": self.device,
             "current_stream": self.current_stream,
-            "default_stream": lambda device=None: self._default.get(self.index_of(device)) or self.current_stream(device),
+            "default_stream": lambda device=None: (
+                self._default.get(self.index_of(device)) or self.current_stream(device)
+            ),
             "stream": self.stream,
             "Stream": Stream,
             "Event": Event,
@@ -665,7 +694,13 @@ class FakeCuda:
             (accelerator, "current_device_index", self.current_device),
             (accelerator, "set_device_index", self.set_device),
             (tensor, "to", _to),
-            (tensor, "cuda", lambda self, device=None, non_blocking=False: self.to(device or "cuda", non_blocking=non_blocking)),
+            (
+                tensor,
+                "cuda",
+                lambda self, device=None, non_blocking=False: self.to(
+                    device or "cuda", non_blocking=non_blocking
+                ),
+            ),
             (tensor, "cpu", lambda self: self.to("cpu")),
             (tensor, "is_pinned", lambda tensor, device=None: self.is_pinned(tensor)),
             (tensor, "pin_memory", lambda tensor, device=None: self.pin_memory(tensor)),
@@ -743,7 +778,9 @@ def _meta(value: Any) -> Any:
     if isinstance(value, CudaTensor):
         return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device="meta")
     if isinstance(value, torch.Tensor) and value.ndim:
-        raise RuntimeError("Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!")
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
+        )
     return torch.device("meta") if value == "cpu" or value == torch.device("cpu") else value
 
 
@@ -758,7 +795,9 @@ def _named(func: Any, kwargs: Any) -> list[tuple[Any, Any]]:
 
 def _to(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     """Tensor.to, from the host to a fake device, within it, and back."""
-    device, dtype, non_blocking, form = torch._C._nn._parse_to(*args, **{k: v for k, v in kwargs.items() if k != "copy"})
+    device, dtype, non_blocking, form = torch._C._nn._parse_to(
+        *args, **{k: v for k, v in kwargs.items() if k != "copy"}
+    )
     fake = _installed()
     goes, lies = device is not None and device.type == "cuda", isinstance(tensor, CudaTensor)
     if not goes and not lies:
@@ -778,8 +817,12 @@ def _empty(*args: Any, pin_memory: bool = False, **kwargs: Any) -> torch.Tensor:
 
 def _arange(*args: Any, device: Any = None, **kwargs: Any) -> torch.Tensor:
     """torch.arange, which makes an empty tensor and has its op resize it."""
-    made = _real_arange(*args, **kwargs, device=None if device is None or torch.device(device).type == "cuda" else device)
-    return made if device is None or torch.device(device).type != "cuda" else made.to(device, non_blocking=True)
+    made = _real_arange(
+        *args, **kwargs, device=None if device is None or torch.device(device).type == "cuda" else device
+    )
+    return (
+        made if device is None or torch.device(device).type != "cuda" else made.to(device, non_blocking=True)
+    )
 
 
 def _record_stream(tensor: torch.Tensor, stream: Stream) -> None:

@@ -19,7 +19,12 @@ OPTIONS = {
     "constraint": "--constraints",
     "trusted-host": "--allow-insecure-host",
 }
-VARIABLES = {"cert": "SSL_CERT_FILE", "proxy": "ALL_PROXY", "timeout": "UV_HTTP_TIMEOUT", "default-timeout": "UV_HTTP_TIMEOUT"}
+VARIABLES = {
+    "cert": "SSL_CERT_FILE",
+    "proxy": "ALL_PROXY",
+    "timeout": "UV_HTTP_TIMEOUT",
+    "default-timeout": "UV_HTTP_TIMEOUT",
+}
 
 
 def settings(listed: str) -> tuple[list[str], dict[str, str]]:
@@ -40,9 +45,22 @@ def by_uv(arguments: list[str]) -> bool:
     """Installs by uv. Returns False if that does not get there."""
     if subprocess.call([*INSTALL, "uv"]):
         return False
-    options, variables = settings(subprocess.run([*PIP, "config", "list"], capture_output=True, text=True, check=True).stdout)
+    options, variables = settings(
+        subprocess.run([*PIP, "config", "list"], capture_output=True, text=True, check=True).stdout
+    )
     options += ["--index-strategy", "unsafe-best-match"]  # pip takes all indexes for one
-    command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", sys.executable, *options, *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "uv",
+        "pip",
+        "install",
+        "--quiet",
+        "--python",
+        sys.executable,
+        *options,
+        *arguments,
+    ]
     return not subprocess.call(command, env={**variables, **os.environ})
 
 

@@ -19,7 +19,15 @@ from pathlib import Path
 from build_wheel import ROOT, build_wheel
 
 OF_THE_CHECKOUT = (
-    *("build", "docs", "examples", "fuzz", "bench/test_bench_device.py", "cli/test_hostile_names.py", "common/test_distribution.py"),
+    *(
+        "build",
+        "docs",
+        "examples",
+        "fuzz",
+        "bench/test_bench_device.py",
+        "cli/test_hostile_names.py",
+        "common/test_distribution.py",
+    ),
     *("native/test_parts.py", "test_readme.py"),
 )
 COPIED = ("tests", "tools", "docs", "examples", "benchmarks", "pyproject.toml", "README.md")
@@ -29,7 +37,9 @@ AS_IT_IS = "--as-it-is"
 
 def outside() -> dict[str, str]:
     """This environment's variables without those that lead to a checkout."""
-    return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "LD_LIBRARY_PATH")}
+    return {
+        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "LD_LIBRARY_PATH")
+    }
 
 
 def install(wheel: Path, folder: Path) -> Path:
@@ -74,7 +84,9 @@ def main(arguments: list[str]) -> int:
         if as_it_is:
             return run_tests(Path(sys.executable), Path(scratch) / "elsewhere", *arguments)
         wheel = build_wheel(Path(scratch) / "dist")
-        return run_tests(install(wheel, Path(scratch) / "environment"), Path(scratch) / "elsewhere", *arguments)
+        return run_tests(
+            install(wheel, Path(scratch) / "environment"), Path(scratch) / "elsewhere", *arguments
+        )
 
 
 if __name__ == "__main__":

@@ -27,7 +27,9 @@ OWN = "store/kinds/"
 def _is_kind(node: ast.expr) -> bool:
     """Whether an expression's name says that its value is a kind; one of a dtype is another."""
     if isinstance(node, ast.Attribute):
-        return node.attr == "kind" and not (isinstance(node.value, ast.Attribute) and node.value.attr == "dtype")
+        return node.attr == "kind" and not (
+            isinstance(node.value, ast.Attribute) and node.value.attr == "dtype"
+        )
     if isinstance(node, ast.Subscript):
         return _last(node.value).endswith("kinds")
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
@@ -57,16 +59,36 @@ def places(path: Path) -> Iterator[ast.expr]:
     """The places in one file."""
     tree = ast.parse(path.read_text())
     # Names that are bound to something with a kind's name in it, or come from elsewhere: sets and tables of kinds.
-    known = {alias.asname or alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    known = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
     for node in ast.walk(tree):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-        if targets and isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None and _named(node.value):
+        targets = (
+            node.targets
+            if isinstance(node, ast.Assign)
+            else [node.target]
+            if isinstance(node, ast.AnnAssign)
+            else []
+        )
+        if (
+            targets
+            and isinstance(node, ast.Assign | ast.AnnAssign)
+            and node.value is not None
+            and _named(node.value)
+        ):
             known |= {_last(target) for target in targets}
     names = frozenset(known)
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
-            asked = [side for side in sides if any(isinstance(part, ast.expr) and _is_kind(part) for part in ast.walk(side))]
+            asked = [
+                side
+                for side in sides
+                if any(isinstance(part, ast.expr) and _is_kind(part) for part in ast.walk(side))
+            ]
             others = [side for side in sides if side not in asked]
             if asked and any(_named(side) or _set_of_kinds(side, names) for side in others):
                 yield node
@@ -80,7 +102,11 @@ def places(path: Path) -> Iterator[ast.expr]:
 
 def main(folder: Path) -> None:
     """Prints the counts."""
-    found = {path: sorted({node.lineno for node in places(path)}) for path in sorted(folder.rglob("*.py")) if OWN not in str(path)}
+    found = {
+        path: sorted({node.lineno for node in places(path)})
+        for path in sorted(folder.rglob("*.py"))
+        if OWN not in str(path)
+    }
     found = {path: lines for path, lines in found.items() if lines}
     for path, lines in sorted(found.items(), key=lambda item: -len(item[1])):
         sys.stdout.write(f"{len(lines):4} {path}: {', '.join(map(str, lines))}\n")

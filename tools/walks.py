@@ -82,7 +82,9 @@ class Squares(Dataset[Any]):
 
 class _Pictures(Squares):
     def __getitem__(self, index: int) -> Any:
-        return Image.fromarray(np.random.default_rng(index).integers(0, 255, (48, 48, 3), dtype=np.uint8)), index % 4
+        return Image.fromarray(
+            np.random.default_rng(index).integers(0, 255, (48, 48, 3), dtype=np.uint8)
+        ), index % 4
 
 
 def _loaders(folder: Path) -> dict[str, Callable[[], FastLoader[Any]]]:
@@ -96,7 +98,9 @@ def _loaders(folder: Path) -> dict[str, Callable[[], FastLoader[Any]]]:
     return {
         "packed": lambda: FastLoader(data(), batch_size=8, shuffle=True, num_workers=1),
         "processes": lambda: FastLoader(Squares(), batch_size=8, shuffle=True, num_workers=1),
-        "device": lambda: FastLoader(data(), batch_size=8, shuffle=True, num_workers=1, device="cpu", batch_transform=[T.ToFloat()]),
+        "device": lambda: FastLoader(
+            data(), batch_size=8, shuffle=True, num_workers=1, device="cpu", batch_transform=[T.ToFloat()]
+        ),
     }
 
 
@@ -122,9 +126,13 @@ def walks() -> dict[str, Walk]:
 
 def main() -> None:
     """Prints the walks."""
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     for name, walk in walks().items():
-        sys.stdout.write(f"{name}: {len(walk.files)} files, {walk.entries} entries\n  {' -> '.join(walk.files)}\n")
+        sys.stdout.write(
+            f"{name}: {len(walk.files)} files, {walk.entries} entries\n  {' -> '.join(walk.files)}\n"
+        )
 
 
 if __name__ == "__main__":

@@ -31,7 +31,9 @@ def python_of(name: str, root: Path) -> Path:
     if done.exists() and done.read_text(encoding="utf-8") == pins:
         return python
     venv.create(home, clear=done.exists(), with_pip=True)
-    installed = subprocess.run([python, *_INSTALL, "-r", PINS / f"{name}.txt"], capture_output=True, text=True, check=False)
+    installed = subprocess.run(
+        [python, *_INSTALL, "-r", PINS / f"{name}.txt"], capture_output=True, text=True, check=False
+    )
     if installed.returncode:
         raise CannotInstall(last_error(installed.stderr))
     stand_in_for_cuda(next(home.glob("lib/python*/site-packages")))
@@ -56,14 +58,20 @@ def stand_in_for_cuda(site: Path) -> None:
     for package in STUBBED:
         folder = site / f"{package}.libs"
         if folder.is_dir():
-            names = {name for path in [*(site / package).glob("*.so"), *folder.glob("*.so*")] for name in undefined(path)}
+            names = {
+                name
+                for path in [*(site / package).glob("*.so"), *folder.glob("*.so*")]
+                for name in undefined(path)
+            }
             for library in LIBRARIES:
                 compile_empty(sorted(names), folder / library)
 
 
 def undefined(library: Path) -> Iterable[str]:
     """Names of CUDA's and torch's CUDA functions that a library wants from others."""
-    found = subprocess.run(["nm", "-D", "--undefined-only", library], capture_output=True, text=True, check=False)
+    found = subprocess.run(
+        ["nm", "-D", "--undefined-only", library], capture_output=True, text=True, check=False
+    )
     names = (line.split()[-1].partition("@")[0] for line in found.stdout.splitlines() if line.strip())
     return [name for name in names if name.startswith(_CUDA)]
 
@@ -72,6 +80,9 @@ def compile_empty(names: Sequence[str], library: Path) -> None:
     """Compiles a library with functions of these names."""
     with tempfile.TemporaryDirectory() as scratch:
         source = Path(scratch) / "empty.c"
-        source.write_text("void abort(void);\n" + "".join(f"void {name}(void) {{ abort(); }}\n" for name in names), encoding="utf-8")
+        source.write_text(
+            "void abort(void);\n" + "".join(f"void {name}(void) {{ abort(); }}\n" for name in names),
+            encoding="utf-8",
+        )
         command = ["cc", "-shared", "-fPIC", f"-Wl,-soname,{library.name}", "-o", library, source]
         subprocess.run([str(part) for part in command], check=True)

@@ -19,19 +19,26 @@ def make(task: turn.Task) -> None:
     files = task.files
     images = [{"bytes": Path(path).read_bytes(), "path": None} for path, _ in files]
     features = datasets.Features({"image": datasets.Image(decode=False), "label": datasets.Value("int64")})
-    datasets.Dataset.from_dict({"image": images, "label": [label for _, label in files]}, features=features).save_to_disk(task.data)
+    datasets.Dataset.from_dict(
+        {"image": images, "label": [label for _, label in files]}, features=features
+    ).save_to_disk(task.data)
 
 
 def load(task: turn.Task) -> Any:
     """The saved dataset with a transform of whole batches, as its documentation has it."""
 
     def transform(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        return {**rows, "image": [torch.from_numpy(augmented(image["bytes"], task.size)) for image in rows["image"]]}
+        return {
+            **rows,
+            "image": [torch.from_numpy(augmented(image["bytes"], task.size)) for image in rows["image"]],
+        }
 
     def collate(rows: list[dict[str, Any]]) -> tuple[Any, Any]:
         return torch.stack([row["image"] for row in rows]), torch.tensor([row["label"] for row in rows])
 
-    return torch_loader(datasets.load_from_disk(task.data).with_transform(transform), task, collate_fn=collate)
+    return torch_loader(
+        datasets.load_from_disk(task.data).with_transform(transform), task, collate_fn=collate
+    )
 
 
 def crops(task: turn.Task) -> Iterator[Any]:

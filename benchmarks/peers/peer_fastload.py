@@ -30,7 +30,9 @@ def loader_of(task: turn.Task, crop: tuple[Any, Any], *, mirrored: bool, **optio
         from torchvision.transforms import v2
 
         flips = [v2.RandomHorizontalFlip()] if mirrored else []
-        transform = v2.Compose([v2.RandomResizedCrop(task.size, scale, ratio, antialias=True), *flips, v2.ToImage()])
+        transform = v2.Compose(
+            [v2.RandomResizedCrop(task.size, scale, ratio, antialias=True), *flips, v2.ToImage()]
+        )
         return FastLoader(ImageFolder(task.tree, transform), engine="native", seed=task.seed, **options)
     flips = [T.RandomHorizontalFlip()] if mirrored else []
     dataset = PackedDataset(task.data, transform=[T.RandomResizedCrop(task.size, scale, ratio), *flips])
@@ -49,7 +51,11 @@ def options(task: turn.Task) -> dict[str, Any]:
 
 def views(task: turn.Task) -> Any:
     """All views of each image, which is decoded once."""
-    crops = [[T.RandomResizedCrop(size, scale), T.RandomHorizontalFlip()] for size, scale, count in turn.VIEWS for _ in range(count)]
+    crops = [
+        [T.RandomResizedCrop(size, scale), T.RandomHorizontalFlip()]
+        for size, scale, count in turn.VIEWS
+        for _ in range(count)
+    ]
     return FastLoader(PackedDataset(task.data, transform=T.Views(crops)), seed=task.seed, **options(task))
 
 

@@ -39,7 +39,10 @@ def make(task: turn.Task) -> None:
 def load(task: turn.Task) -> Any:
     """The documented pipeline of ImageNet, without its normalisation; its loader wants a number of threads."""
     crop = RandomResizedCropRGBImageDecoder((task.size, task.size))
-    pipelines = {"image": [crop, RandomHorizontalFlip(), ToTensor(), ToTorchImage()], "label": [IntDecoder(), ToTensor()]}
+    pipelines = {
+        "image": [crop, RandomHorizontalFlip(), ToTensor(), ToTorchImage()],
+        "label": [IntDecoder(), ToTensor()],
+    }
     return Loader(
         task.data,
         batch_size=task.batch,
@@ -56,7 +59,14 @@ def crops(task: turn.Task) -> Iterator[Any]:
     """The same crop, of all of the square image."""
     crop = RandomResizedCropRGBImageDecoder((task.size, task.size), scale=(1, 1), ratio=(1, 1))
     pipelines = {"image": [crop, ToTensor()], "label": None}
-    loader = Loader(task.data, batch_size=1, num_workers=1, order=OrderOption.SEQUENTIAL, drop_last=False, pipelines=pipelines)
+    loader = Loader(
+        task.data,
+        batch_size=1,
+        num_workers=1,
+        order=OrderOption.SEQUENTIAL,
+        drop_last=False,
+        pipelines=pipelines,
+    )
     return (batch[0][0].numpy().copy() for batch in loader)
 
 

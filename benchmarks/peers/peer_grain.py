@@ -28,7 +28,9 @@ def load(task: turn.Task) -> Any:
     """A dataset that is shuffled, repeated, mapped and batched, read ahead by the task's number of processes."""
     mapped = grain.MapDataset.source(task.files).seed(task.seed).shuffle().repeat().map(Crops(task.size))
     batches = mapped.to_iter_dataset().batch(task.batch, drop_remainder=True)
-    return turn.Stream(iter(batches.mp_prefetch(grain.MultiprocessingOptions(num_workers=task.workers))), task.batches)
+    return turn.Stream(
+        iter(batches.mp_prefetch(grain.MultiprocessingOptions(num_workers=task.workers))), task.batches
+    )
 
 
 def crops(task: turn.Task) -> Iterator[Any]:

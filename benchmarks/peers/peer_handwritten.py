@@ -29,7 +29,9 @@ class Whole(HandWritten):
         if self._txn is None:
             self._open()
         value = self._txn.get(index.to_bytes(8, "big"))
-        return self._turbo.decode(value[4:], pixel_format=0), int.from_bytes(value[:4], "little")  # 0: TJPF_RGB
+        return self._turbo.decode(value[4:], pixel_format=0), int.from_bytes(
+            value[:4], "little"
+        )  # 0: TJPF_RGB
 
 
 class Views(Whole):
@@ -37,7 +39,9 @@ class Views(Whole):
 
     def __getitem__(self, index: int) -> Any:
         picture, label = self.decoded(index)
-        return [self._view(picture, size, scale) for size, scale, count in turn.VIEWS for _ in range(count)], label
+        return [
+            self._view(picture, size, scale) for size, scale, count in turn.VIEWS for _ in range(count)
+        ], label
 
     def _view(self, picture: Any, size: int, scale: tuple[float, float]) -> Any:
         x, y, w, h = random_box(picture.shape[1], picture.shape[0], scale)

@@ -27,13 +27,19 @@ def load(task: turn.Task) -> Any:
     def sample(found: dict[str, Any]) -> tuple[Any, int]:
         return augmented(found["image"], task.size), found["label"]
 
-    dataset = litdata.StreamingDataset(task.data, shuffle=True, drop_last=True, seed=task.seed, transform=sample)
-    return litdata.StreamingDataLoader(dataset, batch_size=task.batch, drop_last=True, num_workers=task.workers, persistent_workers=True)
+    dataset = litdata.StreamingDataset(
+        task.data, shuffle=True, drop_last=True, seed=task.seed, transform=sample
+    )
+    return litdata.StreamingDataLoader(
+        dataset, batch_size=task.batch, drop_last=True, num_workers=task.workers, persistent_workers=True
+    )
 
 
 def crops(task: turn.Task) -> Iterator[Any]:
     """Pillow's resize of what is in the chunks."""
-    return (resized(found["image"], task.size) for found in litdata.StreamingDataset(task.data, shuffle=False))
+    return (
+        resized(found["image"], task.size) for found in litdata.StreamingDataset(task.data, shuffle=False)
+    )
 
 
 if __name__ == "__main__":

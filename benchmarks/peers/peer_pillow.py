@@ -27,7 +27,9 @@ class Views(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         path, label = self.files[index]
-        return [torch.from_numpy(view) for view in augmented_views(Path(path).read_bytes(), turn.VIEWS)], label
+        return [
+            torch.from_numpy(view) for view in augmented_views(Path(path).read_bytes(), turn.VIEWS)
+        ], label
 
 
 class Objects(Dataset[Any]):
@@ -43,7 +45,9 @@ class Objects(Dataset[Any]):
     def __getitem__(self, index: int) -> Any:
         picture, mirrored = opened(Path(self.files[index][0]).read_bytes()), random.random() < 0.5
         boxes = turn.squeezed(self.boxes[index], *picture.size, mirrored=mirrored)
-        return torch.from_numpy(planes(squared(picture, turn.SIDE), mirrored=mirrored)), torch.from_numpy(boxes)
+        return torch.from_numpy(planes(squared(picture, turn.SIDE), mirrored=mirrored)), torch.from_numpy(
+            boxes
+        )
 
 
 def load(task: turn.Task) -> Any:

@@ -22,7 +22,12 @@ AHEAD = 3
 def filters(box: tuple[int, int, int, int], size: int, *, mirrored: bool) -> str:
     """FFmpeg's description of a crop (x, y, width, height) that is resized to a square."""
     x, y, w, h = box
-    steps = [f"crop={w}:{h}:{x}:{y}:exact=1", f"scale={size}:{size}:flags=bilinear", *(["hflip"] if mirrored else []), "format=rgb24"]
+    steps = [
+        f"crop={w}:{h}:{x}:{y}:exact=1",
+        f"scale={size}:{size}:flags=bilinear",
+        *(["hflip"] if mirrored else []),
+        "format=rgb24",
+    ]
     return ",".join(steps)
 
 
@@ -32,15 +37,24 @@ def load(task: turn.Task) -> Any:
     def decode(item: tuple[str, int]) -> tuple[Any, int]:
         packets = spdl.io.demux_image(item[0])
         box = random_box(packets.width, packets.height)
-        return spdl.io.decode_packets(packets, filter_desc=filters(box, task.size, mirrored=random.random() < 0.5)), item[1]
+        return spdl.io.decode_packets(
+            packets, filter_desc=filters(box, task.size, mirrored=random.random() < 0.5)
+        ), item[1]
 
     def batch(items: list[tuple[Any, int]]) -> tuple[Any, list[int]]:
-        return spdl.io.to_numpy(spdl.io.convert_frames([frames for frames, _ in items])), [label for _, label in items]
+        return spdl.io.to_numpy(spdl.io.convert_frames([frames for frames, _ in items])), [
+            label for _, label in items
+        ]
 
     def epoch(number: int) -> Iterator[Any]:
         files = task.files
         random.Random(task.seed * 1000 + number).shuffle(files)
-        builder = PipelineBuilder().add_source(files).pipe(decode, concurrency=task.workers).aggregate(task.batch, drop_last=True)
+        builder = (
+            PipelineBuilder()
+            .add_source(files)
+            .pipe(decode, concurrency=task.workers)
+            .aggregate(task.batch, drop_last=True)
+        )
         built = builder.pipe(batch).add_sink(AHEAD).build(num_threads=task.workers)
         with built.auto_stop():
             yield from built

@@ -45,7 +45,9 @@ class Files(Dataset[Any]):
         path, label = self.files[index]
         image = decode_jpeg(path)
         if self.several:
-            return [cropped(image, size, scale) for size, scale, count in turn.VIEWS for _ in range(count)], label
+            return [
+                cropped(image, size, scale) for size, scale, count in turn.VIEWS for _ in range(count)
+            ], label
         return cropped(image, self.size, (0.08, 1.0)), label
 
 

@@ -42,7 +42,9 @@ class Objects(Dataset[Any]):
     def __init__(self, task: turn.Task) -> None:
         self.files = task.files
         self.boxes = [torch.from_numpy(boxes) for boxes in task.boxes]
-        self.transform = v2.Compose([v2.Resize((turn.SIDE, turn.SIDE), antialias=True), v2.RandomHorizontalFlip()])
+        self.transform = v2.Compose(
+            [v2.Resize((turn.SIDE, turn.SIDE), antialias=True), v2.RandomHorizontalFlip()]
+        )
 
     def __len__(self) -> int:
         return len(self.files)

@@ -42,7 +42,12 @@ def loader_of(task: turn.Task, **options: Any) -> Any:
     import turboloader
 
     return turboloader.DataLoader(
-        task.data, image_size=task.size, output_format="pytorch", antialias=task.form == "antialias", seed=task.seed, **options
+        task.data,
+        image_size=task.size,
+        output_format="pytorch",
+        antialias=task.form == "antialias",
+        seed=task.seed,
+        **options,
     )
 
 

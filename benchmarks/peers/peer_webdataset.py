@@ -21,7 +21,9 @@ def make(task: turn.Task) -> None:
     for shard in range(SHARDS):
         with webdataset.TarWriter(f"{task.data}/{shard}.tar") as writer:
             for number, (path, label) in list(enumerate(task.files))[shard::SHARDS]:
-                writer.write({"__key__": f"{number:08d}", "jpg": Path(path).read_bytes(), "cls": str(label).encode()})
+                writer.write(
+                    {"__key__": f"{number:08d}", "jpg": Path(path).read_bytes(), "cls": str(label).encode()}
+                )
 
 
 def load(task: turn.Task) -> Any:
@@ -31,7 +33,11 @@ def load(task: turn.Task) -> Any:
         return augmented(found[0], task.size), int(found[1])
 
     tars = [f"{task.data}/{shard}.tar" for shard in range(SHARDS)]
-    dataset = webdataset.WebDataset(tars, resampled=True, shardshuffle=False, seed=task.seed).shuffle(BUFFER).to_tuple("jpg", "cls")
+    dataset = (
+        webdataset.WebDataset(tars, resampled=True, shardshuffle=False, seed=task.seed)
+        .shuffle(BUFFER)
+        .to_tuple("jpg", "cls")
+    )
     batches = dataset.map(sample).batched(task.batch, partial=False)
     loader = webdataset.WebLoader(batches, batch_size=None, num_workers=task.workers, persistent_workers=True)
     return turn.Stream(iter(loader), task.batches)

@@ -12,7 +12,14 @@ from turn import Task
 def torch_loader(dataset: Any, task: Task, **more: Any) -> DataLoader[Any]:
     """Shuffled whole batches from worker processes that live on."""
     options = {"shuffle": True, **more}
-    return DataLoader(dataset, batch_size=task.batch, drop_last=True, num_workers=task.workers, persistent_workers=True, **options)
+    return DataLoader(
+        dataset,
+        batch_size=task.batch,
+        drop_last=True,
+        num_workers=task.workers,
+        persistent_workers=True,
+        **options,
+    )
 
 
 def with_boxes(samples: list[tuple[torch.Tensor, torch.Tensor]]) -> tuple[torch.Tensor, list[torch.Tensor]]:

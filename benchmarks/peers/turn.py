@@ -78,7 +78,9 @@ class Task:
     @property
     def boxes(self) -> list[Any]:
         """Boxes of each file of the listing, float32 n x 4: x, y, width and height in pixels of the file."""
-        known = json.loads(Path(self.coco, "annotations", "instances_train2017.json").read_text(encoding="utf-8"))
+        known = json.loads(
+            Path(self.coco, "annotations", "instances_train2017.json").read_text(encoding="utf-8")
+        )
         number = {image["id"]: k for k, image in enumerate(known["images"])}
         found: list[list[Any]] = [[] for _ in number]
         for each in known["annotations"]:

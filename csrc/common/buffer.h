@@ -18,7 +18,8 @@ typedef struct fl_buffer {
 } fl_buffer;
 
 typedef struct fl_buffer_rule {
-    size_t least, keep; /* bytes: the first size, a power of two of at least 64; the largest that stays for ever */
+    size_t least,
+        keep; /* bytes: the first size, a power of two of at least 64; the largest that stays for ever */
 } fl_buffer_rule;
 
 /* Room for `count` items of `size` bytes, whose old contents do not matter. False: there is no memory, or so many bytes cannot be; the buffer

@@ -21,7 +21,9 @@ static inline uint64_t fl_bytes_host64(const uint8_t *at) {
 
 /* Little-endian. */
 static inline uint16_t fl_bytes_le16(const uint8_t *at) { return (uint16_t)(at[0] | at[1] << 8); }
-static inline uint32_t fl_bytes_le32(const uint8_t *at) { return fl_bytes_le16(at) | (uint32_t)fl_bytes_le16(at + 2) << 16; }
+static inline uint32_t fl_bytes_le32(const uint8_t *at) {
+    return fl_bytes_le16(at) | (uint32_t)fl_bytes_le16(at + 2) << 16;
+}
 
 static inline uint64_t fl_bytes_le64(const uint8_t *at) {
     const uint64_t word = fl_bytes_host64(at);
@@ -41,7 +43,9 @@ static inline void fl_bytes_put_le32(uint8_t *at, uint32_t value) {
 /* Big-endian. */
 static inline uint32_t fl_bytes_be16(const uint8_t *at) { return (uint32_t)at[0] << 8 | at[1]; }
 
-static inline uint32_t fl_bytes_be32(const uint8_t *at) { return fl_bytes_be16(at) << 16 | fl_bytes_be16(at + 2); }
+static inline uint32_t fl_bytes_be32(const uint8_t *at) {
+    return fl_bytes_be16(at) << 16 | fl_bytes_be16(at + 2);
+}
 
 static inline uint64_t fl_bytes_be64(const uint8_t *at) {
     const uint64_t word = fl_bytes_host64(at);

@@ -16,8 +16,9 @@ enum { UNKNOWN = 1 << 30 };
 static const struct {
     const char *name;
     unsigned feature;
-} FEATURES[] = {{"crc32c", FL_CPU_CRC32C}, {"bmi2", FL_CPU_BMI2}, {"avx2", FL_CPU_AVX2},     {"fma", FL_CPU_FMA},
-                {"neon", FL_CPU_NEON},     {"pdep", FL_CPU_PDEP}, {"avx512", FL_CPU_AVX512}, {"f16c", FL_CPU_F16C}};
+} FEATURES[] = {{"crc32c", FL_CPU_CRC32C}, {"bmi2", FL_CPU_BMI2}, {"avx2", FL_CPU_AVX2},
+                {"fma", FL_CPU_FMA},       {"neon", FL_CPU_NEON}, {"pdep", FL_CPU_PDEP},
+                {"avx512", FL_CPU_AVX512}, {"f16c", FL_CPU_F16C}};
 
 enum { COUNT = sizeof FEATURES / sizeof *FEATURES };
 
@@ -39,8 +40,9 @@ static bool has_f16c(void) {
 }
 
 static bool has_avx512(void) {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vbmi2");
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vbmi2");
 }
 #endif
 
@@ -76,7 +78,8 @@ bool fl_cpu_has(unsigned features) { return (features_used() & features) == feat
 
 static unsigned feature_named(const char *name, size_t size) {
     for (int i = 0; i < COUNT; i++)
-        if (strlen(FEATURES[i].name) == size && memcmp(FEATURES[i].name, name, size) == 0) return FEATURES[i].feature;
+        if (strlen(FEATURES[i].name) == size && memcmp(FEATURES[i].name, name, size) == 0)
+            return FEATURES[i].feature;
     return 0;
 }
 
@@ -85,7 +88,8 @@ static void join(unsigned features, const char *between, char out[FL_CPU_NAMES])
     int size = 0;
     for (int i = 0; i < COUNT; i++)
         if (features & FEATURES[i].feature)
-            size += snprintf(out + size, FL_CPU_NAMES - (size_t)size, "%s%s", size ? between : "", FEATURES[i].name);
+            size += snprintf(out + size, FL_CPU_NAMES - (size_t)size, "%s%s", size ? between : "",
+                             FEATURES[i].name);
 }
 
 fl_code fl_cpu_use(const char *names, fl_error *err) {
@@ -98,7 +102,9 @@ fl_code fl_cpu_use(const char *names, fl_error *err) {
             if (!feature) {
                 char known[FL_CPU_NAMES];
                 join(~0u, ", ", known);
-                return fl_fail(err, FL_EARG, "FASTLOAD_CPU='%.60s' is neither plain nor a list of %s; correct or unset it", names, known);
+                return fl_fail(err, FL_EARG,
+                               "FASTLOAD_CPU='%.60s' is neither plain nor a list of %s; correct or unset it",
+                               names, known);
             }
             allowed |= feature;
             at += size;

@@ -35,25 +35,26 @@ static uint32_t crc_software(uint32_t crc, const uint8_t *bytes, size_t size) {
 }
 
 static inline uint32_t crc_move(const crc_shift table, uint32_t crc) {
-    return table[0][crc & 0xFF] ^ table[1][crc >> 8 & 0xFF] ^ table[2][crc >> 16 & 0xFF] ^ table[3][crc >> 24];
+    return table[0][crc & 0xFF] ^ table[1][crc >> 8 & 0xFF] ^ table[2][crc >> 16 & 0xFF] ^
+           table[3][crc >> 24];
 }
 
 /* The instruction's loop, for a step of 8 bytes and a step of 1. */
-#define CRC_STREAMS(block, table)                                                                                                          \
-    for (; size >= 3 * (block); bytes += 3 * (block), size -= 3 * (block)) {                                                               \
-        uint64_t a = crc, b = 0, c = 0;                                                                                                    \
-        for (size_t i = 0; i < (block); i += 8) {                                                                                          \
-            a = CRC_STEP8(a, fl_bytes_le64(bytes + i));                                                                                    \
-            b = CRC_STEP8(b, fl_bytes_le64(bytes + (block) + i));                                                                          \
-            c = CRC_STEP8(c, fl_bytes_le64(bytes + 2 * (block) + i));                                                                      \
-        }                                                                                                                                  \
-        crc = crc_move(table, crc_move(table, (uint32_t)a) ^ (uint32_t)b) ^ (uint32_t)c;                                                   \
+#define CRC_STREAMS(block, table)                                                                            \
+    for (; size >= 3 * (block); bytes += 3 * (block), size -= 3 * (block)) {                                 \
+        uint64_t a = crc, b = 0, c = 0;                                                                      \
+        for (size_t i = 0; i < (block); i += 8) {                                                            \
+            a = CRC_STEP8(a, fl_bytes_le64(bytes + i));                                                      \
+            b = CRC_STEP8(b, fl_bytes_le64(bytes + (block) + i));                                            \
+            c = CRC_STEP8(c, fl_bytes_le64(bytes + 2 * (block) + i));                                        \
+        }                                                                                                    \
+        crc = crc_move(table, crc_move(table, (uint32_t)a) ^ (uint32_t)b) ^ (uint32_t)c;                     \
     }
-#define CRC_BODY                                                                                                                           \
-    CRC_STREAMS((size_t)CRC_LONG, crc_over_long)                                                                                           \
-    CRC_STREAMS((size_t)CRC_SHORT, crc_over_short)                                                                                         \
-    for (; size >= 8; bytes += 8, size -= 8) crc = (uint32_t)CRC_STEP8(crc, fl_bytes_le64(bytes));                                         \
-    for (; size; bytes++, size--) crc = CRC_STEP1(crc, *bytes);                                                                            \
+#define CRC_BODY                                                                                             \
+    CRC_STREAMS((size_t)CRC_LONG, crc_over_long)                                                             \
+    CRC_STREAMS((size_t)CRC_SHORT, crc_over_short)                                                           \
+    for (; size >= 8; bytes += 8, size -= 8) crc = (uint32_t)CRC_STEP8(crc, fl_bytes_le64(bytes));           \
+    for (; size; bytes++, size--) crc = CRC_STEP1(crc, *bytes);                                              \
     return crc;
 
 #if defined(__x86_64__)
@@ -64,7 +65,10 @@ static inline uint32_t crc_move(const crc_shift table, uint32_t crc) {
 #endif
 #define CRC_STEP8(crc, word) __builtin_ia32_crc32di(crc, word)
 #define CRC_STEP1(crc, byte) __builtin_ia32_crc32qi(crc, byte)
-__attribute__((target(CRC_TARGET))) static uint32_t crc_instruction(uint32_t crc, const uint8_t *bytes, size_t size) { CRC_BODY }
+__attribute__((target(CRC_TARGET))) static uint32_t crc_instruction(uint32_t crc, const uint8_t *bytes,
+                                                                    size_t size) {
+    CRC_BODY
+}
 #elif defined(__aarch64__)
 /* Written as assembly because the intrinsics' header hides them unless the whole file is built for the extension. */
 static inline uint64_t crc_step8(uint64_t crc, uint64_t word) {
@@ -81,7 +85,9 @@ static inline uint32_t crc_step1(uint32_t crc, uint8_t byte) {
 #define CRC_STEP1(crc, byte) crc_step1(crc, byte)
 static uint32_t crc_instruction(uint32_t crc, const uint8_t *bytes, size_t size) { CRC_BODY }
 #else
-static uint32_t crc_instruction(uint32_t crc, const uint8_t *bytes, size_t size) { return crc_software(crc, bytes, size); }
+static uint32_t crc_instruction(uint32_t crc, const uint8_t *bytes, size_t size) {
+    return crc_software(crc, bytes, size);
+}
 #endif
 
 /* Fills table so that crc_move(table, crc) is crc after `zeros` more bytes of zero: 32 single bits are moved, the rest follow by xor. */
@@ -112,5 +118,6 @@ static void crc_init(void) {
 
 uint32_t fl_crc32c(uint32_t crc, const void *bytes, size_t size) {
     pthread_once(&crc_once, crc_init);
-    return ~(fl_cpu_has(FL_CPU_CRC32C) ? crc_instruction(~crc, bytes, size) : crc_software(~crc, bytes, size));
+    return ~(fl_cpu_has(FL_CPU_CRC32C) ? crc_instruction(~crc, bytes, size)
+                                       : crc_software(~crc, bytes, size));
 }

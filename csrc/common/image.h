@@ -16,18 +16,27 @@ typedef struct fl_view {
     size_t stride; /* bytes from one row to the next */
     uint32_t width, height;
     size_t tail; /* bytes readable after the last pixel of the last row: lets SIMD loads run over the end */
-    uint8_t channels, depth; /* of planes: 1 to 4 channels, interleaved, of 1 or 2 bytes, little-endian; both 0: RGB, 8 bit */
+    uint8_t channels,
+        depth; /* of planes: 1 to 4 channels, interleaved, of 1 or 2 bytes, little-endian; both 0: RGB, 8 bit */
 } fl_view;
 
 /* Bytes of a pixel. */
-static inline size_t fl_view_pixel(const fl_view *view) { return view->channels ? (size_t)view->channels * view->depth : 3; }
+static inline size_t fl_view_pixel(const fl_view *view) {
+    return view->channels ? (size_t)view->channels * view->depth : 3;
+}
 
 /* An integer box in the pixels of the full-size image. */
 typedef struct fl_box {
     uint32_t x, y, width, height;
 } fl_box;
 
-typedef enum fl_dtype { FL_U8 = 0, FL_F32 = 1, FL_F16 = 2, FL_BF16 = 3, FL_U16 = 4 /* of planes only */ } fl_dtype;
+typedef enum fl_dtype {
+    FL_U8 = 0,
+    FL_F32 = 1,
+    FL_F16 = 2,
+    FL_BF16 = 3,
+    FL_U16 = 4 /* of planes only */
+} fl_dtype;
 typedef enum fl_layout { FL_HWC = 0, FL_CHW = 1 } fl_layout;
 
 /* Destination of an image: its row of the batch, or the top left corner of a larger frame. The mirror is applied last, over the whole
@@ -37,7 +46,8 @@ typedef struct fl_sink {
     uint32_t width, height;
     fl_dtype dtype;
     fl_layout layout;
-    const void *lut; /* of dtype, [channel][value]: 3 x 256, of planes channels x 256 or 65536; NULL for FL_U8 and FL_U16 */
+    const void *
+        lut; /* of dtype, [channel][value]: 3 x 256, of planes channels x 256 or 65536; NULL for FL_U8 and FL_U16 */
     bool hflip, vflip;
     uint8_t channels, depth; /* as those of the fl_view that it is made from */
     uint32_t pitch; /* pixels from one row to the next, at least width; 0: width */
@@ -45,6 +55,8 @@ typedef struct fl_sink {
 } fl_sink;
 
 static inline size_t fl_sink_pitch(const fl_sink *sink) { return sink->pitch ? sink->pitch : sink->width; }
-static inline size_t fl_sink_plane(const fl_sink *sink) { return sink->plane ? sink->plane : fl_sink_pitch(sink) * sink->height; }
+static inline size_t fl_sink_plane(const fl_sink *sink) {
+    return sink->plane ? sink->plane : fl_sink_pitch(sink) * sink->height;
+}
 
 #endif

@@ -40,4 +40,6 @@ double fl_rng_uniform(fl_rng *rng) {
     return (double)((high << 26) | low) * 0x1p-53;
 }
 
-uint32_t fl_rng_below(fl_rng *rng, uint32_t bound) { return (uint32_t)(((uint64_t)fl_rng_word(rng) * bound) >> 32); }
+uint32_t fl_rng_below(fl_rng *rng, uint32_t bound) {
+    return (uint32_t)(((uint64_t)fl_rng_word(rng) * bound) >> 32);
+}

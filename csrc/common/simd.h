@@ -19,7 +19,8 @@
 #define FL_BMI2 __attribute__((target("bmi,bmi2")))
 #define FL_AVX2_BMI2 __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt")))
 #define FL_AVX2_BMI2_INLINE FL_AVX2_BMI2 FL_INLINE
-#define FL_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi2,bmi,bmi2,lzcnt,popcnt")))
+#define FL_AVX512                                                                                            \
+    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi2,bmi,bmi2,lzcnt,popcnt")))
 #define FL_AVX512_INLINE FL_AVX512 FL_INLINE
 
 /* The same 16 bytes in both lanes of a vector. */

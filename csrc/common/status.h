@@ -24,7 +24,8 @@ typedef enum fl_code {
     FL_ETRUNCATED = 14,  /* the JPEG ends before its last row */
     FL_ELIMIT = 15,      /* more pixels than the limit allows */
     FL_EUNSUPPORTED = 16, /* a valid file of a kind that this build does not read (12 bit, ...) */
-    FL_ERESOURCE = 17,   /* the system has no more file descriptors or threads for this process; sys holds errno */
+    FL_ERESOURCE =
+        17,   /* the system has no more file descriptors or threads for this process; sys holds errno */
     FL_EREMOTE = 18      /* what lies in a bucket could not be fetched */
 } fl_code;
 
@@ -40,6 +41,7 @@ typedef struct fl_error {
 __attribute__((format(printf, 3, 4))) fl_code fl_fail(fl_error *err, fl_code code, const char *format, ...);
 
 /* As fl_fail, with ": <strerror(sys)>" appended; sys is kept. */
-__attribute__((format(printf, 4, 5))) fl_code fl_fail_sys(fl_error *err, fl_code code, int sys, const char *format, ...);
+__attribute__((format(printf, 4, 5))) fl_code fl_fail_sys(fl_error *err, fl_code code, int sys,
+                                                          const char *format, ...);
 
 #endif

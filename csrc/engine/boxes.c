@@ -10,8 +10,10 @@ uint32_t fl_boxes_columns(fl_box_format format) {
 }
 
 fl_code fl_boxes_check(const fl_boxes *boxes, fl_error *err) {
-    if ((unsigned)boxes->format > FL_BOXES_XYXYXYXY) return fl_fail(err, FL_EARG, "boxes of unknown format %d", (int)boxes->format);
-    if (boxes->integer && boxes->format >= FL_BOXES_XYWHR) return fl_fail(err, FL_EARG, "rotated boxes of integers: give float32");
+    if ((unsigned)boxes->format > FL_BOXES_XYXYXYXY)
+        return fl_fail(err, FL_EARG, "boxes of unknown format %d", (int)boxes->format);
+    if (boxes->integer && boxes->format >= FL_BOXES_XYWHR)
+        return fl_fail(err, FL_EARG, "rotated boxes of integers: give float32");
     return FL_OK;
 }
 
@@ -182,7 +184,9 @@ static bool centre_inside(const float b[4], float left, float top, float right, 
 
 static bool is_sound(const float b[4], const fl_step *step) {
     const float width = b[2] - b[0], height = b[3] - b[1];
-    if (!(width >= (float)step->min_size && height >= (float)step->min_size && width * height >= (float)step->min_area)) return false;
+    if (!(width >= (float)step->min_size && height >= (float)step->min_size &&
+          width * height >= (float)step->min_area))
+        return false;
     for (int i = 0; i < 4; i++)
         if (!(b[i] >= 0 && b[i] <= (float)(i % 2 ? step->height : step->width))) return false;
     return true;
@@ -193,7 +197,8 @@ static void sanitize(fl_boxes *boxes, const fl_step *step) {
         float b[4];
         if (boxes->format >= FL_BOXES_XYWHR) {
             boxes->keep[i] &=
-                fl_rotated_sound((const float *)boxes->values + (size_t)i * fl_boxes_columns(boxes->format), boxes->format, step);
+                fl_rotated_sound((const float *)boxes->values + (size_t)i * fl_boxes_columns(boxes->format),
+                                 boxes->format, step);
             continue;
         }
         corners(boxes, i, b);
@@ -227,7 +232,8 @@ void fl_boxes_step(fl_boxes *boxes, const fl_step *step) {
         bool inside = true;
         if (step->kind == FL_STEP_IOU_CROP && boxes->format < FL_BOXES_XYWHR) {
             corners(boxes, i, b);
-            inside = centre_inside(b, (float)step->x, (float)step->y, (float)(step->x + step->width), (float)(step->y + step->height));
+            inside = centre_inside(b, (float)step->x, (float)step->y, (float)(step->x + step->width),
+                                   (float)(step->y + step->height));
         }
         if (boxes->format >= FL_BOXES_XYWHR) fl_rotated_step(real, boxes->format, step);
         else if (boxes->integer) step_integer(integer, boxes->format, step);
@@ -241,14 +247,16 @@ void fl_boxes_step(fl_boxes *boxes, const fl_step *step) {
 static float lesser(float a, float b) { return a < b ? a : b; }
 static float greater(float a, float b) { return a > b ? a : b; }
 
-bool fl_boxes_overlap(const fl_boxes *boxes, int64_t x, int64_t y, int64_t width, int64_t height, double min_iou) {
+bool fl_boxes_overlap(const fl_boxes *boxes, int64_t x, int64_t y, int64_t width, int64_t height,
+                      double min_iou) {
     const float left = (float)x, top = (float)y, right = (float)(x + width), bottom = (float)(y + height);
     for (uint32_t i = 0; i < boxes->count; i++) {
         float b[4];
         if (!boxes->keep[i]) continue;
         corners(boxes, i, b);
         if (!centre_inside(b, left, top, right, bottom)) continue;
-        const float across = lesser(b[2], right) - greater(b[0], left), down = lesser(b[3], bottom) - greater(b[1], top);
+        const float across = lesser(b[2], right) - greater(b[0], left),
+                    down = lesser(b[3], bottom) - greater(b[1], top);
         const float common = greater(across, 0) * greater(down, 0);
         const float all = (b[2] - b[0]) * (b[3] - b[1]) + (right - left) * (bottom - top) - common;
         if (common / all >= (float)min_iou) return true;

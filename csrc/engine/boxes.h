@@ -40,7 +40,8 @@ void fl_boxes_step(fl_boxes *boxes, const fl_step *step);
 
 /* True if a crop of the canvas holds the centre of a box that is kept, and a box whose centre it holds overlaps it by at least min_iou
  * (Jaccard). Not for rotated boxes. */
-bool fl_boxes_overlap(const fl_boxes *boxes, int64_t x, int64_t y, int64_t width, int64_t height, double min_iou);
+bool fl_boxes_overlap(const fl_boxes *boxes, int64_t x, int64_t y, int64_t width, int64_t height,
+                      double min_iou);
 
 /* FL_EARG where the format is unknown, or rotated and integer. */
 fl_code fl_boxes_check(const fl_boxes *boxes, fl_error *err);

@@ -15,7 +15,8 @@ typedef struct planes_state {
 
 static fl_code create_planes(void **state, fl_error *err) {
     *state = calloc(1, sizeof(planes_state));
-    return *state ? FL_OK : fl_fail(err, FL_ENOMEM, "no memory for a decoder (%zu bytes)", sizeof(planes_state));
+    return *state ? FL_OK
+                  : fl_fail(err, FL_ENOMEM, "no memory for a decoder (%zu bytes)", sizeof(planes_state));
 }
 
 static void free_planes(void *state) {
@@ -26,12 +27,15 @@ static void free_planes(void *state) {
     free(s);
 }
 
-static fl_code open_planes(void *state, const fl_stored *image, uint64_t max_pixels, fl_image_form *form, fl_error *err) {
+static fl_code open_planes(void *state, const fl_stored *image, uint64_t max_pixels, fl_image_form *form,
+                           fl_error *err) {
     fl_planes *p = &((planes_state *)state)->planes;
     const fl_code code = fl_planes_open(image->data, p, err);
     if (code) return code;
-    *form = (fl_image_form){
-        .width = p->width, .height = p->height, .channels = (uint8_t)p->channels, .depth = (uint8_t)(p->pixel / p->channels)};
+    *form = (fl_image_form){.width = p->width,
+                            .height = p->height,
+                            .channels = (uint8_t)p->channels,
+                            .depth = (uint8_t)(p->pixel / p->channels)};
     return fl_decoder_limit(p->width, p->height, max_pixels, err);
 }
 
@@ -60,17 +64,23 @@ static fl_code create_raw(void **state, fl_error *err) {
     return *state ? FL_OK : fl_fail(err, FL_ENOMEM, "no memory for a decoder (%zu bytes)", sizeof(fl_view));
 }
 
-static fl_code open_raw(void *state, const fl_stored *image, uint64_t max_pixels, fl_image_form *form, fl_error *err) {
+static fl_code open_raw(void *state, const fl_stored *image, uint64_t max_pixels, fl_image_form *form,
+                        fl_error *err) {
     const fl_span data = image->data;
-    if (data.size < FL_RECORD_RAW_HEADER) return fl_fail(err, FL_ERECORD, "a raw image of %zu bytes has no header", data.size);
-    const uint64_t height = fl_bytes_le32(data.bytes), width = fl_bytes_le32(data.bytes + 4), channels = fl_bytes_le32(data.bytes + 8);
+    if (data.size < FL_RECORD_RAW_HEADER)
+        return fl_fail(err, FL_ERECORD, "a raw image of %zu bytes has no header", data.size);
+    const uint64_t height = fl_bytes_le32(data.bytes), width = fl_bytes_le32(data.bytes + 4),
+                   channels = fl_bytes_le32(data.bytes + 8);
     if (!height || !width || channels != 3 || height > FL_IMAGE_SIDE_MAX || width > FL_IMAGE_SIDE_MAX ||
         height * width * 3 != data.size - FL_RECORD_RAW_HEADER)
-        return fl_fail(err, FL_ERECORD, "a raw image says %llu x %llu x %llu and has %zu bytes", (unsigned long long)height,
-                       (unsigned long long)width, (unsigned long long)channels, data.size - FL_RECORD_RAW_HEADER);
+        return fl_fail(err, FL_ERECORD, "a raw image says %llu x %llu x %llu and has %zu bytes",
+                       (unsigned long long)height, (unsigned long long)width, (unsigned long long)channels,
+                       data.size - FL_RECORD_RAW_HEADER);
     *form = (fl_image_form){.width = (uint32_t)width, .height = (uint32_t)height};
-    *(fl_view *)state =
-        (fl_view){.pixels = data.bytes + FL_RECORD_RAW_HEADER, .stride = width * 3, .width = form->width, .height = form->height};
+    *(fl_view *)state = (fl_view){.pixels = data.bytes + FL_RECORD_RAW_HEADER,
+                                  .stride = width * 3,
+                                  .width = form->width,
+                                  .height = form->height};
     return fl_decoder_limit(form->width, form->height, max_pixels, err);
 }
 
@@ -81,4 +91,5 @@ static fl_code decode_raw(void *state, fl_box *box, int eighths, fl_view *view, 
     return FL_OK;
 }
 
-const fl_decoder fl_decoder_raw = {FL_RECORD_KIND_RAW, "raw", false, NULL, create_raw, free, open_raw, decode_raw, NULL};
+const fl_decoder fl_decoder_raw = {FL_RECORD_KIND_RAW, "raw",      false, NULL, create_raw, free,
+                                   open_raw,           decode_raw, NULL};

@@ -16,13 +16,15 @@ static void free_png(void *state) {
 
 static fl_code create_png(void **state, fl_error *err) {
     png_state *made = calloc(1, sizeof *made);
-    const fl_code code = made ? fl_png_reader_create(&made->reader, err) : fl_fail(err, FL_ENOMEM, "no memory for a decoder of PNGs");
+    const fl_code code = made ? fl_png_reader_create(&made->reader, err)
+                              : fl_fail(err, FL_ENOMEM, "no memory for a decoder of PNGs");
     *state = code ? NULL : made;
     if (code) free_png(made);
     return code;
 }
 
-static fl_code open_png(void *state, const fl_stored *image, uint64_t max_pixels, fl_image_form *form, fl_error *err) {
+static fl_code open_png(void *state, const fl_stored *image, uint64_t max_pixels, fl_image_form *form,
+                        fl_error *err) {
     fl_png *png = &((png_state *)state)->png;
     const fl_code code = fl_png_open(image->data, png, err);
     if (code) return code;
@@ -36,4 +38,5 @@ static fl_code decode_png(void *state, fl_box *box, int eighths, fl_view *view, 
     return fl_png_reader_box(s->reader, &s->png, *box, view, err);
 }
 
-const fl_decoder fl_decoder_png = {FL_RECORD_KIND_PNG, "png", false, fl_png_is, create_png, free_png, open_png, decode_png, NULL};
+const fl_decoder fl_decoder_png = {FL_RECORD_KIND_PNG, "png",    false,      fl_png_is, create_png,
+                                   free_png,           open_png, decode_png, NULL};

@@ -20,7 +20,8 @@ static void free_webp(void *state) {
     free(state);
 }
 
-static fl_code open_webp(void *state, const fl_stored *image, uint64_t max_pixels, fl_image_form *form, fl_error *err) {
+static fl_code open_webp(void *state, const fl_stored *image, uint64_t max_pixels, fl_image_form *form,
+                         fl_error *err) {
     fl_webp *webp = &((webp_state *)state)->webp;
     ((webp_state *)state)->sound = image->sound;
     const fl_code code = fl_webp_open(image->data, webp, err);
@@ -35,4 +36,5 @@ static fl_code decode_webp(void *state, fl_box *box, int eighths, fl_view *view,
     return fl_webp_box(&s->webp, *box, s->sound, &s->rows, view, err);
 }
 
-const fl_decoder fl_decoder_webp = {FL_RECORD_KIND_WEBP, "webp", false, fl_webp_is, create_webp, free_webp, open_webp, decode_webp, NULL};
+const fl_decoder fl_decoder_webp = {FL_RECORD_KIND_WEBP, "webp",    false,       fl_webp_is, create_webp,
+                                    free_webp,           open_webp, decode_webp, NULL};

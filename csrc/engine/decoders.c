@@ -27,5 +27,6 @@ const fl_decoder *fl_decoder_at(int place) { return place < COUNT ? table[place]
 
 fl_code fl_decoder_limit(uint32_t width, uint32_t height, uint64_t max_pixels, fl_error *err) {
     if ((uint64_t)width * height <= max_pixels) return FL_OK;
-    return fl_fail(err, FL_ELIMIT, "%u x %u pixels are more than the limit of %llu", width, height, (unsigned long long)max_pixels);
+    return fl_fail(err, FL_ELIMIT, "%u x %u pixels are more than the limit of %llu", width, height,
+                   (unsigned long long)max_pixels);
 }

@@ -19,7 +19,7 @@
 typedef struct fl_stored {
     fl_record_kind kind;
     fl_span data, index; /* the entropy index, where one is known */
-    bool sound;          /* all of it was decoded before: what lies below a box need not be read to find its errors */
+    bool sound; /* all of it was decoded before: what lies below a box need not be read to find its errors */
 } fl_stored;
 
 /* What an open image says of itself. */
@@ -44,7 +44,8 @@ typedef struct fl_decoder {
     fl_code (*create)(void **state, fl_error *err);
     void (*free)(void *state);
     /* FL_ELIMIT beyond max_pixels; an error that names what is wrong with it. */
-    fl_code (*open)(void *state, const fl_stored *image, uint64_t max_pixels, fl_image_form *form, fl_error *err);
+    fl_code (*open)(void *state, const fl_stored *image, uint64_t max_pixels, fl_image_form *form,
+                    fl_error *err);
     /* The pixels of `box`, which lies in the image and which it may widen, at eighths / 8. The view lives until the next call. */
     fl_code (*decode)(void *state, fl_box *box, int eighths, fl_view *view, fl_error *err);
     void (*notes)(const void *state, fl_decode_notes *notes); /* NULL: there is nothing to tell */

@@ -39,7 +39,8 @@ struct fl_fields {
 
 fl_code fl_fields_create(fl_fields **out, fl_error *err) {
     *out = calloc(1, sizeof **out);
-    return *out ? FL_OK : fl_fail(err, FL_ENOMEM, "no memory for the fields of a sample (%zu bytes)", sizeof **out);
+    return *out ? FL_OK
+                : fl_fail(err, FL_ENOMEM, "no memory for the fields of a sample (%zu bytes)", sizeof **out);
 }
 
 void fl_fields_free(fl_fields *fields) {
@@ -65,14 +66,19 @@ fl_code fl_fields_check(const fl_item *items, uint32_t count, fl_error *err) {
     for (uint32_t i = 0; i < count; i++) {
         const fl_item *item = &items[i];
         const bool boxes = item->kind == FL_ITEM_BOXES, mask = item->kind == FL_ITEM_MASK;
-        bool sound = (unsigned)item->kind <= FL_ITEM_POLYGONS && item->unit && (mask || item->counts || item->counted);
+        bool sound =
+            (unsigned)item->kind <= FL_ITEM_POLYGONS && item->unit && (mask || item->counts || item->counted);
         if (mask) sound = sound && item->unit <= 2;
         if (boxes) sound = sound && item->unit == fl_boxes_columns(item->format) * (item->integer ? 8 : 4);
         if (item->kind == FL_ITEM_KEYPOINTS) sound = sound && sound_keypoints(item);
-        if (item->kind == FL_ITEM_INSTANCES || item->kind == FL_ITEM_POLYGONS) sound = sound && item->unit == 4;
+        if (item->kind == FL_ITEM_INSTANCES || item->kind == FL_ITEM_POLYGONS)
+            sound = sound && item->unit == 4;
         if (item->of != FL_ITEM_ALONE)
-            sound = sound && !boxes && !mask && item->of >= 0 && (uint32_t)item->of < count && items[item->of].kind == FL_ITEM_BOXES;
-        if (!sound) return fl_fail(err, FL_EARG, "field %" PRIu32 " of %" PRIu32 " beside the image is of no known form", i, count);
+            sound = sound && !boxes && !mask && item->of >= 0 && (uint32_t)item->of < count &&
+                    items[item->of].kind == FL_ITEM_BOXES;
+        if (!sound)
+            return fl_fail(err, FL_EARG,
+                           "field %" PRIu32 " of %" PRIu32 " beside the image is of no known form", i, count);
     }
     return FL_OK;
 }
@@ -86,10 +92,13 @@ static fl_code of_item(const fl_item *item, fl_code code, fl_error *err) {
 }
 
 static fl_code open_mask(const fl_item *item, const fl_record_field *entry, fl_planes *out, fl_error *err) {
-    if (entry->kind != FL_RECORD_KIND_PLANES) return fl_fail(err, FL_ERECORD, "it is stored as kind %u, not as planes", entry->kind);
+    if (entry->kind != FL_RECORD_KIND_PLANES)
+        return fl_fail(err, FL_ERECORD, "it is stored as kind %u, not as planes", entry->kind);
     fl_code code = fl_planes_open(entry->data, out, err);
     if (!code && (out->channels != 1 || out->pixel != item->unit))
-        code = fl_fail(err, FL_ERECORD, "its labels have %" PRIu32 " channels, %" PRIu32 " bytes together, and not one of %" PRIu32,
+        code = fl_fail(err, FL_ERECORD,
+                       "its labels have %" PRIu32 " channels, %" PRIu32
+                       " bytes together, and not one of %" PRIu32,
                        out->channels, out->pixel, item->unit);
     return code;
 }
@@ -101,24 +110,29 @@ static fl_code count_of(const fl_item *item, uint64_t index, int32_t *count, fl_
     return FL_OK;
 }
 
-static fl_code open_rows(const fl_item *item, const fl_record_field *entry, uint64_t index, fl_varying *out, fl_error *err) {
+static fl_code open_rows(const fl_item *item, const fl_record_field *entry, uint64_t index, fl_varying *out,
+                         fl_error *err) {
     const bool runs = item->kind == FL_ITEM_INSTANCES, outlines = item->kind == FL_ITEM_POLYGONS;
     if (entry->kind != FL_RECORD_KIND_VARYING)
         return fl_fail(err, FL_ERECORD, "it is stored as kind %u, not as rows of any number", entry->kind);
-    fl_code code = fl_varying_open(entry->data, outlines ? 2 : runs, outlines ? FL_POLYGONS_POINT : item->unit, out, err);
+    fl_code code = fl_varying_open(entry->data, outlines ? 2 : runs,
+                                   outlines ? FL_POLYGONS_POINT : item->unit, out, err);
     int32_t count = 0;
     if (!code) code = count_of(item, index, &count, err);
     if (!code && (int64_t)out->rows != count)
-        code = fl_fail(err, FL_ERECORD, "its record has %" PRIu32 " rows, its column says %" PRId32, out->rows, count);
+        code = fl_fail(err, FL_ERECORD, "its record has %" PRIu32 " rows, its column says %" PRId32,
+                       out->rows, count);
     return code;
 }
 
-static fl_code open_item(const fl_item *item, opened *to, const fl_store *store, uint64_t index, fl_span record, fl_error *err) {
+static fl_code open_item(const fl_item *item, opened *to, const fl_store *store, uint64_t index,
+                         fl_span record, fl_error *err) {
     fl_record_field entry;
     const uint16_t number = item->fields ? item->fields[fl_store_shard_of(store, index)] : item->field;
     fl_code code = fl_record_find(record, number, &entry, err);
     if (code) return code;
-    return item->kind == FL_ITEM_MASK ? open_mask(item, &entry, &to->planes, err) : open_rows(item, &entry, index, &to->rows, err);
+    return item->kind == FL_ITEM_MASK ? open_mask(item, &entry, &to->planes, err)
+                                      : open_rows(item, &entry, index, &to->rows, err);
 }
 
 /* Copies all boxes of the record, each with a flag that it is kept. */
@@ -127,7 +141,8 @@ static fl_code copy_boxes(fl_fields *fields, fl_error *err) {
     for (uint32_t i = 0; i < fields->count; i++)
         if (fields->items[i].kind == FL_ITEM_BOXES)
             bytes += ((size_t)fields->opened[i].rows.rows * (fields->items[i].unit + 1) + 7) & ~(size_t)7;
-    if (bytes && !fl_buffer_fit(&fields->boxes, bytes, 1, RULE)) return fl_fail(err, FL_ENOMEM, "no memory for %zu bytes of boxes", bytes);
+    if (bytes && !fl_buffer_fit(&fields->boxes, bytes, 1, RULE))
+        return fl_fail(err, FL_ENOMEM, "no memory for %zu bytes of boxes", bytes);
     uint8_t *at = fields->boxes.bytes;
     for (uint32_t i = 0; i < fields->count; i++) {
         const fl_item *item = &fields->items[i];
@@ -148,19 +163,20 @@ static fl_code check_of(const fl_fields *fields, const fl_item *item, const open
     if (item->of == FL_ITEM_ALONE) return FL_OK;
     const opened *boxes = &fields->opened[item->of];
     if (found->rows.rows != boxes->rows.rows)
-        return fl_fail(err, FL_ERECORD, "its record has %" PRIu32 " rows for %" PRIu32 " of '%.60s'", found->rows.rows, boxes->rows.rows,
-                       fields->items[item->of].name);
+        return fl_fail(err, FL_ERECORD, "its record has %" PRIu32 " rows for %" PRIu32 " of '%.60s'",
+                       found->rows.rows, boxes->rows.rows, fields->items[item->of].name);
     return FL_OK;
 }
 
-fl_code fl_fields_open(fl_fields *fields, const fl_item *items, uint32_t count, const fl_store *store, uint64_t index, fl_span record,
-                       fl_error *err) {
+fl_code fl_fields_open(fl_fields *fields, const fl_item *items, uint32_t count, const fl_store *store,
+                       uint64_t index, fl_span record, fl_error *err) {
     fl_code code = FL_OK;
     if (count > FL_ITEMS_MAX) return fl_fail(err, FL_EARG, "%" PRIu32 " fields beside the image", count);
     fields->items = items, fields->count = count;
     for (uint32_t i = 0; i < count && !code; i++)
         code = of_item(&items[i], open_item(&items[i], &fields->opened[i], store, index, record, err), err);
-    for (uint32_t i = 0; i < count && !code; i++) code = of_item(&items[i], check_of(fields, &items[i], &fields->opened[i], err), err);
+    for (uint32_t i = 0; i < count && !code; i++)
+        code = of_item(&items[i], check_of(fields, &items[i], &fields->opened[i], err), err);
     if (!code) code = copy_boxes(fields, err);
     if (code) fields->count = 0;
     return code;
@@ -188,15 +204,19 @@ static void make_edges(axis *of, uint32_t size, uint32_t *edges) {
     of->runs = (fl_rle_axis){of->count, edges};
 }
 
-static fl_code make_tables(fl_fields *fields, const fl_geometry *g, const fl_box *image, bool instances, fl_error *err) {
+static fl_code make_tables(fl_fields *fields, const fl_geometry *g, const fl_box *image, bool instances,
+                           fl_error *err) {
     const uint32_t width = (uint32_t)g->window.width, height = (uint32_t)g->window.height;
     if (!g->step_count) {
-        fields->columns = (axis){0, width, NULL, {width, NULL}}, fields->rows = (axis){0, height, NULL, {height, NULL}};
+        fields->columns = (axis){0, width, NULL, {width, NULL}},
+        fields->rows = (axis){0, height, NULL, {height, NULL}};
         return FL_OK;
     }
     const size_t edges = instances ? (size_t)image->width + image->height + 2 : 0;
     if (!fl_buffer_fit(&fields->tables, (size_t)width + height + edges, sizeof(int32_t), RULE))
-        return fl_fail(err, FL_ENOMEM, "no memory for the rows and columns of %" PRIu32 " x %" PRIu32 " pixels", width, height);
+        return fl_fail(err, FL_ENOMEM,
+                       "no memory for the rows and columns of %" PRIu32 " x %" PRIu32 " pixels", width,
+                       height);
     int32_t *columns = fields->tables.bytes, *rows = columns + width;
     fl_objects_mask(g, columns, rows);
     fields->columns = shown(columns, width), fields->rows = shown(rows, height);
@@ -209,7 +229,8 @@ static fl_code make_tables(fl_fields *fields, const fl_geometry *g, const fl_box
 }
 
 /* Fills what a frame shows beyond its source. Labels of 2 bytes are little-endian, as they are stored. */
-static void fill_around(const fl_fields *fields, const fl_sink *sink, uint32_t unit, uint16_t fill, uint8_t *data) {
+static void fill_around(const fl_fields *fields, const fl_sink *sink, uint32_t unit, uint16_t fill,
+                        uint8_t *data) {
     const axis *x = &fields->columns, *y = &fields->rows;
     const bool nothing = !y->count || !x->count;
     if (!nothing && x->count == sink->width && y->count == sink->height) return;
@@ -229,14 +250,17 @@ static uint8_t *shown_at(const fl_fields *fields, const fl_sink *sink, uint32_t 
     return data + (fields->rows.first * fl_sink_pitch(sink) + fields->columns.first) * unit;
 }
 
-static fl_code write_mask(fl_fields *fields, const fl_item *item, const fl_planes *planes, const fl_geometry *g, const fl_box *image,
-                          const fl_room *room, uint32_t row, fl_error *err) {
+static fl_code write_mask(fl_fields *fields, const fl_item *item, const fl_planes *planes,
+                          const fl_geometry *g, const fl_box *image, const fl_room *room, uint32_t row,
+                          fl_error *err) {
     if (planes->width != image->width || planes->height != image->height)
-        return fl_fail(err, FL_ERECORD, "its labels are %" PRIu32 " x %" PRIu32 ", its image %" PRIu32 " x %" PRIu32, planes->width,
-                       planes->height, image->width, image->height);
+        return fl_fail(err, FL_ERECORD,
+                       "its labels are %" PRIu32 " x %" PRIu32 ", its image %" PRIu32 " x %" PRIu32,
+                       planes->width, planes->height, image->width, image->height);
     if (item->unit == 1 && g->mask_fill > UINT8_MAX)
         return fl_fail(err, FL_EARG, "mask_fill=%u does not fit labels of 8 bits", g->mask_fill);
-    fl_code code = fl_target_fit(&room->target, row, (uint32_t)g->window.width, (uint32_t)g->window.height, err);
+    fl_code code =
+        fl_target_fit(&room->target, row, (uint32_t)g->window.width, (uint32_t)g->window.height, err);
     if (code) return code;
     fl_target_clear_margin(&room->target, row);
     const fl_sink sink = fl_target_sink(&room->target, row);
@@ -244,9 +268,11 @@ static fl_code write_mask(fl_fields *fields, const fl_item *item, const fl_plane
     fill_around(fields, &sink, item->unit, g->mask_fill, sink.data);
     if (!x->count || !y->count) return FL_OK;
     const size_t stride = fl_sink_pitch(&sink) * item->unit;
-    if (!y->from) return fl_planes_box(planes, (fl_box){0, 0, x->count, y->count}, sink.data, stride, &fields->scratch, err);
-    return fl_planes_sample(planes, y->from, y->count, x->from, x->count, shown_at(fields, &sink, item->unit, sink.data), stride,
-                            &fields->scratch, err);
+    if (!y->from)
+        return fl_planes_box(planes, (fl_box){0, 0, x->count, y->count}, sink.data, stride, &fields->scratch,
+                             err);
+    return fl_planes_sample(planes, y->from, y->count, x->from, x->count,
+                            shown_at(fields, &sink, item->unit, sink.data), stride, &fields->scratch, err);
 }
 
 /* The rows of an item, and which of them are kept (NULL: all). */
@@ -279,17 +305,17 @@ static void copy_rows(const uint8_t *from, const chosen *of, size_t unit, uint8_
 }
 
 /* One mask as the geometry has it, into a frame of zeros. */
-static fl_code write_instance(const fl_fields *fields, fl_span counts, const fl_box *image, const fl_sink *sink, uint8_t *frame,
-                              fl_error *err) {
+static fl_code write_instance(const fl_fields *fields, fl_span counts, const fl_box *image,
+                              const fl_sink *sink, uint8_t *frame, fl_error *err) {
     const axis *x = &fields->columns, *y = &fields->rows;
     memset(frame, 0, fl_sink_plane(sink));
     if (!x->count || !y->count) return fl_rle_check(counts, image->height, image->width, err);
-    return fl_rle_sample(counts, image->height, image->width, &y->runs, &x->runs, shown_at(fields, sink, 1, frame), fl_sink_pitch(sink),
-                         err);
+    return fl_rle_sample(counts, image->height, image->width, &y->runs, &x->runs,
+                         shown_at(fields, sink, 1, frame), fl_sink_pitch(sink), err);
 }
 
-static fl_code write_instances(const fl_fields *fields, const fl_varying *rows, const chosen *of, const fl_box *image, const fl_sink *sink,
-                               uint8_t *to, fl_error *err) {
+static fl_code write_instances(const fl_fields *fields, const fl_varying *rows, const chosen *of,
+                               const fl_box *image, const fl_sink *sink, uint8_t *to, fl_error *err) {
     size_t at = 0;
     fl_code code = FL_OK;
     for (uint32_t i = 0; i < of->rows && !code; i++) {
@@ -303,11 +329,12 @@ static fl_code write_instances(const fl_fields *fields, const fl_varying *rows, 
     return code;
 }
 
-static fl_code write_polygons(const fl_fields *fields, uint32_t number, const fl_geometry *g, const fl_room *room, uint32_t row,
-                              fl_error *err) {
+static fl_code write_polygons(const fl_fields *fields, uint32_t number, const fl_geometry *g,
+                              const fl_room *room, uint32_t row, fl_error *err) {
     const chosen of = choose(fields, number);
     const size_t left = (size_t)(room->start[row + 1] - room->start[row]);
-    const fl_code code = fl_polygons_write(&fields->opened[number].rows, of.keep, g, room->data + room->start[row], left, err);
+    const fl_code code =
+        fl_polygons_write(&fields->opened[number].rows, of.keep, g, room->data + room->start[row], left, err);
     if (!code) room->kept[row] = of.kept;
     return code;
 }
@@ -315,11 +342,12 @@ static fl_code write_polygons(const fl_fields *fields, uint32_t number, const fl
 static void move_keypoints(const fl_item *item, const fl_geometry *g, float *points, uint32_t objects) {
     const uint32_t count = points_of(item);
     fl_objects_points(g, FL_POINTS_KEYPOINTS, points, (size_t)objects * count, item->columns);
-    if (g->exchanged) fl_objects_exchange(points, objects, count, item->columns, item->pairs, item->pair_count);
+    if (g->exchanged)
+        fl_objects_exchange(points, objects, count, item->columns, item->pairs, item->pair_count);
 }
 
-static fl_code write_rows(fl_fields *fields, uint32_t number, const fl_geometry *g, const fl_box *image, const fl_room *room, uint32_t row,
-                          fl_error *err) {
+static fl_code write_rows(fl_fields *fields, uint32_t number, const fl_geometry *g, const fl_box *image,
+                          const fl_room *room, uint32_t row, fl_error *err) {
     const fl_item *item = &fields->items[number];
     const opened *from = &fields->opened[number];
     const chosen of = choose(fields, number);
@@ -328,14 +356,17 @@ static fl_code write_rows(fl_fields *fields, uint32_t number, const fl_geometry 
     size_t unit = item->unit;
     fl_sink sink = {0};
     if (item->kind == FL_ITEM_INSTANCES) {
-        fl_code code = fl_target_fit(&room->target, row, (uint32_t)g->window.width, (uint32_t)g->window.height, err);
+        fl_code code =
+            fl_target_fit(&room->target, row, (uint32_t)g->window.width, (uint32_t)g->window.height, err);
         if (code) return code;
         sink = fl_target_sink(&room->target, row);
         unit = fl_sink_plane(&sink);
     }
-    if (of.kept > left / unit) return fl_fail(err, FL_ERECORD, "its %" PRIu32 " rows have no room in the batch", of.kept);
+    if (of.kept > left / unit)
+        return fl_fail(err, FL_ERECORD, "its %" PRIu32 " rows have no room in the batch", of.kept);
     fl_code code = FL_OK;
-    if (item->kind == FL_ITEM_INSTANCES) code = write_instances(fields, &from->rows, &of, image, &sink, to, err);
+    if (item->kind == FL_ITEM_INSTANCES)
+        code = write_instances(fields, &from->rows, &of, image, &sink, to, err);
     else copy_rows(item->kind == FL_ITEM_BOXES ? from->boxes.values : from->rows.values.bytes, &of, unit, to);
     if (code) return code;
     if (item->kind == FL_ITEM_KEYPOINTS) move_keypoints(item, g, (float *)(void *)to, of.kept);
@@ -355,8 +386,8 @@ static fl_code move_boxes(fl_boxes *boxes, const fl_geometry *g, fl_error *err) 
     return code;
 }
 
-fl_code fl_fields_write(fl_fields *fields, const fl_geometry *g, uint32_t width, uint32_t height, const fl_room *rooms, uint32_t row,
-                        fl_error *err) {
+fl_code fl_fields_write(fl_fields *fields, const fl_geometry *g, uint32_t width, uint32_t height,
+                        const fl_room *rooms, uint32_t row, fl_error *err) {
     const fl_box image = {0, 0, width, height};
     const fl_boxes *resolved = fl_fields_boxes(fields);
     bool masks = false, instances = false;
@@ -372,7 +403,8 @@ fl_code fl_fields_write(fl_fields *fields, const fl_geometry *g, uint32_t width,
     for (uint32_t i = 0; i < fields->count && !code; i++) {
         const fl_item *item = &fields->items[i];
         if (item->hidden) continue;
-        if (item->kind == FL_ITEM_MASK) code = write_mask(fields, item, &fields->opened[i].planes, g, &image, &rooms[i], row, err);
+        if (item->kind == FL_ITEM_MASK)
+            code = write_mask(fields, item, &fields->opened[i].planes, g, &image, &rooms[i], row, err);
         else if (item->kind == FL_ITEM_POLYGONS) code = write_polygons(fields, i, g, &rooms[i], row, err);
         else code = write_rows(fields, i, g, &image, &rooms[i], row, err);
         code = of_item(item, code, err);
@@ -387,7 +419,8 @@ void fl_fields_clear(const fl_item *items, uint32_t count, const fl_room *rooms,
             fl_target_clear(&rooms[i].target, row);
             continue;
         }
-        memset(rooms[i].data + rooms[i].start[row], 0, (size_t)(rooms[i].start[row + 1] - rooms[i].start[row]));
+        memset(rooms[i].data + rooms[i].start[row], 0,
+               (size_t)(rooms[i].start[row + 1] - rooms[i].start[row]));
         rooms[i].kept[row] = 0;
     }
 }
@@ -395,22 +428,30 @@ void fl_fields_clear(const fl_item *items, uint32_t count, const fl_room *rooms,
 /* Most bytes of one sample in a batch. A detector's thousand masks of 2,000 x 2,000 pixels are as many. */
 static const uint64_t ROOM_MOST = (uint64_t)1 << 32;
 
-fl_code fl_fields_bytes(const fl_item *item, const fl_store *store, uint64_t index, uint64_t unit, uint64_t *bytes, fl_error *err) {
+fl_code fl_fields_bytes(const fl_item *item, const fl_store *store, uint64_t index, uint64_t unit,
+                        uint64_t *bytes, fl_error *err) {
     *bytes = 0;
-    if (index >= fl_store_count(store)) return fl_fail(err, FL_ENOTFOUND, "there is no sample %" PRIu64, index);
+    if (index >= fl_store_count(store))
+        return fl_fail(err, FL_ENOTFOUND, "there is no sample %" PRIu64, index);
     int32_t count;
     fl_code code = count_of(item, index, &count, err);
     if (code) return of_item(item, code, err);
     const uint64_t size = fl_store_record_size(store, index);
     if (count < 0 || (uint64_t)count > size / item->unit)
-        return of_item(
-            item, fl_fail(err, FL_ERECORD, "its column says %" PRId32 " rows, and its record has %" PRIu64 " bytes", count, size), err);
+        return of_item(item,
+                       fl_fail(err, FL_ERECORD,
+                               "its column says %" PRId32 " rows, and its record has %" PRIu64 " bytes",
+                               count, size),
+                       err);
     if (item->kind == FL_ITEM_POLYGONS) {
         *bytes = (size + 7) & ~(uint64_t)7;
         return FL_OK;
     }
     if (unit && (uint64_t)count > ROOM_MOST / unit)
-        return of_item(item, fl_fail(err, FL_ELIMIT, "%" PRId32 " rows of %" PRIu64 " bytes are more than a batch holds", count, unit),
+        return of_item(item,
+                       fl_fail(err, FL_ELIMIT,
+                               "%" PRId32 " rows of %" PRIu64 " bytes are more than a batch holds", count,
+                               unit),
                        err);
     *bytes = (uint64_t)count * unit;
     return FL_OK;

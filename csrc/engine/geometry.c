@@ -10,7 +10,8 @@ typedef struct resolving {
     fl_boxes *boxes; /* or NULL */
     fl_key key;
     fl_error *err;
-    bool largest; /* no boxes are known, and crops that depend on them take nothing away: the window is the largest that it can be */
+    bool
+        largest; /* no boxes are known, and crops that depend on them take nothing away: the window is the largest that it can be */
     double wide,
         high; /* then, past such a crop, the most that the width can be of the height, and the height of the width; 0: the window is
                         * what it will be */
@@ -25,7 +26,9 @@ static fl_rect meet(fl_rect a, fl_rect b) {
     return (fl_rect){x0, y0, greater(x1 - x0, 0), greater(y1 - y0, 0)};
 }
 
-static bool whole(const fl_geometry *g) { return g->visible.width == g->window.width && g->visible.height == g->window.height; }
+static bool whole(const fl_geometry *g) {
+    return g->visible.width == g->window.width && g->visible.height == g->window.height;
+}
 
 /* Narrows (or widens) the window to a rectangle given in the coordinates that the user sees, that is after the mirrors so far. */
 static void narrow(fl_geometry *g, fl_rect to) {
@@ -43,7 +46,11 @@ static void note(resolving *r, fl_step step) {
 }
 
 static fl_step step_of(const fl_geometry *g, fl_step_kind kind, int64_t width, int64_t height) {
-    return (fl_step){.kind = kind, .in_width = g->window.width, .in_height = g->window.height, .width = width, .height = height};
+    return (fl_step){.kind = kind,
+                     .in_width = g->window.width,
+                     .in_height = g->window.height,
+                     .width = width,
+                     .height = height};
 }
 
 static void crop(resolving *r, fl_step_kind kind, fl_rect to) {
@@ -55,8 +62,8 @@ static void crop(resolving *r, fl_step_kind kind, fl_rect to) {
 
 static fl_code pad(resolving *r, const fl_op *op, int64_t left, int64_t top, int64_t width, int64_t height) {
     if (width > FL_IMAGE_SIDE_MAX || height > FL_IMAGE_SIDE_MAX)
-        return fl_fail(r->err, FL_ELIMIT, "padding makes %lld x %lld pixels of it; a side has at most %d", (long long)width,
-                       (long long)height, (int)FL_IMAGE_SIDE_MAX);
+        return fl_fail(r->err, FL_ELIMIT, "padding makes %lld x %lld pixels of it; a side has at most %d",
+                       (long long)width, (long long)height, (int)FL_IMAGE_SIDE_MAX);
     fl_step step = step_of(r->g, FL_STEP_PAD, width, height);
     step.x = left, step.y = top;
     narrow(r->g, (fl_rect){-left, -top, width, height});
@@ -77,7 +84,8 @@ static fl_code resize(resolving *r, const fl_op *op, uint32_t width, uint32_t he
     const fl_step step = step_of(g, FL_STEP_RESIZE, width, height);
     g->padded = !whole(g);
     g->canvas = g->window;
-    g->box = (fl_box){(uint32_t)g->visible.x, (uint32_t)g->visible.y, (uint32_t)g->visible.width, (uint32_t)g->visible.height};
+    g->box = (fl_box){(uint32_t)g->visible.x, (uint32_t)g->visible.y, (uint32_t)g->visible.width,
+                      (uint32_t)g->visible.height};
     if (!g->box.width || !g->box.height) g->box = (fl_box){0, 0, 0, 0};
     memcpy(g->canvas_fill, g->fill, sizeof g->fill);
     memset(g->fill, 0, sizeof g->fill);
@@ -115,8 +123,10 @@ static fl_code resize_to(resolving *r, const fl_op *op, uint32_t width, uint32_t
 static fl_code resize_truncated(resolving *r, const fl_op *op, double width, double height) {
     if (op->strict && (width < 1 || height < 1)) {
         const fl_rect *canvas = &r->g->window;
-        return fl_fail(r->err, FL_EARG, "resizing %lld x %lld leaves %.0f x %.0f (height x width), and a side of 0 is no image",
-                       (long long)canvas->height, (long long)canvas->width, trunc(height), trunc(width));
+        return fl_fail(
+            r->err, FL_EARG,
+            "resizing %lld x %lld leaves %.0f x %.0f (height x width), and a side of 0 is no image",
+            (long long)canvas->height, (long long)canvas->width, trunc(height), trunc(width));
     }
     return resize_to(r, op, side_of(width), side_of(height));
 }
@@ -129,7 +139,8 @@ static fl_rect random_resized_box(const fl_op *op, double width, double height, 
         double ratio = exp(log_low + (log_high - log_low) * fl_rng_uniform(rng));
         double w = rint(sqrt(target * ratio)), h = rint(sqrt(target / ratio));
         if (w > 0 && w <= width && h > 0 && h <= height) {
-            uint32_t y = fl_rng_below(rng, (uint32_t)(height - h) + 1), x = fl_rng_below(rng, (uint32_t)(width - w) + 1);
+            uint32_t y = fl_rng_below(rng, (uint32_t)(height - h) + 1),
+                     x = fl_rng_below(rng, (uint32_t)(width - w) + 1);
             return (fl_rect){x, y, (int64_t)w, (int64_t)h};
         }
     }
@@ -142,13 +153,15 @@ static fl_rect random_resized_box(const fl_op *op, double width, double height, 
 
 static fl_code op_resized_crop(resolving *r, const fl_op *op) {
     fl_rng rng = fl_rng_start(r->key, op->stream);
-    crop(r, FL_STEP_CROP, random_resized_box(op, (double)r->g->window.width, (double)r->g->window.height, &rng));
+    crop(r, FL_STEP_CROP,
+         random_resized_box(op, (double)r->g->window.width, (double)r->g->window.height, &rng));
     return resize(r, op, op->width, op->height);
 }
 
 /* torchvision's _compute_resized_output_size: the shorter side becomes size, the longer is truncated;
  * without a size (0) the longer becomes max_size. */
-static void shorter_side(const fl_op *op, uint32_t size, int64_t width, int64_t height, double *out_width, double *out_height) {
+static void shorter_side(const fl_op *op, uint32_t size, int64_t width, int64_t height, double *out_width,
+                         double *out_height) {
     double small = (double)lesser(width, height), large = (double)greater(width, height);
     double new_small = size, new_large = trunc(new_small * large / small);
     if (!size) {
@@ -206,7 +219,8 @@ static fl_code op_random_resize(resolving *r, const fl_op *op) {
 static fl_code op_letterbox(resolving *r, const fl_op *op) {
     const double width = (double)r->g->window.width, height = (double)r->g->window.height;
     const double by = fmin(op->width / width, op->height / height);
-    const uint32_t w = (uint32_t)lesser(side_of(rint(width * by)), op->width), h = (uint32_t)lesser(side_of(rint(height * by)), op->height);
+    const uint32_t w = (uint32_t)lesser(side_of(rint(width * by)), op->width),
+                   h = (uint32_t)lesser(side_of(rint(height * by)), op->height);
     if (!w || !h) return fl_fail(r->err, FL_EARG, "a letterbox of %u x %u pixels", op->width, op->height);
     fl_code code = resize_to(r, op, w, h);
     if (code || (w == op->width && h == op->height)) return code;
@@ -226,17 +240,19 @@ static void op_center_crop(resolving *r, const fl_op *op) {
         memset(g->fill, 0, sizeof g->fill);
         g->mask_fill = 0;
     }
-    crop(r, FL_STEP_CROP, (fl_rect){centre(g->window.width, op->width), centre(g->window.height, op->height), op->width, op->height});
+    crop(r, FL_STEP_CROP,
+         (fl_rect){centre(g->window.width, op->width), centre(g->window.height, op->height), op->width,
+                   op->height});
 }
 
 static fl_code op_corner_crop(resolving *r, const fl_op *op) {
     const fl_geometry *g = r->g;
     const int64_t room_x = g->window.width - op->width, room_y = g->window.height - op->height;
     if (room_x < 0 || room_y < 0)
-        return fl_fail(
-            r->err, FL_EARG,
-            "a corner crop (FiveCrop, TenCrop) of %u x %u is larger than the image of %lld x %lld (height x width): resize first",
-            op->height, op->width, (long long)g->window.height, (long long)g->window.width);
+        return fl_fail(r->err, FL_EARG,
+                       "a corner crop (FiveCrop, TenCrop) of %u x %u is larger than the image of %lld x %lld "
+                       "(height x width): resize first",
+                       op->height, op->width, (long long)g->window.height, (long long)g->window.width);
     crop(r, FL_STEP_CROP, (fl_rect){op->right ? room_x : 0, op->bottom ? room_y : 0, op->width, op->height});
     return FL_OK;
 }
@@ -245,17 +261,19 @@ static fl_code op_random_crop(resolving *r, const fl_op *op) {
     const fl_geometry *g = r->g;
     int64_t left = op->padding[0], top = op->padding[1], right = op->padding[2], bottom = op->padding[3];
     if (op->pad_if_needed) {
-        int64_t short_x = op->width - (g->window.width + left + right), short_y = op->height - (g->window.height + top + bottom);
+        int64_t short_x = op->width - (g->window.width + left + right),
+                short_y = op->height - (g->window.height + top + bottom);
         if (short_x > 0) left += short_x, right += short_x;
         if (short_y > 0) top += short_y, bottom += short_y;
     }
     const int64_t width = g->window.width + left + right, height = g->window.height + top + bottom;
     const int64_t room_x = width - op->width, room_y = height - op->height;
     if (room_x < 0 || room_y < 0)
-        return fl_fail(r->err, FL_EARG,
-                       "RandomCrop(%u, %u) is larger than the padded image of %lld x %lld (height x width): resize "
-                       "first, or pad_if_needed=True",
-                       op->height, op->width, (long long)height, (long long)width);
+        return fl_fail(
+            r->err, FL_EARG,
+            "RandomCrop(%u, %u) is larger than the padded image of %lld x %lld (height x width): resize "
+            "first, or pad_if_needed=True",
+            op->height, op->width, (long long)height, (long long)width);
     const fl_code code = left || top || right || bottom ? pad(r, op, left, top, width, height) : FL_OK;
     if (code) return code;
     fl_rng rng = fl_rng_start(r->key, op->stream);
@@ -276,8 +294,8 @@ static fl_code op_zoom_out(resolving *r, const fl_op *op) {
         r->wide *= 2, r->high *= 2;
     }
     if (!(width <= FL_IMAGE_SIDE_MAX && height <= FL_IMAGE_SIDE_MAX))
-        return fl_fail(r->err, FL_ELIMIT, "RandomZoomOut makes %g x %g pixels of it; a side has at most %d", width, height,
-                       (int)FL_IMAGE_SIDE_MAX);
+        return fl_fail(r->err, FL_ELIMIT, "RandomZoomOut makes %g x %g pixels of it; a side has at most %d",
+                       width, height, (int)FL_IMAGE_SIDE_MAX);
     const int64_t left = (int64_t)((width - (double)old_width) * fl_rng_uniform(&rng));
     const int64_t top = (int64_t)((height - (double)old_height) * fl_rng_uniform(&rng));
     return pad(r, op, left, top, (int64_t)width, (int64_t)height);
@@ -288,11 +306,13 @@ static bool try_iou_crop(const resolving *r, const fl_op *op, double min_iou, fl
     const int64_t width = r->g->window.width, height = r->g->window.height;
     const double across = op->scale[0] + (op->scale[1] - op->scale[0]) * fl_rng_uniform(rng);
     const double down = op->scale[0] + (op->scale[1] - op->scale[0]) * fl_rng_uniform(rng);
-    const int64_t w = lesser((int64_t)((double)width * across), width), h = lesser((int64_t)((double)height * down), height);
+    const int64_t w = lesser((int64_t)((double)width * across), width),
+                  h = lesser((int64_t)((double)height * down), height);
     if (w < 1 || h < 1) return false;
     const double ratio = (double)w / (double)h;
     if (!(op->ratio[0] <= ratio && ratio <= op->ratio[1])) return false;
-    const int64_t x = (int64_t)((double)(width - w) * fl_rng_uniform(rng)), y = (int64_t)((double)(height - h) * fl_rng_uniform(rng));
+    const int64_t x = (int64_t)((double)(width - w) * fl_rng_uniform(rng)),
+                  y = (int64_t)((double)(height - h) * fl_rng_uniform(rng));
     *found = (fl_rect){x, y, w, h};
     return fl_boxes_overlap(r->boxes, x, y, w, h, min_iou);
 }
@@ -301,13 +321,18 @@ static bool try_iou_crop(const resolving *r, const fl_op *op, double min_iou, fl
 enum { IOU_ROUNDS = 200 };
 
 static fl_code op_iou_crop(resolving *r, const fl_op *op) {
-    if (!r->boxes && !r->largest) return fl_fail(r->err, FL_EARG, "RandomIoUCrop needs the boxes of the sample");
-    if (r->boxes && r->boxes->format >= FL_BOXES_XYWHR) return fl_fail(r->err, FL_EUNSUPPORTED, "RandomIoUCrop of rotated boxes");
-    if (!op->option_count || op->option_count > FL_OPTIONS_MAX || op->trials > 1000 || !(op->scale[0] >= 0 && op->scale[1] <= 1))
-        return fl_fail(r->err, FL_EARG, "RandomIoUCrop of %u options, %u trials", op->option_count, op->trials);
+    if (!r->boxes && !r->largest)
+        return fl_fail(r->err, FL_EARG, "RandomIoUCrop needs the boxes of the sample");
+    if (r->boxes && r->boxes->format >= FL_BOXES_XYWHR)
+        return fl_fail(r->err, FL_EUNSUPPORTED, "RandomIoUCrop of rotated boxes");
+    if (!op->option_count || op->option_count > FL_OPTIONS_MAX || op->trials > 1000 ||
+        !(op->scale[0] >= 0 && op->scale[1] <= 1))
+        return fl_fail(r->err, FL_EARG, "RandomIoUCrop of %u options, %u trials", op->option_count,
+                       op->trials);
     if (r->largest) {
         const double width = (double)r->g->window.width, height = (double)r->g->window.height;
-        const double wide = r->wide > 0 ? r->wide : width / height, high = r->high > 0 ? r->high : height / width;
+        const double wide = r->wide > 0 ? r->wide : width / height,
+                     high = r->high > 0 ? r->high : height / width;
         r->wide = fmax(wide, fmin(op->ratio[1], width)), r->high = fmax(high, fmin(1 / op->ratio[0], height));
         return FL_OK;
     }
@@ -332,7 +357,8 @@ static void op_flip(resolving *r, const fl_op *op) {
     if (horizontal) r->g->hflip ^= true;
     else r->g->vflip ^= true;
     r->g->exchanged ^= op->exchange;
-    note(r, step_of(r->g, horizontal ? FL_STEP_HFLIP : FL_STEP_VFLIP, r->g->window.width, r->g->window.height));
+    note(r,
+         step_of(r->g, horizontal ? FL_STEP_HFLIP : FL_STEP_VFLIP, r->g->window.width, r->g->window.height));
 }
 
 static void op_sanitize(resolving *r, const fl_op *op) {
@@ -374,12 +400,14 @@ static fl_code run(resolving *r, const fl_op *op, uint32_t place) {
 /* True if all images are of one size after an op, whatever they are before it. */
 static bool fixes_size(const fl_op *op) {
     return op->kind == FL_OP_RESIZED_CROP || op->kind == FL_OP_CENTER_CROP || op->kind == FL_OP_CORNER_CROP ||
-           op->kind == FL_OP_RANDOM_CROP || op->kind == FL_OP_LETTERBOX || (op->kind == FL_OP_RESIZE && op->height);
+           op->kind == FL_OP_RANDOM_CROP || op->kind == FL_OP_LETTERBOX ||
+           (op->kind == FL_OP_RESIZE && op->height);
 }
 
-static fl_code resolve(const fl_program *program, uint32_t width, uint32_t height, fl_key key, fl_boxes *boxes, bool largest,
-                       fl_geometry *out, fl_error *err) {
-    if (!width || !height || width > FL_IMAGE_SIDE_MAX || height > FL_IMAGE_SIDE_MAX || program->count > FL_OPS_MAX)
+static fl_code resolve(const fl_program *program, uint32_t width, uint32_t height, fl_key key,
+                       fl_boxes *boxes, bool largest, fl_geometry *out, fl_error *err) {
+    if (!width || !height || width > FL_IMAGE_SIDE_MAX || height > FL_IMAGE_SIDE_MAX ||
+        program->count > FL_OPS_MAX)
         return fl_fail(err, FL_EARG, "an image of %u x %u pixels", width, height);
     fl_code code = boxes ? fl_boxes_check(boxes, err) : FL_OK;
     memset(out, 0, offsetof(fl_geometry, steps));
@@ -395,13 +423,13 @@ static fl_code resolve(const fl_program *program, uint32_t width, uint32_t heigh
     return code;
 }
 
-fl_code fl_geometry_resolve(const fl_program *program, uint32_t width, uint32_t height, fl_key key, fl_boxes *boxes, fl_geometry *out,
-                            fl_error *err) {
+fl_code fl_geometry_resolve(const fl_program *program, uint32_t width, uint32_t height, fl_key key,
+                            fl_boxes *boxes, fl_geometry *out, fl_error *err) {
     return resolve(program, width, height, key, boxes, false, out, err);
 }
 
-fl_code fl_geometry_size(const fl_program *program, uint32_t width, uint32_t height, fl_key key, uint32_t *out_width, uint32_t *out_height,
-                         fl_error *err) {
+fl_code fl_geometry_size(const fl_program *program, uint32_t width, uint32_t height, fl_key key,
+                         uint32_t *out_width, uint32_t *out_height, fl_error *err) {
     fl_geometry g;
     fl_code code = resolve(program, width, height, key, NULL, true, &g, err);
     if (code) return code;

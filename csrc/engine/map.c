@@ -9,7 +9,8 @@
 #endif
 
 fl_mapped fl_map(int fd, size_t bytes, void **data) {
-    void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
+    void *pages =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
     if (pages == MAP_FAILED) return FL_MAP_REFUSED;
     madvise(pages, bytes, MADV_HUGEPAGE);
     if (madvise(pages, bytes, MADV_POPULATE_WRITE) != 0) {

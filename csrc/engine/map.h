@@ -10,7 +10,7 @@
 typedef enum fl_mapped {
     FL_MAP_OK,
     FL_MAP_REFUSED, /* no mapping; errno says why */
-    FL_MAP_SHORT    /* memory ran out while it was faulted in; nothing stays mapped */
+    FL_MAP_SHORT /* memory ran out while it was faulted in; nothing stays mapped */
 } fl_mapped;
 
 /* Writable: `bytes`, a multiple of 4096, of the file `fd`, shared; fd < 0: private to this process and zeroed. *data is written only on

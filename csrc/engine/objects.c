@@ -18,14 +18,17 @@ static void step_point(const fl_step *step, float end, float *point) {
     }
 }
 
-void fl_objects_points(const fl_geometry *g, fl_points_kind kind, float *points, size_t count, uint32_t columns) {
+void fl_objects_points(const fl_geometry *g, fl_points_kind kind, float *points, size_t count,
+                       uint32_t columns) {
     const float end = kind == FL_POINTS_KEYPOINTS ? 1 : 0;
     for (uint32_t i = 0; i < g->step_count; i++)
         for (size_t k = 0; k < count; k++)
-            if (columns < 3 || points[k * columns + 2] != 0) step_point(&g->steps[i], end, points + k * columns);
+            if (columns < 3 || points[k * columns + 2] != 0)
+                step_point(&g->steps[i], end, points + k * columns);
 }
 
-void fl_objects_exchange(float *points, size_t objects, uint32_t count, uint32_t columns, const uint32_t *pairs, uint32_t pair_count) {
+void fl_objects_exchange(float *points, size_t objects, uint32_t count, uint32_t columns,
+                         const uint32_t *pairs, uint32_t pair_count) {
     for (size_t i = 0; i < objects; i++) {
         float *of = points + i * count * columns;
         for (uint32_t k = 0; k < pair_count; k++) {
@@ -48,7 +51,8 @@ static int64_t nearest(int64_t i, int64_t in, int64_t out) {
 
 /* Along one axis: where output i of a step comes from, -1 beyond the canvas before it. */
 static int64_t before(const fl_step *step, int axis, int64_t i) {
-    const int64_t in = axis ? step->in_height : step->in_width, out = axis ? step->height : step->width, from = axis ? step->y : step->x;
+    const int64_t in = axis ? step->in_height : step->in_width, out = axis ? step->height : step->width,
+                  from = axis ? step->y : step->x;
     int64_t at = i;
     switch (step->kind) {
     case FL_STEP_CROP:

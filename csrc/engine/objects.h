@@ -13,10 +13,12 @@ typedef enum fl_points_kind {
 
 /* Takes `count` points of `columns` (2, or 3 with COCO's visibility) float32 through all steps of a geometry, in place. Points are never clamped.
  * Those of visibility 0, which are not labelled, stay as they are. */
-void fl_objects_points(const fl_geometry *g, fl_points_kind kind, float *points, size_t count, uint32_t columns);
+void fl_objects_points(const fl_geometry *g, fl_points_kind kind, float *points, size_t count,
+                       uint32_t columns);
 
 /* Exchanges the places of the points of each pair, in place. points: [objects][count][columns]; pairs: [pair_count][2] numbers below count. */
-void fl_objects_exchange(float *points, size_t objects, uint32_t count, uint32_t columns, const uint32_t *pairs, uint32_t pair_count);
+void fl_objects_exchange(float *points, size_t objects, uint32_t count, uint32_t columns,
+                         const uint32_t *pairs, uint32_t pair_count);
 
 /* Fills columns[g->window.width] and rows[g->window.height] with the column and the row of the source that each of the result shows, as
  * torchvision's kernels of masks do (nearest; each step rounds by itself); -1 where it shows the fill. */

@@ -51,9 +51,13 @@ void fl_worker_free(fl_worker *worker) {
 
 const fl_counters *fl_worker_counters(const fl_worker *worker) { return &worker->counters; }
 
-void fl_worker_trace(fl_worker *worker, fl_trace *trace) { atomic_store_explicit(&worker->trace, trace, memory_order_release); }
+void fl_worker_trace(fl_worker *worker, fl_trace *trace) {
+    atomic_store_explicit(&worker->trace, trace, memory_order_release);
+}
 
-static bool is_traced(fl_worker *worker) { return atomic_load_explicit(&worker->trace, memory_order_relaxed) != NULL; }
+static bool is_traced(fl_worker *worker) {
+    return atomic_load_explicit(&worker->trace, memory_order_relaxed) != NULL;
+}
 
 /* The clock, for a time that nothing but a trace needs; 0: the worker is not traced. */
 static int64_t traced_ns(fl_worker *worker) { return is_traced(worker) ? fl_clock_ns() : 0; }
@@ -73,9 +77,12 @@ static void begin_events(fl_worker *worker, fl_key key) {
     worker->row.index = key.index, worker->row.epoch = key.epoch;
 }
 
-static void add(_Atomic uint64_t *counter, uint64_t value) { atomic_fetch_add_explicit(counter, value, memory_order_relaxed); }
+static void add(_Atomic uint64_t *counter, uint64_t value) {
+    atomic_fetch_add_explicit(counter, value, memory_order_relaxed);
+}
 
-static fl_code find_record(fl_worker *worker, const fl_source *source, uint64_t index, fl_span given, fl_span *record, fl_error *err) {
+static fl_code find_record(fl_worker *worker, const fl_source *source, uint64_t index, fl_span given,
+                           fl_span *record, fl_error *err) {
     *record = given;
     const fl_code code = given.bytes ? fl_store_check_record(source->store, index, given, err)
                                      : fl_store_reader_get(worker->reader, source->store, index, record, err);
@@ -88,11 +95,13 @@ static uint16_t number_of(const fl_source *source, const fl_part *part, uint64_t
 }
 
 /* The stamp of several files, in the order in which they are read. */
-static uint64_t mixed(uint64_t before, uint64_t stamp) { return before ? before * 0x9E3779B97F4A7C15u ^ stamp : stamp; }
+static uint64_t mixed(uint64_t before, uint64_t stamp) {
+    return before ? before * 0x9E3779B97F4A7C15u ^ stamp : stamp;
+}
 
 /* Finds the image of some parts in a record that passed fl_record_check. */
-static fl_code find_image(fl_worker *worker, const fl_source *source, const fl_part *part, uint64_t index, fl_span record, fl_stored *found,
-                          fl_error *err) {
+static fl_code find_image(fl_worker *worker, const fl_source *source, const fl_part *part, uint64_t index,
+                          fl_span record, fl_stored *found, fl_error *err) {
     const uint16_t number = number_of(source, part, index);
     fl_record_field image;
     fl_code code = fl_record_find(record, number, &image, err);
@@ -100,7 +109,8 @@ static fl_code find_image(fl_worker *worker, const fl_source *source, const fl_p
     *found = (fl_stored){image.kind, image.data, fl_record_index(record, number), true};
     if (image.kind != FL_RECORD_KIND_PLACE) return FL_OK;
     uint64_t stamp = 0;
-    code = fl_attached_read(image.data, fl_store_base(source->store, index), &worker->file, &found->data, &stamp, err);
+    code = fl_attached_read(image.data, fl_store_base(source->store, index), &worker->file, &found->data,
+                            &stamp, err);
     worker->stamp = mixed(worker->stamp, stamp);
     if (code) return code;
     add(&worker->counters.bytes, found->data.size);
@@ -110,7 +120,8 @@ static fl_code find_image(fl_worker *worker, const fl_source *source, const fl_p
 }
 
 /* Proves a JPEG file sound when it is first read: packing has checked what a store holds, nobody this. See NOTE [ files: what is learnt ]. */
-static fl_code prove_file(fl_worker *worker, const fl_source *source, uint64_t index, uint64_t stamp, fl_stored *found, fl_error *err) {
+static fl_code prove_file(fl_worker *worker, const fl_source *source, uint64_t index, uint64_t stamp,
+                          fl_stored *found, fl_error *err) {
     const fl_span data = found->data;
     if (fl_files_upright(source->files) && !fl_jpeg_exif_upright(data.bytes, data.size))
         return fl_fail(err, FL_EUNSUPPORTED, "its metadata may turn it");
@@ -120,13 +131,15 @@ static fl_code prove_file(fl_worker *worker, const fl_source *source, uint64_t i
     }
     const uint8_t *marks = NULL;
     size_t size = 0;
-    if (!fl_jpeg_entropy_index(worker->entropy, data.bytes, data.size, FL_JPEG_INDEX_EVERY, fl_jpeg_index_most(data.size), &marks, &size)) {
+    if (!fl_jpeg_entropy_index(worker->entropy, data.bytes, data.size, FL_JPEG_INDEX_EVERY,
+                               fl_jpeg_index_most(data.size), &marks, &size)) {
         fl_jpeg_checked checked;
         const fl_code code = fl_jpeg_check(data.bytes, data.size, source->max_pixels, &checked, err);
         if (code) return code;
         if (checked.warnings) return fl_fail(err, FL_EJPEG, "the JPEG is damaged: %.150s", checked.first);
         if (checked.smoothed)
-            return fl_fail(err, FL_EUNSUPPORTED, "the progressive JPEG stops before full precision: decoders differ in it");
+            return fl_fail(err, FL_EUNSUPPORTED,
+                           "the progressive JPEG stops before full precision: decoders differ in it");
         size = 0;
     }
     found->index = (fl_span){marks, size};
@@ -137,7 +150,8 @@ static fl_code prove_file(fl_worker *worker, const fl_source *source, uint64_t i
 
 /* Files of other formats are proved sound by their first decode. proving_ns: of the time that this took: not reading, but the work of a
  * decoder. */
-static fl_code find_file(fl_worker *worker, const fl_source *source, uint64_t index, fl_stored *found, int64_t *proving_ns, fl_error *err) {
+static fl_code find_file(fl_worker *worker, const fl_source *source, uint64_t index, fl_stored *found,
+                         int64_t *proving_ns, fl_error *err) {
     uint64_t stamp = 0;
     fl_code code = fl_files_read(source->files, index, &worker->file, &found->data, &stamp, err);
     if (code) return code;
@@ -163,7 +177,8 @@ static uint32_t group_of(const fl_source *source, uint32_t first) {
 }
 
 /* Opens an image that was found. See fl_renderer_open. */
-static fl_code open_image(fl_worker *worker, const fl_source *source, const fl_stored *found, fl_image_form *form, fl_error *err) {
+static fl_code open_image(fl_worker *worker, const fl_source *source, const fl_stored *found,
+                          fl_image_form *form, fl_error *err) {
     const fl_code code = fl_renderer_open(worker->renderer, found, source->max_pixels, form, err);
     if (!code) return FL_OK;
     const int64_t took = fl_renderer_opening_ns(worker->renderer);
@@ -173,11 +188,11 @@ static fl_code open_image(fl_worker *worker, const fl_source *source, const fl_s
 }
 
 /* Makes the image that is open or given into the parts of one field, of which `first` is the first. boxes: as fl_render takes them. */
-static fl_code make_image(fl_worker *worker, const fl_source *source, uint32_t first, fl_key key, fl_boxes *boxes, const fl_target *targets,
-                          uint32_t row, fl_error *err) {
+static fl_code make_image(fl_worker *worker, const fl_source *source, uint32_t first, fl_key key,
+                          fl_boxes *boxes, const fl_target *targets, uint32_t row, fl_error *err) {
     fl_rendered took;
-    fl_code code =
-        fl_render(worker->renderer, source->parts + first, group_of(source, first), key, boxes, targets + first, row, &took, err);
+    fl_code code = fl_render(worker->renderer, source->parts + first, group_of(source, first), key, boxes,
+                             targets + first, row, &took, err);
     add(&worker->counters.fallbacks, took.fell_back);
     add(&worker->counters.warnings, took.warnings);
     add(&worker->counters.decode_ns, took.decode_ns);
@@ -194,21 +209,25 @@ static bool is_cropped_by_boxes(const fl_program *program) {
 }
 
 /* The boxes of the record for a further image, where a crop depends on them: they lie in the first image. */
-static fl_code boxes_for(fl_worker *worker, const fl_source *source, const fl_part *part, const fl_image_form *canvas,
-                         const fl_image_form *form, fl_boxes **boxes, fl_error *err) {
+static fl_code boxes_for(fl_worker *worker, const fl_source *source, const fl_part *part,
+                         const fl_image_form *canvas, const fl_image_form *form, fl_boxes **boxes,
+                         fl_error *err) {
     *boxes = NULL;
     if (!source->item_count || !is_cropped_by_boxes(&part->program)) return FL_OK;
     if (form->width != canvas->width || form->height != canvas->height)
-        return fl_fail(err, FL_EARG, "RandomIoUCrop cuts images of one size alike, and it has %u x %u pixels beside %u x %u", form->width,
-                       form->height, canvas->width, canvas->height);
+        return fl_fail(
+            err, FL_EARG,
+            "RandomIoUCrop cuts images of one size alike, and it has %u x %u pixels beside %u x %u",
+            form->width, form->height, canvas->width, canvas->height);
     const fl_code code = fl_fields_renew(worker->fields, err);
     if (!code) *boxes = fl_fields_boxes(worker->fields);
     return code;
 }
 
 /* Makes a further image of the record; `canvas` is its first. */
-static fl_code make_further(fl_worker *worker, const fl_source *source, uint32_t first, fl_key key, fl_span record,
-                            const fl_image_form *canvas, const fl_target *targets, uint32_t row, fl_error *err) {
+static fl_code make_further(fl_worker *worker, const fl_source *source, uint32_t first, fl_key key,
+                            fl_span record, const fl_image_form *canvas, const fl_target *targets,
+                            uint32_t row, fl_error *err) {
     fl_boxes *boxes = NULL;
     fl_stored found;
     fl_image_form form;
@@ -228,14 +247,17 @@ static fl_code make_further(fl_worker *worker, const fl_source *source, uint32_t
 }
 
 /* Opens what else of the record goes into the row. See NOTE [ fields: one row ]. */
-static fl_code open_items(fl_worker *worker, const fl_source *source, uint64_t index, fl_span record, fl_error *err) {
+static fl_code open_items(fl_worker *worker, const fl_source *source, uint64_t index, fl_span record,
+                          fl_error *err) {
     if (!source->store) return fl_fail(err, FL_EARG, "image files have no fields beside the image");
     fl_code code = worker->fields ? FL_OK : fl_fields_create(&worker->fields, err);
-    return code ? code : fl_fields_open(worker->fields, source->items, source->item_count, source->store, index, record, err);
+    return code ? code
+                : fl_fields_open(worker->fields, source->items, source->item_count, source->store, index,
+                                 record, err);
 }
 
-static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given, const fl_target *targets,
-                        const fl_room *rooms, uint32_t row, fl_error *err) {
+static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given,
+                        const fl_target *targets, const fl_room *rooms, uint32_t row, fl_error *err) {
     fl_stored found = {.sound = false};
     int64_t proving_ns = 0;
     fl_span record = given;
@@ -243,7 +265,8 @@ static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, 
     const int64_t start = fl_clock_ns();
     fl_code code = source->store ? find_record(worker, source, key.index, given, &record, err)
                                  : find_file(worker, source, key.index, &found, &proving_ns, err);
-    if (!code && source->store) code = find_image(worker, source, source->parts, key.index, record, &found, err);
+    if (!code && source->store)
+        code = find_image(worker, source, source->parts, key.index, record, &found, err);
     if (code) return code;
     const int64_t took = fl_clock_ns() - start;
     note(worker, FL_TRACE_READ, start, took, code);
@@ -256,10 +279,12 @@ static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, 
     if (code) return code;
     fl_boxes *boxes = source->item_count ? fl_fields_boxes(worker->fields) : NULL;
     code = make_image(worker, source, 0, key, boxes, targets, row, err);
-    if (!code && source->files && !found.sound) fl_files_learn(source->files, key.index, worker->stamp, found.index);
+    if (!code && source->files && !found.sound)
+        fl_files_learn(source->files, key.index, worker->stamp, found.index);
     if (!code && source->item_count) {
         const int64_t filling = traced_ns(worker);
-        code = fl_fields_write(worker->fields, fl_renderer_geometry(worker->renderer), form.width, form.height, rooms, row, err);
+        code = fl_fields_write(worker->fields, fl_renderer_geometry(worker->renderer), form.width,
+                               form.height, rooms, row, err);
         note(worker, FL_TRACE_FILL, filling, traced_ns(worker) - filling, code);
     }
     for (uint32_t at = group_of(source, 0); at < source->count && !code; at += group_of(source, at))
@@ -267,8 +292,8 @@ static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, 
     return code;
 }
 
-fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given, const fl_target *targets,
-                        const fl_room *rooms, uint32_t row, fl_error *err) {
+fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given,
+                        const fl_target *targets, const fl_room *rooms, uint32_t row, fl_error *err) {
     worker->stamp = 0;
     begin_events(worker, key);
     const int64_t start = traced_ns(worker);
@@ -282,7 +307,8 @@ fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, 
 /* Never another image's pixels in a row that failed, whatever the policy does next. */
 static void clear(const fl_batch *batch, uint32_t row) {
     for (uint32_t i = 0; i < batch->parts; i++) fl_target_clear(&batch->target[i], row);
-    if (batch->items) fl_fields_clear(batch->sources[batch->row[row].source]->items, batch->items, batch->room, row);
+    if (batch->items)
+        fl_fields_clear(batch->sources[batch->row[row].source]->items, batch->items, batch->room, row);
 }
 
 fl_code fl_batch_pixels(fl_batch *batch, uint32_t row, const fl_view *image, fl_worker *worker) {
@@ -291,7 +317,8 @@ fl_code fl_batch_pixels(fl_batch *batch, uint32_t row, const fl_view *image, fl_
     worker->row.source = at.source;
     begin_events(worker, key);
     fl_renderer_give(worker->renderer, image);
-    const fl_code code = make_image(worker, batch->sources[at.source], 0, key, NULL, batch->target, row, &batch->errors[row]);
+    const fl_code code =
+        make_image(worker, batch->sources[at.source], 0, key, NULL, batch->target, row, &batch->errors[row]);
     batch->errors[row].code = code;
     if (code) clear(batch, row);
     return code;
@@ -305,7 +332,8 @@ void fl_batch_run(void *opaque, uint32_t row, void *context) {
     fl_code code = batch->errors[row].code;
     if (!code) {
         worker->row.source = at.source;
-        code = fl_pipeline_row(worker, batch->sources[at.source], key, at.given, batch->target, batch->room, row, &batch->errors[row]);
+        code = fl_pipeline_row(worker, batch->sources[at.source], key, at.given, batch->target, batch->room,
+                               row, &batch->errors[row]);
         batch->row[row].stamp = worker->stamp;
     }
     if (code) {
@@ -313,7 +341,8 @@ void fl_batch_run(void *opaque, uint32_t row, void *context) {
         clear(batch, row);
         atomic_fetch_add_explicit(&batch->failed, 1, memory_order_relaxed);
     }
-    if (atomic_fetch_sub_explicit(&batch->left, 1, memory_order_acq_rel) == 1) fl_slot_publish(batch->ring, batch->slot);
+    if (atomic_fetch_sub_explicit(&batch->left, 1, memory_order_acq_rel) == 1)
+        fl_slot_publish(batch->ring, batch->slot);
 }
 
 /* The stamp that the files of an attached sample's images have now; 0: it cannot be told. */
@@ -334,7 +363,8 @@ bool fl_batch_outdated(const fl_batch *batch, uint32_t row, fl_worker *worker) {
     const fl_source *source = batch->sources[at.source];
     const char *base = source->store ? fl_store_base(source->store, at.index) : NULL;
     if (source->store && !base) return false;
-    return at.stamp != (source->store ? attached_now(worker, source, at.index, base) : fl_files_now(source->files, at.index));
+    return at.stamp != (source->store ? attached_now(worker, source, at.index, base)
+                                      : fl_files_now(source->files, at.index));
 }
 
 /* The record of an attached image is read at once, to know the places of its images: it is small. */
@@ -359,7 +389,8 @@ static bool ahead(const fl_source *source, uint64_t index) {
 
 static bool is_warm(const fl_source *source, uint64_t index) {
     if (!source->store) return fl_files_warm(source->files);
-    return fl_store_base(source->store, index) ? fl_page_cache_warm(fl_store_images(source->store)) : fl_store_warm(source->store);
+    return fl_store_base(source->store, index) ? fl_page_cache_warm(fl_store_images(source->store))
+                                               : fl_store_warm(source->store);
 }
 
 void fl_batch_ahead(void *opaque, uint32_t row, void *unused) {

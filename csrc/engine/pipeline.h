@@ -38,7 +38,8 @@ typedef struct fl_source {
 /* Counts of a worker's work; added to by its thread, read by others at any time. */
 typedef struct fl_counters {
     _Atomic uint64_t samples, failed, warnings, bytes, read_ns, decode_ns, resize_ns;
-    _Atomic uint64_t fallbacks; /* JPEGs that libjpeg-turbo decoded: progressive, damaged, or otherwise unusual */
+    _Atomic uint64_t
+        fallbacks; /* JPEGs that libjpeg-turbo decoded: progressive, damaged, or otherwise unusual */
 } fl_counters;
 
 typedef struct fl_worker fl_worker;
@@ -53,15 +54,16 @@ void fl_worker_trace(fl_worker *worker, fl_trace *trace);
 
 /* Makes sample key.index of source into row `row` of the targets, one for each of its parts, whose width and height must be what
  * fl_geometry_size gives for it, and bounded where that is no more than a bound. `rooms`: of its items. `given`: its record, where that does not lie in the store's file; bytes NULL: it does. */
-fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given, const fl_target *targets,
-                        const fl_room *rooms, uint32_t row, fl_error *err);
+fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given,
+                        const fl_target *targets, const fl_room *rooms, uint32_t row, fl_error *err);
 
 typedef struct fl_row {
     uint32_t source; /* into the batch's sources */
     uint64_t index;
     uint64_t seed; /* of its draws */
     fl_span given; /* its record, as fl_pipeline_row takes it; outlives the row's making */
-    uint64_t stamp; /* of the files outside of the store that it was made of, as they were when they were opened; 0: of none */
+    uint64_t
+        stamp; /* of the files outside of the store that it was made of, as they were when they were opened; 0: of none */
 } fl_row;
 
 typedef struct fl_batch {
@@ -69,8 +71,9 @@ typedef struct fl_batch {
     fl_slot *slot;
     const fl_source *const *sources; /* each of as many parts and items as the batch */
     uint32_t rows, parts, items;
-    fl_row *row;      /* [rows] */
-    fl_error *errors; /* [rows]; code FL_OK where the row is good. A row that has an error before it is begun is not made. */
+    fl_row *row; /* [rows] */
+    fl_error *
+        errors; /* [rows]; code FL_OK where the row is good. A row that has an error before it is begun is not made. */
     fl_target *target; /* [parts] */
     fl_room *room; /* [items] */
     uint32_t epoch;

@@ -16,6 +16,7 @@ enum { FL_POLYGONS_POINT = 8 }; /* bytes of a point */
 
 /* Writes the objects of `rows`, of two levels, that are kept (`keep`: a flag for each; NULL: all), moved, to the first bytes of `to`, which is
  * aligned to 4; zeros to the rest of its `room` bytes. FL_ERECORD: they have no room. */
-fl_code fl_polygons_write(const fl_varying *rows, const uint8_t *keep, const fl_geometry *g, uint8_t *to, size_t room, fl_error *err);
+fl_code fl_polygons_write(const fl_varying *rows, const uint8_t *keep, const fl_geometry *g, uint8_t *to,
+                          size_t room, fl_error *err);
 
 #endif

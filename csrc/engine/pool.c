@@ -11,9 +11,11 @@
 #include "common/clock.h"
 
 enum {
-    TURN_NS = 20000, /* that the items of a turn should take: small beside a batch, and a hundred times what the lock costs */
+    TURN_NS =
+        20000, /* that the items of a turn should take: small beside a batch, and a hundred times what the lock costs */
     THREADS_MOST = 4096, /* more are a mistake */
-    TURN_MOST = 16,  /* items of a turn: where they become slow at once (a disk), they wait for each other in one turn of each thread */
+    TURN_MOST =
+        16, /* items of a turn: where they become slow at once (a disk), they wait for each other in one turn of each thread */
 };
 
 typedef struct job {
@@ -26,7 +28,7 @@ typedef struct worker {
     fl_pool *pool;
     void *context;
     const void *running; /* the opaque of the items it runs, or NULL; under the pool's lock */
-    uint32_t turn;       /* items that it takes at once; its thread's own */
+    uint32_t turn; /* items that it takes at once; its thread's own */
     pthread_t thread;
 } worker;
 
@@ -34,9 +36,9 @@ struct fl_pool {
     pthread_mutex_t lock;
     pthread_cond_t work_there, item_done;
     uint32_t waiting, idle; /* under lock: threads that wait for item_done, and for work_there */
-    bool closing;             /* under lock */
-    bool joined;              /* the closer's */
-    job *jobs;                /* under lock: a circular queue of `capacity`, jobs with items left */
+    bool closing; /* under lock */
+    bool joined; /* the closer's */
+    job *jobs; /* under lock: a circular queue of `capacity`, jobs with items left */
     uint32_t head, used, capacity;
     uint64_t turns; /* under lock */
     worker *workers;
@@ -68,7 +70,8 @@ static bool take(fl_pool *pool, uint32_t most, share *out) {
 /* Runs what was taken. See NOTE [ pool: turns ]. */
 static void work(worker *self, const share *taken) {
     const int64_t start = fl_clock_ns();
-    for (uint32_t i = 0; i < taken->count; i++) taken->of.work(taken->of.opaque, taken->first + i, self->context);
+    for (uint32_t i = 0; i < taken->count; i++)
+        taken->of.work(taken->of.opaque, taken->first + i, self->context);
     const int64_t each = (fl_clock_ns() - start) / taken->count;
     self->turn = each < TURN_NS / TURN_MOST ? TURN_MOST : each < TURN_NS ? (uint32_t)(TURN_NS / each) : 1;
 }
@@ -99,7 +102,8 @@ static void *run(void *arg) {
     return NULL;
 }
 
-static fl_code start(fl_pool *pool, const char *name, uint32_t threads, void *const *contexts, fl_error *err) {
+static fl_code start(fl_pool *pool, const char *name, uint32_t threads, void *const *contexts,
+                     fl_error *err) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -115,14 +119,19 @@ static fl_code start(fl_pool *pool, const char *name, uint32_t threads, void *co
         pthread_setname_np(w->thread, title);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed) return fl_fail_sys(err, FL_ERESOURCE, failed, "thread %u of %u could not be started", pool->threads + 1, threads);
+    if (failed)
+        return fl_fail_sys(err, FL_ERESOURCE, failed, "thread %u of %u could not be started",
+                           pool->threads + 1, threads);
     return FL_OK;
 }
 
-fl_code fl_pool_create(const char *name, uint32_t threads, uint32_t capacity, void *const *contexts, fl_pool **out, fl_error *err) {
+fl_code fl_pool_create(const char *name, uint32_t threads, uint32_t capacity, void *const *contexts,
+                       fl_pool **out, fl_error *err) {
     *out = NULL;
-    if (threads > THREADS_MOST) return fl_fail(err, FL_EARG, "num_workers=%u: native threads are %d at most", threads, THREADS_MOST);
-    if (!threads || !capacity) return fl_fail(err, FL_EARG, "a pool of %u threads and %u jobs", threads, capacity);
+    if (threads > THREADS_MOST)
+        return fl_fail(err, FL_EARG, "num_workers=%u: native threads are %d at most", threads, THREADS_MOST);
+    if (!threads || !capacity)
+        return fl_fail(err, FL_EARG, "a pool of %u threads and %u jobs", threads, capacity);
     fl_pool *pool = calloc(1, sizeof *pool);
     if (!pool) return fl_fail(err, FL_ENOMEM, "no memory for a thread pool");
     pthread_mutex_init(&pool->lock, NULL);
@@ -144,15 +153,21 @@ fl_code fl_pool_create(const char *name, uint32_t threads, uint32_t capacity, vo
 
 fl_code fl_pool_submit(fl_pool *pool, fl_work item, void *opaque, uint32_t items, fl_error *err) {
     if (!items) return fl_fail(err, FL_EARG, "a job of no items");
-    if (pool->pid != getpid()) return fl_fail(err, FL_EFORK, "these threads belong to process %d", (int)pool->pid);
+    if (pool->pid != getpid())
+        return fl_fail(err, FL_EFORK, "these threads belong to process %d", (int)pool->pid);
     fl_code code = FL_OK;
     bool wakes = false;
     pthread_mutex_lock(&pool->lock);
     if (pool->closing) code = fl_fail(err, FL_ECLOSED, "the thread pool is closed");
-    else if (pool->used == pool->capacity) code = fl_fail(err, FL_EFULL, "%u jobs are waiting already", pool->used);
-    else pool->jobs[(pool->head + pool->used++) % pool->capacity] = (job){item, opaque, 0, items}, wakes = pool->idle;
+    else if (pool->used == pool->capacity)
+        code = fl_fail(err, FL_EFULL, "%u jobs are waiting already", pool->used);
+    else
+        pool->jobs[(pool->head + pool->used++) % pool->capacity] = (job){item, opaque, 0, items},
+                                                 wakes = pool->idle;
     pthread_mutex_unlock(&pool->lock);
-    if (wakes) pthread_cond_signal(&pool->work_there); /* not under the lock, which the one who wakes wants at once */
+    if (wakes)
+        pthread_cond_signal(
+            &pool->work_there); /* not under the lock, which the one who wakes wants at once */
     return code;
 }
 

@@ -23,7 +23,8 @@ typedef struct fl_pool fl_pool;
 typedef void (*fl_work)(void *opaque, uint32_t item, void *context);
 
 /* Starts the threads; contexts[i] is thread i's. FL_ERESOURCE when the system starts no more. At most `capacity` unfinished jobs. */
-fl_code fl_pool_create(const char *name, uint32_t threads, uint32_t capacity, void *const *contexts, fl_pool **out, fl_error *err);
+fl_code fl_pool_create(const char *name, uint32_t threads, uint32_t capacity, void *const *contexts,
+                       fl_pool **out, fl_error *err);
 
 /* FL_EFULL when capacity jobs wait or run. items > 0. Any thread. */
 fl_code fl_pool_submit(fl_pool *pool, fl_work work, void *opaque, uint32_t items, fl_error *err);

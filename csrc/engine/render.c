@@ -69,21 +69,25 @@ void fl_renderer_free(fl_renderer *renderer) {
 }
 
 /* Opens an image by its decoder, which is made for the first of its kind. */
-static fl_code open_by(fl_renderer *renderer, int place, const fl_stored *image, uint64_t max_pixels, fl_error *err) {
+static fl_code open_by(fl_renderer *renderer, int place, const fl_stored *image, uint64_t max_pixels,
+                       fl_error *err) {
     const fl_decoder *decoder = fl_decoder_at(place);
     fl_code code = renderer->states[place] ? FL_OK : decoder->create(&renderer->states[place], err);
     if (!code) code = decoder->open(renderer->states[place], image, max_pixels, &renderer->form, err);
-    if (!code && renderer->form.channels && !renderer->planes_resizer) code = fl_resize_planes_create(&renderer->planes_resizer, err);
+    if (!code && renderer->form.channels && !renderer->planes_resizer)
+        code = fl_resize_planes_create(&renderer->planes_resizer, err);
     return code;
 }
 
-fl_code fl_renderer_open(fl_renderer *renderer, const fl_stored *image, uint64_t max_pixels, fl_image_form *form, fl_error *err) {
+fl_code fl_renderer_open(fl_renderer *renderer, const fl_stored *image, uint64_t max_pixels,
+                         fl_image_form *form, fl_error *err) {
     const int64_t start = fl_clock_ns();
     renderer->opened = fl_decoder_find(image->kind);
     renderer->opening_ns = 0;
     renderer->form = (fl_image_form){.width = 0};
     if (renderer->opened < 0)
-        return fl_fail(err, FL_EUNSUPPORTED, "its image is of kind %u, which this version cannot decode", (unsigned)image->kind);
+        return fl_fail(err, FL_EUNSUPPORTED, "its image is of kind %u, which this version cannot decode",
+                       (unsigned)image->kind);
     const fl_code code = open_by(renderer, renderer->opened, image, max_pixels, err);
     renderer->opening_ns = fl_clock_ns() - start;
     *form = renderer->form;
@@ -93,15 +97,17 @@ fl_code fl_renderer_open(fl_renderer *renderer, const fl_stored *image, uint64_t
 void fl_renderer_give(fl_renderer *renderer, const fl_view *image) {
     renderer->opened = -1, renderer->opening_ns = 0;
     renderer->given = *image;
-    renderer->form = (fl_image_form){.width = image->width, .height = image->height, .channels = image->channels, .depth = image->depth};
+    renderer->form = (fl_image_form){
+        .width = image->width, .height = image->height, .channels = image->channels, .depth = image->depth};
 }
 
 int64_t fl_renderer_opening_ns(const fl_renderer *renderer) { return renderer->opening_ns; }
 
 /* The part of the box whose pixels the visible window needs: all of it when nothing is resampled away, else the window's span and the filter's reach. */
-static void needed(double scale, uint32_t size, int64_t from, int64_t length, int eighths, double reach, uint32_t *start,
-                   uint32_t *extent) {
-    double shrink = fmax(scale * eighths / 8.0, 1.0) * 8.0 / eighths; /* one filter radius, in full-size pixels */
+static void needed(double scale, uint32_t size, int64_t from, int64_t length, int eighths, double reach,
+                   uint32_t *start, uint32_t *extent) {
+    double shrink =
+        fmax(scale * eighths / 8.0, 1.0) * 8.0 / eighths; /* one filter radius, in full-size pixels */
     double margin = reach * shrink + 2.0 * 8.0 / eighths;
     double low = floor((double)from * scale - margin), high = ceil((double)(from + length) * scale + margin);
     if (low < 0) low = 0;
@@ -114,8 +120,10 @@ static fl_box part_of(const fl_geometry *g, int eighths) {
     double reach = g->filter == FL_RESIZE_BICUBIC ? 2.0 : 1.0;
     const uint32_t width = (uint32_t)g->canvas.width, height = (uint32_t)g->canvas.height;
     fl_box part;
-    needed((double)width / g->width, width, g->visible.x, g->visible.width, eighths, reach, &part.x, &part.width);
-    needed((double)height / g->height, height, g->visible.y, g->visible.height, eighths, reach, &part.y, &part.height);
+    needed((double)width / g->width, width, g->visible.x, g->visible.width, eighths, reach, &part.x,
+           &part.width);
+    needed((double)height / g->height, height, g->visible.y, g->visible.height, eighths, reach, &part.y,
+           &part.height);
     return part;
 }
 
@@ -125,7 +133,8 @@ static fl_box source_of(const fl_geometry *g, int eighths) {
         const fl_box part = part_of(g, eighths);
         return (fl_box){g->box.x + part.x, g->box.y + part.y, part.width, part.height};
     }
-    return (fl_box){(uint32_t)g->visible.x, (uint32_t)g->visible.y, (uint32_t)g->visible.width, (uint32_t)g->visible.height};
+    return (fl_box){(uint32_t)g->visible.x, (uint32_t)g->visible.y, (uint32_t)g->visible.width,
+                    (uint32_t)g->visible.height};
 }
 
 static int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -140,7 +149,8 @@ static void plan_canvas(planned *part) {
     const int64_t x1 = lesser(canvas.x + canvas.width, (int64_t)g->box.x + g->box.width);
     const int64_t y1 = lesser(canvas.y + canvas.height, (int64_t)g->box.y + g->box.height);
     part->canvas = canvas;
-    if (x0 < x1 && y0 < y1) part->source = (fl_box){(uint32_t)x0, (uint32_t)y0, (uint32_t)(x1 - x0), (uint32_t)(y1 - y0)};
+    if (x0 < x1 && y0 < y1)
+        part->source = (fl_box){(uint32_t)x0, (uint32_t)y0, (uint32_t)(x1 - x0), (uint32_t)(y1 - y0)};
 }
 
 static int scale_of(const fl_geometry *g) {
@@ -156,8 +166,8 @@ static void fill(const fl_sink *sink, const fl_box *keep, const uint8_t colour[3
 }
 
 /* Resolves a part's geometry and fills what its window shows beyond the image. */
-static fl_code plan(planned *part, const fl_part *from, uint32_t width, uint32_t height, fl_key key, fl_boxes *boxes,
-                    const fl_target *target, uint32_t row, fl_error *err) {
+static fl_code plan(planned *part, const fl_part *from, uint32_t width, uint32_t height, fl_key key,
+                    fl_boxes *boxes, const fl_target *target, uint32_t row, fl_error *err) {
     fl_geometry *g = &part->g;
     fl_code code = fl_geometry_resolve(&from->program, width, height, key, boxes, g, err);
     if (!code) code = fl_target_fit(target, row, (uint32_t)g->window.width, (uint32_t)g->window.height, err);
@@ -171,8 +181,8 @@ static fl_code plan(planned *part, const fl_part *from, uint32_t width, uint32_t
     part->canvas = (fl_rect){0, 0, 0, 0};
     fl_box shown = {0, 0, 0, 0}; /* in the sink */
     if (g->visible.width && g->visible.height)
-        shown = (fl_box){(uint32_t)(g->visible.x - g->window.x), (uint32_t)(g->visible.y - g->window.y), (uint32_t)g->visible.width,
-                         (uint32_t)g->visible.height};
+        shown = (fl_box){(uint32_t)(g->visible.x - g->window.x), (uint32_t)(g->visible.y - g->window.y),
+                         (uint32_t)g->visible.width, (uint32_t)g->visible.height};
     if (shown.width != sink.width || shown.height != sink.height) fill(&part->sink, &shown, g->fill);
     if (shown.width && g->padded) plan_canvas(part);
     else if (shown.width) part->source = source_of(g, 8);
@@ -224,20 +234,23 @@ static fl_code check_form(const fl_renderer *renderer, uint32_t count, fl_error 
     for (uint32_t i = 0; i < count; i++) {
         const fl_sink *sink = &renderer->parts[i].sink;
         if (sink->channels != channels || sink->depth != depth)
-            return fl_fail(err, FL_ERECORD, "its pixels have %u channels of %u bytes, its field %u of %u", channels ? channels : 3,
-                           channels ? depth : 1, sink->channels ? sink->channels : 3, sink->channels ? sink->depth : 1);
+            return fl_fail(err, FL_ERECORD, "its pixels have %u channels of %u bytes, its field %u of %u",
+                           channels ? channels : 3, channels ? depth : 1, sink->channels ? sink->channels : 3,
+                           sink->channels ? sink->depth : 1);
     }
     return FL_OK;
 }
 
 /* Decodes what the parts need. An empty box: they need nothing. */
-static fl_code decode(fl_renderer *renderer, uint32_t count, decoded *out, fl_rendered *report, fl_error *err) {
+static fl_code decode(fl_renderer *renderer, uint32_t count, decoded *out, fl_rendered *report,
+                      fl_error *err) {
     const fl_decoder *decoder = fl_decoder_at(renderer->opened);
     void *state = renderer->states[renderer->opened];
     const int64_t start = fl_clock_ns();
     out->eighths = decoder->scales ? plan_scale(renderer, count) : 8;
     out->box = plan_box(renderer, count, out->eighths);
-    const fl_code code = out->box.width ? decoder->decode(state, &out->box, out->eighths, &out->view, err) : FL_OK;
+    const fl_code code =
+        out->box.width ? decoder->decode(state, &out->box, out->eighths, &out->view, err) : FL_OK;
     fl_decode_notes notes = {.warnings = 0};
     if (out->box.width && decoder->notes) decoder->notes(state, &notes);
     report->warnings = notes.warnings, report->fell_back = notes.fell_back;
@@ -247,7 +260,8 @@ static fl_code decode(fl_renderer *renderer, uint32_t count, decoded *out, fl_re
 }
 
 /* The decoded image, levels[0], at a part's own scale: a half, or a half of that, each made once. */
-static fl_code at_scale(fl_renderer *renderer, decoded levels[HALVES + 1], int eighths, const decoded **out, fl_error *err) {
+static fl_code at_scale(fl_renderer *renderer, decoded levels[HALVES + 1], int eighths, const decoded **out,
+                        fl_error *err) {
     fl_code code = FL_OK;
     int level = 0;
     for (; levels[level].eighths > eighths && !code; level++) {
@@ -270,7 +284,8 @@ static fl_view inside(const decoded *from, fl_box source, double *left, double *
     view.pixels += y * view.stride + x * pixel;
     view.width = (uint32_t)(ceil((source.x + source.width) * s) - *left);
     view.height = (uint32_t)(ceil((source.y + source.height) * s) - *top);
-    view.tail += (from->view.height - y - view.height) * view.stride + (from->view.width - x - view.width) * pixel;
+    view.tail +=
+        (from->view.height - y - view.height) * view.stride + (from->view.width - x - view.width) * pixel;
     return view;
 }
 
@@ -278,11 +293,12 @@ static fl_view inside(const decoded *from, fl_box source, double *left, double *
 static const int64_t CANVAS_PIXELS = 1 << 28;
 
 /* Makes what a part needs of its padded canvas: its colour, and the image's pixels in that. */
-static fl_code make_canvas(fl_renderer *renderer, const planned *part, const decoded *from, fl_view *out, fl_error *err) {
+static fl_code make_canvas(fl_renderer *renderer, const planned *part, const decoded *from, fl_view *out,
+                           fl_error *err) {
     const fl_rect *c = &part->canvas;
     if (c->width > CANVAS_PIXELS / c->height)
-        return fl_fail(err, FL_ELIMIT, "its transform resizes a padded canvas of %lld x %lld pixels", (long long)c->width,
-                       (long long)c->height);
+        return fl_fail(err, FL_ELIMIT, "its transform resizes a padded canvas of %lld x %lld pixels",
+                       (long long)c->width, (long long)c->height);
     const uint8_t channels = part->sink.channels, depth = part->sink.depth;
     const size_t pixel = channels ? (size_t)channels * depth : 3;
     fl_code code = fl_resize_fit(&renderer->canvas, (size_t)c->width * (size_t)c->height, pixel, err);
@@ -296,7 +312,8 @@ static fl_code make_canvas(fl_renderer *renderer, const planned *part, const dec
                           .depth = depth};
     fl_box keep = {0, 0, 0, 0};
     if (part->source.width)
-        keep = (fl_box){(uint32_t)(part->source.x - c->x), (uint32_t)(part->source.y - c->y), part->source.width, part->source.height};
+        keep = (fl_box){(uint32_t)(part->source.x - c->x), (uint32_t)(part->source.y - c->y),
+                        part->source.width, part->source.height};
     fill(&sink, &keep, part->g.canvas_fill);
     *out = (fl_view){.pixels = sink.data,
                      .stride = sink.width * pixel,
@@ -308,18 +325,21 @@ static fl_code make_canvas(fl_renderer *renderer, const planned *part, const dec
     double left, top;
     const fl_view view = inside(from, part->source, &left, &top);
     for (uint32_t y = 0; y < keep.height; y++)
-        memcpy((uint8_t *)sink.data + (keep.y + y) * out->stride + keep.x * pixel, view.pixels + y * view.stride, keep.width * pixel);
+        memcpy((uint8_t *)sink.data + (keep.y + y) * out->stride + keep.x * pixel,
+               view.pixels + y * view.stride, keep.width * pixel);
     return FL_OK;
 }
 
 /* Resamples a part's window from what it needs of its canvas, or of the image. */
-static fl_code resample(fl_renderer *renderer, const planned *part, decoded levels[HALVES + 1], fl_error *err) {
+static fl_code resample(fl_renderer *renderer, const planned *part, decoded levels[HALVES + 1],
+                        fl_error *err) {
     const fl_geometry *g = &part->g;
     fl_view view;
     fl_resize_spec spec = {
         .out_width = g->width,
         .out_height = g->height,
-        .window = {(uint32_t)g->visible.x, (uint32_t)g->visible.y, (uint32_t)g->visible.width, (uint32_t)g->visible.height},
+        .window = {(uint32_t)g->visible.x, (uint32_t)g->visible.y, (uint32_t)g->visible.width,
+                   (uint32_t)g->visible.height},
         .at_x = (uint32_t)(g->visible.x - g->window.x),
         .at_y = (uint32_t)(g->visible.y - g->window.y),
         .filter = (fl_resize_filter)g->filter,
@@ -348,14 +368,15 @@ static fl_code resample(fl_renderer *renderer, const planned *part, decoded leve
     return fl_resize(renderer->resizer, &view, &spec, &part->sink, err);
 }
 
-fl_code fl_render(fl_renderer *renderer, const fl_part *parts, uint32_t count, fl_key key, fl_boxes *boxes, const fl_target *targets,
-                  uint32_t row, fl_rendered *report, fl_error *err) {
+fl_code fl_render(fl_renderer *renderer, const fl_part *parts, uint32_t count, fl_key key, fl_boxes *boxes,
+                  const fl_target *targets, uint32_t row, fl_rendered *report, fl_error *err) {
     const uint32_t width = renderer->form.width, height = renderer->form.height;
     fl_code code = FL_OK;
     *report = (fl_rendered){.decode_ns = 0};
     if (count > FL_PARTS_MAX) return fl_fail(err, FL_EARG, "%u parts of one image", count);
     for (uint32_t i = 0; i < count && !code; i++)
-        code = plan(&renderer->parts[i], &parts[i], width, height, key, i ? NULL : boxes, &targets[i], row, err);
+        code =
+            plan(&renderer->parts[i], &parts[i], width, height, key, i ? NULL : boxes, &targets[i], row, err);
     if (!code) code = check_form(renderer, count, err);
     if (code) return code;
     decoded levels[HALVES + 1] = {{.box = {0, 0, width, height}, .eighths = 8}};
@@ -364,7 +385,8 @@ fl_code fl_render(fl_renderer *renderer, const fl_part *parts, uint32_t count, f
     int64_t start = fl_clock_ns();
     if (!code) report->resize_at = start;
     for (uint32_t i = 0; i < count && !code; i++)
-        if (renderer->parts[i].source.width || renderer->parts[i].canvas.width) code = resample(renderer, &renderer->parts[i], levels, err);
+        if (renderer->parts[i].source.width || renderer->parts[i].canvas.width)
+            code = resample(renderer, &renderer->parts[i], levels, err);
     report->resize_ns = (uint64_t)(fl_clock_ns() - start);
     return code;
 }

@@ -27,8 +27,10 @@ enum { FL_PARTS_MAX = 64 };
 
 typedef struct fl_part {
     uint16_t field; /* its number in records */
-    const uint16_t *fields; /* its number in the records of each of the store's shards; NULL: `field` in all */
-    const char *name; /* of the field, for messages; NULL: the first image, of which they speak without a name */
+    const uint16_t
+        *fields; /* its number in the records of each of the store's shards; NULL: `field` in all */
+    const char
+        *name; /* of the field, for messages; NULL: the first image, of which they speak without a name */
     fl_program program;
 } fl_part;
 
@@ -48,7 +50,8 @@ void fl_renderer_free(fl_renderer *renderer); /* NULL is allowed */
 
 /* Opens a stored image; the next call of fl_render decodes it, into parts of its form. Its bytes stay valid until then. FL_EUNSUPPORTED:
  * the kind is no image that this version decodes; the decoder's errors. */
-fl_code fl_renderer_open(fl_renderer *renderer, const fl_stored *image, uint64_t max_pixels, fl_image_form *form, fl_error *err);
+fl_code fl_renderer_open(fl_renderer *renderer, const fl_stored *image, uint64_t max_pixels,
+                         fl_image_form *form, fl_error *err);
 
 /* Takes pixels in place of an image to open. They stay valid until fl_render has returned. */
 void fl_renderer_give(fl_renderer *renderer, const fl_view *image);
@@ -58,8 +61,8 @@ int64_t fl_renderer_opening_ns(const fl_renderer *renderer);
 
 /* Makes parts[0..count) of the image that was opened or given into row `row` of their targets. `boxes`: those of the sample, which the first part's geometry moves; NULL: none. FL_ERECORD when an image becomes another size
  * than its target. */
-fl_code fl_render(fl_renderer *renderer, const fl_part *parts, uint32_t count, fl_key key, fl_boxes *boxes, const fl_target *targets,
-                  uint32_t row, fl_rendered *report, fl_error *err);
+fl_code fl_render(fl_renderer *renderer, const fl_part *parts, uint32_t count, fl_key key, fl_boxes *boxes,
+                  const fl_target *targets, uint32_t row, fl_rendered *report, fl_error *err);
 
 /* The geometry that the last fl_render resolved for its first part; valid until the next one. */
 const fl_geometry *fl_renderer_geometry(const fl_renderer *renderer);

@@ -29,7 +29,8 @@ struct fl_ring {
     fl_slot *all;
     uint32_t slots, free, keep, takes;
     size_t wanted;  /* by all batches that have a slot */
-    size_t most[2]; /* that was wanted at once: since takes was 0, and in the FL_RING_RECENT takes before that */
+    size_t
+        most[2]; /* that was wanted at once: since takes was 0, and in the FL_RING_RECENT takes before that */
     _Atomic uint32_t published; /* counts fl_slot_publish and fl_ring_stop: the futex that waiters sleep on */
 };
 
@@ -40,10 +41,14 @@ static fl_code map(size_t bytes, fl_slot *slot, fl_error *err) {
     if (rounded < bytes) return fl_fail(err, FL_EARG, "a batch of %zu bytes", bytes);
     fl_mapped mapped = fl_map(-1, rounded, &slot->data);
     if (mapped == FL_MAP_REFUSED)
-        return fl_fail(err, FL_ENOMEM, "a batch needs %zu bytes and the system has no room for them: lower batch_size or prefetch_factor",
+        return fl_fail(err, FL_ENOMEM,
+                       "a batch needs %zu bytes and the system has no room for them: lower batch_size or "
+                       "prefetch_factor",
                        rounded);
     if (mapped == FL_MAP_SHORT)
-        return fl_fail(err, FL_ENOMEM, "a batch needs %zu bytes and memory ran out: lower batch_size or prefetch_factor", rounded);
+        return fl_fail(err, FL_ENOMEM,
+                       "a batch needs %zu bytes and memory ran out: lower batch_size or prefetch_factor",
+                       rounded);
     slot->bytes = rounded;
     return FL_OK;
 }
@@ -63,7 +68,8 @@ fl_code fl_ring_create(uint32_t keep, size_t bytes, fl_ring **out, fl_error *err
     fl_slot *taken[64];
     uint32_t made = 0;
     fl_code code = FL_OK;
-    for (; bytes && made < keep && made < 64 && !code; made += !code) code = fl_ring_take(ring, bytes, &taken[made], err);
+    for (; bytes && made < keep && made < 64 && !code; made += !code)
+        code = fl_ring_take(ring, bytes, &taken[made], err);
     for (uint32_t i = 0; i < made; i++) fl_slot_release(ring, taken[i]);
     if (code) {
         fl_ring_free(ring);
@@ -91,7 +97,9 @@ static fl_slot *best_free(fl_ring *ring, size_t bytes) {
     for (fl_slot *s = ring->all; s; s = s->next) {
         if (atomic_load_explicit(&s->state, memory_order_relaxed) != FL_SLOT_FREE) continue;
         bool fits = s->bytes >= bytes, best_fits = best && best->bytes >= bytes;
-        if (!best || (fits && !best_fits) || (fits == best_fits && (fits ? s->bytes < best->bytes : s->bytes > best->bytes))) best = s;
+        if (!best || (fits && !best_fits) ||
+            (fits == best_fits && (fits ? s->bytes < best->bytes : s->bytes > best->bytes)))
+            best = s;
     }
     return best;
 }
@@ -184,7 +192,9 @@ void fl_slot_publish(fl_ring *ring, fl_slot *slot) {
     futex(&ring->published, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL);
 }
 
-void fl_slot_lease(fl_slot *slot) { atomic_store_explicit(&slot->state, FL_SLOT_LEASED, memory_order_release); }
+void fl_slot_lease(fl_slot *slot) {
+    atomic_store_explicit(&slot->state, FL_SLOT_LEASED, memory_order_release);
+}
 
 void fl_slot_release(fl_ring *ring, fl_slot *slot) {
     pthread_mutex_lock(&ring->lock);
@@ -212,20 +222,25 @@ void *fl_slot_data(const fl_slot *slot) { return slot->data; }
 
 size_t fl_slot_bytes(const fl_slot *slot) { return slot->bytes; }
 
-fl_slot_state fl_slot_state_of(const fl_slot *slot) { return (fl_slot_state)atomic_load_explicit(&slot->state, memory_order_acquire); }
+fl_slot_state fl_slot_state_of(const fl_slot *slot) {
+    return (fl_slot_state)atomic_load_explicit(&slot->state, memory_order_acquire);
+}
 
-fl_code fl_ring_wait(fl_ring *ring, fl_slot *const *slots, uint32_t count, int64_t timeout_ms, const fl_stop *stop, uint32_t *which,
-                     fl_error *err) {
+fl_code fl_ring_wait(fl_ring *ring, fl_slot *const *slots, uint32_t count, int64_t timeout_ms,
+                     const fl_stop *stop, uint32_t *which, fl_error *err) {
     int64_t deadline = timeout_ms < 0 ? 0 : fl_clock_ns() + timeout_ms * 1000000;
     for (;;) {
         uint32_t seen = atomic_load_explicit(&ring->published, memory_order_acquire);
-        if (stop && atomic_load_explicit(&stop->set, memory_order_acquire)) return fl_fail(err, FL_EINTR, "told to stop");
+        if (stop && atomic_load_explicit(&stop->set, memory_order_acquire))
+            return fl_fail(err, FL_EINTR, "told to stop");
         for (uint32_t i = 0; i < count; i++)
             if (fl_slot_state_of(slots[i]) == FL_SLOT_READY) return *which = i, FL_OK;
         struct timespec left, *limit = NULL;
         if (timeout_ms >= 0) {
             int64_t ns = deadline - fl_clock_ns();
-            if (ns <= 0) return fl_fail(err, FL_ETIMEOUT, "no batch became ready within %lld ms", (long long)timeout_ms);
+            if (ns <= 0)
+                return fl_fail(err, FL_ETIMEOUT, "no batch became ready within %lld ms",
+                               (long long)timeout_ms);
             left = (struct timespec){ns / 1000000000, ns % 1000000000};
             limit = &left;
         }

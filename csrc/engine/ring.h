@@ -36,7 +36,12 @@ typedef struct fl_stop {
     _Atomic uint32_t set;
 } fl_stop;
 
-typedef enum fl_slot_state { FL_SLOT_FREE = 0, FL_SLOT_FILLING = 1, FL_SLOT_READY = 2, FL_SLOT_LEASED = 3 } fl_slot_state;
+typedef enum fl_slot_state {
+    FL_SLOT_FREE = 0,
+    FL_SLOT_FILLING = 1,
+    FL_SLOT_READY = 2,
+    FL_SLOT_LEASED = 3
+} fl_slot_state;
 
 typedef struct fl_ring_counts {
     uint32_t slots, free, filling, ready, leased;
@@ -61,8 +66,8 @@ fl_slot_state fl_slot_state_of(const fl_slot *slot);
 
 /* Waits until one of slots[0..count) is READY and says which. timeout_ms < 0: no limit. FL_ETIMEOUT; FL_EINTR when a signal came, or
  * when `stop` (NULL: none) is set, which outranks a slot that is ready. */
-fl_code fl_ring_wait(fl_ring *ring, fl_slot *const *slots, uint32_t count, int64_t timeout_ms, const fl_stop *stop, uint32_t *which,
-                     fl_error *err);
+fl_code fl_ring_wait(fl_ring *ring, fl_slot *const *slots, uint32_t count, int64_t timeout_ms,
+                     const fl_stop *stop, uint32_t *which, fl_error *err);
 void fl_ring_stop(fl_ring *ring, fl_stop *stop); /* sets it, and wakes who waits with it */
 
 void fl_ring_count(fl_ring *ring, fl_ring_counts *out);

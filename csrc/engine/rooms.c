@@ -7,7 +7,8 @@ void fl_rooms_compact(const fl_item *item, const fl_room *room, uint32_t rows) {
     uint64_t to = room->start[0];
     for (uint32_t i = 0; i < rows; i++) {
         const fl_sink frame = fl_target_sink(&room->target, i);
-        const uint64_t from = room->start[i], unit = item->kind == FL_ITEM_INSTANCES ? fl_sink_plane(&frame) : item->unit;
+        const uint64_t from = room->start[i],
+                       unit = item->kind == FL_ITEM_INSTANCES ? fl_sink_plane(&frame) : item->unit;
         const uint64_t size = room->kept[i] * unit;
         if (size && to != from) memmove(room->data + to, room->data + from, (size_t)size);
         room->start[i] = to;
@@ -36,6 +37,7 @@ static void narrow_instances(fl_room *room, uint32_t rows, uint32_t width, uint3
 
 void fl_rooms_narrow(const fl_item *item, fl_room *room, uint32_t rows, const fl_target *image) {
     if (!image->bounded || !image->places || !room->target.sink.pitch) return;
-    if (item->kind == FL_ITEM_MASK) fl_target_narrow(&room->target, rows, image->sink.width, image->sink.height);
+    if (item->kind == FL_ITEM_MASK)
+        fl_target_narrow(&room->target, rows, image->sink.width, image->sink.height);
     if (item->kind == FL_ITEM_INSTANCES) narrow_instances(room, rows, image->sink.width, image->sink.height);
 }

@@ -138,7 +138,8 @@ static void cut_left(float b[VALUES], const float whole[VALUES], float height) {
         memcpy(b, old, sizeof old);
         for (int i = 0; i < VALUES; i += 6) b[i] = old[i] < 0 ? 0 : old[i];
     }
-    if (outside || is_close(old[1], old[7]) || is_close(old[3], old[5]) || (upright && is_close(old[0], old[2])))
+    if (outside || is_close(old[1], old[7]) || is_close(old[3], old[5]) ||
+        (upright && is_close(old[0], old[2])))
         memset(b, 0, VALUES * sizeof *b);
 }
 
@@ -172,7 +173,8 @@ static void clamp_box(float *box, fl_box_format format, const fl_step *step) {
 
 static void resize(float *box, fl_box_format format, const fl_step *step) {
     float b[VALUES];
-    const float by[2] = {(float)((double)step->width / (double)step->in_width), (float)((double)step->height / (double)step->in_height)};
+    const float by[2] = {(float)((double)step->width / (double)step->in_width),
+                         (float)((double)step->height / (double)step->in_height)};
     to_corners(box, format, b);
     for (int i = 0; i < VALUES; i++) b[i] *= by[i % 2];
     to_rectangle(b);
@@ -204,7 +206,8 @@ void fl_rotated_step(float *box, fl_box_format format, const fl_step *step) {
     case FL_STEP_CROP:
     case FL_STEP_IOU_CROP:
     case FL_STEP_PAD:
-        for (int i = 0; i < (format == FL_BOXES_XYXYXYXY ? VALUES : 2); i++) box[i] += sign * (float)(i % 2 ? step->y : step->x);
+        for (int i = 0; i < (format == FL_BOXES_XYXYXYXY ? VALUES : 2); i++)
+            box[i] += sign * (float)(i % 2 ? step->y : step->x);
         if (format == FL_BOXES_XYXYXYXY && step->kind != FL_STEP_PAD) to_rectangle(box);
         clamp_box(box, format, step);
         break;
@@ -221,7 +224,9 @@ bool fl_rotated_sound(const float *box, fl_box_format format, const fl_step *ste
     to_corners(box, format, b);
     /* torchvision takes y2 - y3 and x3 - x4 for the second side */
     const float width = length(b[0] - b[2], b[1] - b[3]), height = length(b[3] - b[5], b[4] - b[6]);
-    if (!(width >= (float)step->min_size && height >= (float)step->min_size && width * height >= (float)step->min_area)) return false;
+    if (!(width >= (float)step->min_size && height >= (float)step->min_size &&
+          width * height >= (float)step->min_area))
+        return false;
     for (int i = 0; i < VALUES; i++)
         if (!(b[i] >= 0 && b[i] <= (float)(i % 2 ? step->height : step->width))) return false;
     return true;

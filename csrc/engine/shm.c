@@ -24,10 +24,13 @@ uint64_t fl_shm_forks(void) { return atomic_load_explicit(&forks, memory_order_r
 
 static fl_code map(fl_shm *shm, fl_error *err) {
     fl_mapped mapped = fl_map(shm->fd, shm->bytes, &shm->data);
-    if (mapped == FL_MAP_REFUSED) return fl_fail_sys(err, FL_ENOMEM, errno, "mapping a batch of %zu bytes", shm->bytes);
+    if (mapped == FL_MAP_REFUSED)
+        return fl_fail_sys(err, FL_ENOMEM, errno, "mapping a batch of %zu bytes", shm->bytes);
     if (mapped == FL_MAP_SHORT)
-        return fl_fail(err, FL_ENOMEM, "a batch needs %zu bytes and memory ran out: lower batch_size, prefetch_factor or num_workers",
-                       shm->bytes);
+        return fl_fail(
+            err, FL_ENOMEM,
+            "a batch needs %zu bytes and memory ran out: lower batch_size, prefetch_factor or num_workers",
+            shm->bytes);
     return FL_OK;
 }
 
@@ -41,20 +44,27 @@ static fl_code finish(fl_shm *shm, fl_code code) {
 
 fl_code fl_shm_create(size_t bytes, fl_shm *out, fl_error *err) {
     *out = (fl_shm){NULL, (bytes + 4095) & ~(size_t)4095, -1};
-    if (!bytes || out->bytes < bytes || out->bytes > (size_t)INT64_MAX) return fl_fail(err, FL_EARG, "a batch of %zu bytes", bytes);
+    if (!bytes || out->bytes < bytes || out->bytes > (size_t)INT64_MAX)
+        return fl_fail(err, FL_EARG, "a batch of %zu bytes", bytes);
     out->fd = memfd_create("fastload", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (out->fd < 0 && (errno == EMFILE || errno == ENFILE))
-        return fl_fail_sys(err, FL_ERESOURCE, errno,
-                           "no file descriptor for a batch of %zu bytes (raise the limit, ulimit -n, or hold fewer batches)", out->bytes);
-    if (out->fd < 0) return fl_fail_sys(err, FL_ENOMEM, errno, "a batch needs %zu bytes of shared memory", out->bytes);
+        return fl_fail_sys(
+            err, FL_ERESOURCE, errno,
+            "no file descriptor for a batch of %zu bytes (raise the limit, ulimit -n, or hold fewer batches)",
+            out->bytes);
+    if (out->fd < 0)
+        return fl_fail_sys(err, FL_ENOMEM, errno, "a batch needs %zu bytes of shared memory", out->bytes);
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < out->bytes)  /* no SIGXFSZ */
-        return finish(out, fl_fail(err, FL_ERESOURCE,
-                                   "a batch needs %zu bytes of shared memory, and files have a limit of %llu bytes here: "
-                                   "raise RLIMIT_FSIZE (ulimit -f)",
-                                   out->bytes, (unsigned long long)limit.rlim_cur));
+        return finish(
+            out,
+            fl_fail(err, FL_ERESOURCE,
+                    "a batch needs %zu bytes of shared memory, and files have a limit of %llu bytes here: "
+                    "raise RLIMIT_FSIZE (ulimit -f)",
+                    out->bytes, (unsigned long long)limit.rlim_cur));
     if (ftruncate(out->fd, (off_t)out->bytes) != 0 || fcntl(out->fd, F_ADD_SEALS, SEALS) != 0)
-        return finish(out, fl_fail_sys(err, FL_ENOMEM, errno, "a batch needs %zu bytes of shared memory", out->bytes));
+        return finish(
+            out, fl_fail_sys(err, FL_ENOMEM, errno, "a batch needs %zu bytes of shared memory", out->bytes));
     return finish(out, map(out, err));
 }
 
@@ -91,6 +101,8 @@ int64_t fl_ticket_claim(const fl_shm *shm, uint32_t ticket, uint32_t batch, uint
     _Atomic uint64_t *word = ticket_at(shm, ticket);
     uint64_t seen = atomic_load_explicit(word, memory_order_acquire);
     while (seen >> 32 == batch && (uint32_t)seen < limit)
-        if (atomic_compare_exchange_weak_explicit(word, &seen, seen + 1, memory_order_acq_rel, memory_order_acquire)) return (uint32_t)seen;
+        if (atomic_compare_exchange_weak_explicit(word, &seen, seen + 1, memory_order_acq_rel,
+                                                  memory_order_acquire))
+            return (uint32_t)seen;
     return -1;
 }

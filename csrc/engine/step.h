@@ -5,7 +5,8 @@
 #include <stdint.h>
 
 typedef enum fl_step_kind {
-    FL_STEP_CROP = 1, /* to width x height from (x, y), which may reach beyond the canvas: there it pads with 0 */
+    FL_STEP_CROP =
+        1, /* to width x height from (x, y), which may reach beyond the canvas: there it pads with 0 */
     FL_STEP_PAD = 2, /* x and y: what is added on the left and on top */
     FL_STEP_RESIZE = 3,
     FL_STEP_HFLIP = 4,

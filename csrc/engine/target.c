@@ -5,9 +5,11 @@
 /* Most rows of a batch: sums of so many stay far below SIZE_MAX. */
 static const size_t BYTES_MAX = (size_t)1 << 56;
 
-static fl_code bytes_of(const fl_target *target, uint64_t width, uint64_t height, size_t *bytes, fl_error *err) {
+static fl_code bytes_of(const fl_target *target, uint64_t width, uint64_t height, size_t *bytes,
+                        fl_error *err) {
     if (width > FL_IMAGE_SIDE_MAX || height > FL_IMAGE_SIDE_MAX)
-        return fl_fail(err, FL_EARG, "an image of %llu x %llu pixels in a batch", (unsigned long long)width, (unsigned long long)height);
+        return fl_fail(err, FL_EARG, "an image of %llu x %llu pixels in a batch", (unsigned long long)width,
+                       (unsigned long long)height);
     *bytes = width * height * target->unit * target->planes;
     return FL_OK;
 }
@@ -17,7 +19,8 @@ static fl_code too_many(uint32_t rows, fl_error *err) {
 }
 
 /* The sides of a frame for the rows. */
-static void frame_of(const fl_target *target, uint32_t rows, uint32_t multiple, uint64_t *width, uint64_t *height) {
+static void frame_of(const fl_target *target, uint32_t rows, uint32_t multiple, uint64_t *width,
+                     uint64_t *height) {
     uint64_t w = 0, h = 0;
     for (uint32_t i = 0; i < rows; i++) {
         if (target->places[i].width > w) w = target->places[i].width;
@@ -30,7 +33,8 @@ static void set_frame(fl_target *target, uint32_t rows, uint64_t width, uint64_t
     target->row_bytes = row_bytes;
     target->sink.width = target->sink.pitch = (uint32_t)width, target->sink.height = (uint32_t)height;
     target->sink.plane = (size_t)(width * height);
-    for (uint32_t i = 0; i < rows; i++) target->places[i].at = row_bytes * i, target->places[i].bytes = row_bytes;
+    for (uint32_t i = 0; i < rows; i++)
+        target->places[i].at = row_bytes * i, target->places[i].bytes = row_bytes;
 }
 
 static fl_code lay_frames(fl_target *target, uint32_t rows, uint32_t multiple, size_t *bytes, fl_error *err) {
@@ -60,11 +64,12 @@ static fl_code lay_list(fl_target *target, uint32_t rows, size_t *bytes, fl_erro
     return FL_OK;
 }
 
-fl_code fl_target_lay(fl_target *target, uint32_t rows, fl_lay lay, uint32_t multiple, size_t *bytes, fl_error *err) {
+fl_code fl_target_lay(fl_target *target, uint32_t rows, fl_lay lay, uint32_t multiple, size_t *bytes,
+                      fl_error *err) {
     *bytes = 0;
     if (!rows || !multiple || !target->unit || !target->planes || (lay != FL_LAY_EQUAL && !target->places))
-        return fl_fail(err, FL_EARG, "%u rows of %u planes, %u bytes a pixel, to multiples of %u", rows, target->planes, target->unit,
-                       multiple);
+        return fl_fail(err, FL_EARG, "%u rows of %u planes, %u bytes a pixel, to multiples of %u", rows,
+                       target->planes, target->unit, multiple);
     if (lay == FL_LAY_PADDED) return lay_frames(target, rows, multiple, bytes, err);
     if (lay == FL_LAY_LIST) return lay_list(target, rows, bytes, err);
     const fl_sink *sink = &target->sink;
@@ -85,7 +90,8 @@ fl_code fl_target_fit(const fl_target *target, uint32_t row, uint32_t width, uin
             place->width = width, place->height = height;
             return FL_OK;
         }
-    } else if (width == (place ? place->width : target->sink.width) && height == (place ? place->height : target->sink.height)) {
+    } else if (width == (place ? place->width : target->sink.width) &&
+               height == (place ? place->height : target->sink.height)) {
         return FL_OK;
     }
     return fl_fail(err, FL_ERECORD, "its image is of another size than its columns say");
@@ -105,23 +111,27 @@ void fl_target_clear_margin(const fl_target *target, uint32_t row) {
     const size_t used = (size_t)place->width * target->unit;
     uint8_t *data = (uint8_t *)target->sink.data + place->at;
     for (uint32_t p = 0; p < target->planes; p++, data += pitch * target->sink.height) {
-        for (uint32_t y = 0; used < pitch && y < place->height; y++) memset(data + y * pitch + used, 0, pitch - used);
+        for (uint32_t y = 0; used < pitch && y < place->height; y++)
+            memset(data + y * pitch + used, 0, pitch - used);
         memset(data + place->height * pitch, 0, (target->sink.height - place->height) * pitch);
     }
 }
 
-uint8_t *fl_target_move_plane(const uint8_t *from, size_t from_pitch, uint8_t *to, size_t to_pitch, size_t lines) {
+uint8_t *fl_target_move_plane(const uint8_t *from, size_t from_pitch, uint8_t *to, size_t to_pitch,
+                              size_t lines) {
     for (size_t y = 0; y < lines; y++, to += to_pitch) memmove(to, from + y * from_pitch, to_pitch);
     return to;
 }
 
 void fl_target_narrow(fl_target *target, uint32_t rows, uint32_t width, uint32_t height) {
-    const size_t from_pitch = (size_t)target->sink.pitch * target->unit, from_plane = from_pitch * target->sink.height;
+    const size_t from_pitch = (size_t)target->sink.pitch * target->unit,
+                 from_plane = from_pitch * target->sink.height;
     const size_t pitch = (size_t)width * target->unit;
     uint8_t *data = target->sink.data, *to = data;
     for (uint32_t i = 0; i < rows; i++)
         for (uint32_t p = 0; p < target->planes; p++)
-            to = fl_target_move_plane(data + target->row_bytes * i + from_plane * p, from_pitch, to, pitch, height);
+            to = fl_target_move_plane(data + target->row_bytes * i + from_plane * p, from_pitch, to, pitch,
+                                      height);
     set_frame(target, rows, width, height, pitch * height * target->planes);
 }
 

@@ -24,7 +24,8 @@ typedef enum fl_lay { FL_LAY_EQUAL = 0, FL_LAY_LIST = 1, FL_LAY_PADDED = 2 } fl_
 
 typedef struct fl_place {
     size_t at, bytes; /* from the target's first byte; all that belongs to the row */
-    uint32_t width, height; /* of the row; 0 x 0 where it cannot be made. Of a bounded target written by whoever makes the row */
+    uint32_t width,
+        height; /* of the row; 0 x 0 where it cannot be made. Of a bounded target written by whoever makes the row */
 } fl_place;
 
 /* Form of one part in all rows of a batch. */
@@ -38,7 +39,8 @@ typedef struct fl_target {
 
 /* Sets where rows lie. Set before: unit, planes, the sink's dtype and layout, and for FL_LAY_EQUAL its size, else the places' sizes.
  * `multiple` is that of a frame's sides. *bytes: of all rows. FL_EARG where they are too many. */
-fl_code fl_target_lay(fl_target *target, uint32_t rows, fl_lay lay, uint32_t multiple, size_t *bytes, fl_error *err);
+fl_code fl_target_lay(fl_target *target, uint32_t rows, fl_lay lay, uint32_t multiple, size_t *bytes,
+                      fl_error *err);
 
 /* Checks that a row may be of width x height; notes it as the row's size if that was not known. FL_ERECORD. */
 fl_code fl_target_fit(const fl_target *target, uint32_t row, uint32_t width, uint32_t height, fl_error *err);
@@ -58,7 +60,8 @@ void fl_target_narrow(fl_target *target, uint32_t rows, uint32_t width, uint32_t
 
 /* Moves what a smaller frame has of a plane of frames, line by line, to `to`, which is not behind `from`; returns the end of it.
  * Pitches are in bytes. */
-uint8_t *fl_target_move_plane(const uint8_t *from, size_t from_pitch, uint8_t *to, size_t to_pitch, size_t lines);
+uint8_t *fl_target_move_plane(const uint8_t *from, size_t from_pitch, uint8_t *to, size_t to_pitch,
+                              size_t lines);
 
 static inline fl_sink fl_target_sink(const fl_target *target, uint32_t row) {
     fl_sink sink = target->sink;

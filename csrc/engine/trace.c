@@ -47,7 +47,8 @@ void fl_trace_put(fl_trace *trace, const fl_trace_event *event) {
 }
 
 size_t fl_trace_waiting(fl_trace *trace) {
-    return (size_t)(atomic_load_explicit(&trace->written, memory_order_acquire) - atomic_load_explicit(&trace->read, memory_order_relaxed));
+    return (size_t)(atomic_load_explicit(&trace->written, memory_order_acquire) -
+                    atomic_load_explicit(&trace->read, memory_order_relaxed));
 }
 
 size_t fl_trace_drain(fl_trace *trace, fl_trace_event *out, size_t most) {
@@ -59,6 +60,8 @@ size_t fl_trace_drain(fl_trace *trace, fl_trace_event *out, size_t most) {
     return count;
 }
 
-uint64_t fl_trace_dropped(fl_trace *trace) { return atomic_exchange_explicit(&trace->dropped, 0, memory_order_relaxed); }
+uint64_t fl_trace_dropped(fl_trace *trace) {
+    return atomic_exchange_explicit(&trace->dropped, 0, memory_order_relaxed);
+}
 
 uint32_t fl_trace_thread(void) { return (uint32_t)syscall(SYS_gettid); }

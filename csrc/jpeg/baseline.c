@@ -50,15 +50,19 @@ static const fl_jpeg_kernels *best_kernels(void) {
 
 static bool open_form(fl_jpeg_baseline *b, const uint8_t *bytes, size_t size) {
     fl_jpeg_dct_form *form = &b->form;
-    return fl_jpeg_dct_open(form, bytes, size) && fl_jpeg_dct_frame(form, &b->tables, &b->frame) && fl_jpeg_dct_lay_out(form, &b->frame);
+    return fl_jpeg_dct_open(form, bytes, size) && fl_jpeg_dct_frame(form, &b->tables, &b->frame) &&
+           fl_jpeg_dct_lay_out(form, &b->frame);
 }
 
-bool fl_jpeg_baseline_open(fl_jpeg_baseline *b, const uint8_t *bytes, size_t size, uint32_t *width, uint32_t *height) {
+bool fl_jpeg_baseline_open(fl_jpeg_baseline *b, const uint8_t *bytes, size_t size, uint32_t *width,
+                           uint32_t *height) {
     fl_jpeg_frame *f = &b->frame;
     b->opened = false;
     if (!bytes) return false;
     b->formed = fl_jpeg_dct_is(bytes, size);
-    if (b->formed ? !open_form(b, bytes, size) : !fl_jpeg_header_read(&b->tables, f, bytes, size) || !fl_jpeg_header_usual(f)) return false;
+    if (b->formed ? !open_form(b, bytes, size)
+                  : !fl_jpeg_header_read(&b->tables, f, bytes, size) || !fl_jpeg_header_usual(f))
+        return false;
     b->bytes = bytes;
     b->size = size;
     *width = f->width;
@@ -104,7 +108,9 @@ static void lay_out(fl_jpeg_task *t, int c, uint32_t eighths, fl_jpeg_range *row
     p->h = c ? 1 : h_max;
     p->v = c ? 1 : v_max;
     p->side = eighths;
-    while (p->side < 8 && h_max * eighths % (p->h * p->side * 2) == 0 && v_max * eighths % (p->v * p->side * 2) == 0) p->side *= 2;
+    while (p->side < 8 && h_max * eighths % (p->h * p->side * 2) == 0 &&
+           v_max * eighths % (p->v * p->side * 2) == 0)
+        p->side *= 2;
     p->across = h_max * eighths / (p->h * p->side);
     p->down = v_max * eighths / (p->v * p->side);
     p->width = divide_up((uint64_t)f->width * p->h * p->side, h_max * 8);
@@ -139,22 +145,27 @@ static bool fit_planes(fl_jpeg_baseline *b, fl_jpeg_task *t) {
     const size_t row = ((size_t)(t->x1 - t->x0) + 2 * FL_JPEG_MARGIN + 63) / 64 * 64;
     if (!fit(&b->planes, need + 2 * row)) return false;
     for (int c = 0; c < t->frame->count; c++) t->plane[c].samples = (uint8_t *)b->planes.bytes + at[c];
-    for (int c = 0; c < 2; c++) t->chroma[c] = (uint8_t *)b->planes.bytes + need + (size_t)c * row + FL_JPEG_MARGIN / 2;
+    for (int c = 0; c < 2; c++)
+        t->chroma[c] = (uint8_t *)b->planes.bytes + need + (size_t)c * row + FL_JPEG_MARGIN / 2;
     return true;
 }
 
 static bool inside(const fl_box *box, const fl_jpeg_frame *f) {
-    return box->width && box->height && (uint64_t)box->x + box->width <= f->width && (uint64_t)box->y + box->height <= f->height;
+    return box->width && box->height && (uint64_t)box->x + box->width <= f->width &&
+           (uint64_t)box->y + box->height <= f->height;
 }
 
-bool fl_jpeg_baseline_decode(fl_jpeg_baseline *b, const fl_box *box, int eighths, const uint8_t *index_bytes, size_t index_size,
-                             fl_view *view) {
+bool fl_jpeg_baseline_decode(fl_jpeg_baseline *b, const fl_box *box, int eighths, const uint8_t *index_bytes,
+                             size_t index_size, fl_view *view) {
     const fl_jpeg_frame *f = &b->frame;
-    if (!b->opened || !inside(box, f) || (eighths != 1 && eighths != 2 && eighths != 4 && eighths != 8)) return false;
+    if (!b->opened || !inside(box, f) || (eighths != 1 && eighths != 2 && eighths != 4 && eighths != 8))
+        return false;
     const uint32_t e = (uint32_t)eighths;
     fl_jpeg_index index;
     fl_jpeg_task t = {.tables = &b->tables, .frame = f, .kernels = best_kernels()};
-    if (index_size && !b->formed && fl_jpeg_index_open(&index, index_bytes, index_size, f->mcus_across, f->mcus_down)) t.index = &index;
+    if (index_size && !b->formed &&
+        fl_jpeg_index_open(&index, index_bytes, index_size, f->mcus_across, f->mcus_down))
+        t.index = &index;
     t.fancy = eighths > 1; /* so libjpeg: without context there is no interpolation */
     t.x0 = box->x * e / 8;
     t.y0 = box->y * e / 8;
@@ -166,8 +177,8 @@ bool fl_jpeg_baseline_decode(fl_jpeg_baseline *b, const fl_box *box, int eighths
     }
     const size_t width = t.x1 - t.x0, height = t.y1 - t.y0, bytes = width * height * 3;
     /* Two streams at a time have the coded bytes, and up to two that both have. */
-    const size_t plain =
-        b->formed ? fl_jpeg_planes_room(&b->form, t.mcu_columns.to - t.mcu_columns.from) : b->size - f->data + 2 * (FL_JPEG_PAD + 2);
+    const size_t plain = b->formed ? fl_jpeg_planes_room(&b->form, t.mcu_columns.to - t.mcu_columns.from)
+                                   : b->size - f->data + 2 * (FL_JPEG_PAD + 2);
     if (!b->formed) t.at = b->bytes + f->data, t.end = b->bytes + b->size;
     if (!fit(&b->plain, plain) || !fit(&b->pixels, bytes + FL_JPEG_SLACK) || !fit_planes(b, &t)) return false;
     t.plain = b->plain.bytes;
@@ -182,7 +193,10 @@ bool fl_jpeg_baseline_decode(fl_jpeg_baseline *b, const fl_box *box, int eighths
         t.index = NULL;
         if (!fl_jpeg_decode_rows(&t)) return false;
     }
-    *view = (fl_view){
-        .pixels = t.pixels, .stride = width * 3, .width = (uint32_t)width, .height = (uint32_t)height, .tail = b->pixels.room - bytes};
+    *view = (fl_view){.pixels = t.pixels,
+                      .stride = width * 3,
+                      .width = (uint32_t)width,
+                      .height = (uint32_t)height,
+                      .tail = b->pixels.room - bytes};
     return true;
 }

@@ -32,7 +32,8 @@ fl_code fl_jpeg_baseline_create(fl_jpeg_baseline **out, fl_error *err);
 void fl_jpeg_baseline_free(fl_jpeg_baseline *baseline); /* NULL is allowed */
 
 /* Reads the markers of bytes[0..size), which must stay valid until the decode has returned. False: not a file for this decoder. */
-bool fl_jpeg_baseline_open(fl_jpeg_baseline *baseline, const uint8_t *bytes, size_t size, uint32_t *width, uint32_t *height);
+bool fl_jpeg_baseline_open(fl_jpeg_baseline *baseline, const uint8_t *bytes, size_t size, uint32_t *width,
+                           uint32_t *height);
 
 /* Components of the file last opened: 1 or 3. */
 uint32_t fl_jpeg_baseline_components(const fl_jpeg_baseline *baseline);
@@ -45,7 +46,7 @@ size_t fl_jpeg_baseline_end(const fl_jpeg_baseline *baseline);
  * fl_libjpeg_decode, byte for byte. May be called again for another box of the same file. With an index (size 0: none) only the box's part of
  * the coded data is read. One that is none of this image's size, or that leads astray, is left aside: an index can make decoding slower,
  * and if it lies with great care show other parts of this image, but nothing worse. False: let fl_libjpeg do it. */
-bool fl_jpeg_baseline_decode(fl_jpeg_baseline *baseline, const fl_box *box, int eighths, const uint8_t *index, size_t index_size,
-                             fl_view *view);
+bool fl_jpeg_baseline_decode(fl_jpeg_baseline *baseline, const fl_box *box, int eighths, const uint8_t *index,
+                             size_t index_size, fl_view *view);
 
 #endif

@@ -31,7 +31,8 @@ static inline void fl_jpeg_batch_empty(fl_jpeg_batch *batch) {
 void fl_jpeg_batch_flush(const fl_jpeg_task *task, fl_jpeg_batch *batch);
 
 /* The places of the blocks of MCU `mcu` of a row, and of those after it. */
-void fl_jpeg_block_places(const fl_jpeg_task *task, fl_jpeg_block_place *places, uint32_t mcu_row, uint32_t mcu);
+void fl_jpeg_block_places(const fl_jpeg_task *task, fl_jpeg_block_place *places, uint32_t mcu_row,
+                          uint32_t mcu);
 
 /* memset, a loop or larger vectors would become a call or a slow instruction for every block. */
 typedef int16_t fl_jpeg_eight __attribute__((vector_size(16), may_alias));

@@ -6,12 +6,14 @@ static void extend_edges(const fl_jpeg_plane *p, uint32_t from, uint32_t to) {
     for (uint32_t row = from; row < to; row++) {
         uint8_t *samples = fl_jpeg_plane_row(p, row);
         if (p->origin == 0) samples[-1] = samples[0];
-        if (p->sample_columns.to == p->width) samples[p->width - p->origin] = samples[p->width - 1 - p->origin];
+        if (p->sample_columns.to == p->width)
+            samples[p->width - p->origin] = samples[p->width - 1 - p->origin];
     }
 }
 
 /* The row of samples for row y of pixels, from column x (even when samples cover two) on. */
-static const uint8_t *samples_of(const fl_jpeg_task *t, const fl_jpeg_plane *p, uint32_t y, uint32_t x, uint32_t end, uint8_t *scratch) {
+static const uint8_t *samples_of(const fl_jpeg_task *t, const fl_jpeg_plane *p, uint32_t y, uint32_t x,
+                                 uint32_t end, uint8_t *scratch) {
     const uint32_t row = y / p->down, column = x / p->across;
     const uint8_t *near = fl_jpeg_plane_row(p, row) + (column - p->origin);
     if (p->across == 1 && p->down == 1) return near;
@@ -56,7 +58,8 @@ void fl_jpeg_emit_rows(fl_jpeg_task *t, uint32_t mcu_row) {
     }
     uint32_t ready = (mcu_row + 1) * t->plane[0].v * t->plane[0].side;
     /* The last row of pixels also takes the next row of chroma. */
-    if (t->frame->count == 3 && t->plane[1].down == 2 && t->fancy && mcu_row + 1 < t->frame->mcus_down) ready--;
+    if (t->frame->count == 3 && t->plane[1].down == 2 && t->fancy && mcu_row + 1 < t->frame->mcus_down)
+        ready--;
     if (ready > t->y1) ready = t->y1;
     while (t->emitted < ready) emit_row(t, t->emitted++);
 }

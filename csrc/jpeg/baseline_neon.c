@@ -13,8 +13,9 @@
 #include <arm_neon.h>
 
 /* Sums that may wrap are computed without signs: to GCC the intrinsics for signed numbers are plain C, where overflow is undefined. */
-#define WRAP(bits, operation, a, b)                                                                                                        \
-    vreinterpretq_s##bits##_u##bits(operation##q_u##bits(vreinterpretq_u##bits##_s##bits(a), vreinterpretq_u##bits##_s##bits(b)))
+#define WRAP(bits, operation, a, b)                                                                          \
+    vreinterpretq_s##bits##_u##bits(                                                                         \
+        operation##q_u##bits(vreinterpretq_u##bits##_s##bits(a), vreinterpretq_u##bits##_s##bits(b)))
 
 FL_INLINE int16x8_t add_16(int16x8_t a, int16x8_t b) { return WRAP(16, vadd, a, b); }
 FL_INLINE int16x8_t sub_16(int16x8_t a, int16x8_t b) { return WRAP(16, vsub, a, b); }
@@ -50,8 +51,10 @@ typedef struct halves {
 
 /* One dimension: x[i] holds coefficient i of 8 columns; `round` is half of what the result will be divided by. */
 FL_INLINE halves idct_8(const int16x8_t x[8], int32_t round) {
-    const wide even2 = weigh(x[2], FL_JPEG_F_0_541196100, x[6], FL_JPEG_F_0_541196100 - FL_JPEG_F_1_847759065);
-    const wide even3 = weigh(x[2], FL_JPEG_F_0_541196100 + FL_JPEG_F_0_765366865, x[6], FL_JPEG_F_0_541196100);
+    const wide even2 =
+        weigh(x[2], FL_JPEG_F_0_541196100, x[6], FL_JPEG_F_0_541196100 - FL_JPEG_F_1_847759065);
+    const wide even3 =
+        weigh(x[2], FL_JPEG_F_0_541196100 + FL_JPEG_F_0_765366865, x[6], FL_JPEG_F_0_541196100);
     const wide even0 = raised(add_16(x[0], x[4]), round), even1 = raised(sub_16(x[0], x[4]), round);
 
     const int16x8_t z3 = add_16(x[3], x[7]), z4 = add_16(x[1], x[5]);
@@ -83,8 +86,9 @@ FL_INLINE int8x8_t difference_8(wide a, wide b) {
     return vqshrn_n_s16(upper, FL_JPEG_CONST_BITS + FL_JPEG_PASS1_BITS + 3 - 16);
 }
 
-#define TURN(bits, half, a, b)                                                                                                             \
-    vreinterpretq_s16_s##bits(vtrn##half##q_s##bits(vreinterpretq_s##bits##_s16(a), vreinterpretq_s##bits##_s16(b)))
+#define TURN(bits, half, a, b)                                                                               \
+    vreinterpretq_s16_s##bits(                                                                               \
+        vtrn##half##q_s##bits(vreinterpretq_s##bits##_s16(a), vreinterpretq_s##bits##_s16(b)))
 
 /* Rows for columns. */
 FL_INLINE void transpose(int16x8_t x[8]) {
@@ -115,10 +119,14 @@ FL_INLINE void store_rows(uint8_t *out, size_t stride, uint32x4_t rows) {
 FL_INLINE void store_8(uint8_t *out, size_t stride, const int8x8_t x[8]) {
     const int8x16_t c04 = vcombine_s8(x[0], x[4]), c15 = vcombine_s8(x[1], x[5]);
     const int8x16_t c26 = vcombine_s8(x[2], x[6]), c37 = vcombine_s8(x[3], x[7]);
-    const int16x8_t even01 = vreinterpretq_s16_s8(vtrn1q_s8(c04, c15)), odd01 = vreinterpretq_s16_s8(vtrn2q_s8(c04, c15));
-    const int16x8_t even23 = vreinterpretq_s16_s8(vtrn1q_s8(c26, c37)), odd23 = vreinterpretq_s16_s8(vtrn2q_s8(c26, c37));
-    const uint32x4_t r04 = vreinterpretq_u32_s16(vtrn1q_s16(even01, even23)), r26 = vreinterpretq_u32_s16(vtrn2q_s16(even01, even23));
-    const uint32x4_t r15 = vreinterpretq_u32_s16(vtrn1q_s16(odd01, odd23)), r37 = vreinterpretq_u32_s16(vtrn2q_s16(odd01, odd23));
+    const int16x8_t even01 = vreinterpretq_s16_s8(vtrn1q_s8(c04, c15)),
+                    odd01 = vreinterpretq_s16_s8(vtrn2q_s8(c04, c15));
+    const int16x8_t even23 = vreinterpretq_s16_s8(vtrn1q_s8(c26, c37)),
+                    odd23 = vreinterpretq_s16_s8(vtrn2q_s8(c26, c37));
+    const uint32x4_t r04 = vreinterpretq_u32_s16(vtrn1q_s16(even01, even23)),
+                     r26 = vreinterpretq_u32_s16(vtrn2q_s16(even01, even23));
+    const uint32x4_t r15 = vreinterpretq_u32_s16(vtrn1q_s16(odd01, odd23)),
+                     r37 = vreinterpretq_u32_s16(vtrn2q_s16(odd01, odd23));
     store_rows(out, stride, vuzp1q_u32(r04, r15));
     store_rows(out + 2 * stride, stride, vuzp1q_u32(r26, r37));
     store_rows(out + 4 * stride, stride, vuzp2q_u32(r04, r15));
@@ -126,12 +134,14 @@ FL_INLINE void store_8(uint8_t *out, size_t stride, const int8x8_t x[8]) {
 }
 
 FL_INLINE void dequantise(const fl_jpeg_job *job, const int16_t *quant, int16x8_t x[8]) {
-    for (int i = 0; i < 8; i++) x[i] = WRAP(16, vmul, vld1q_s16(job->coefs + 8 * i), vld1q_s16(quant + 8 * i));
+    for (int i = 0; i < 8; i++)
+        x[i] = WRAP(16, vmul, vld1q_s16(job->coefs + 8 * i), vld1q_s16(quant + 8 * i));
 }
 
 /* True when 4 times some value does not fit 16 bits: what then happens is left to the scalar kernels. */
 FL_INLINE bool huge(int16x8_t x) {
-    const uint16x8_t fits = vceqq_s16(vqshlq_n_s16(x, FL_JPEG_PASS1_BITS), vshlq_n_s16(x, FL_JPEG_PASS1_BITS));
+    const uint16x8_t fits =
+        vceqq_s16(vqshlq_n_s16(x, FL_JPEG_PASS1_BITS), vshlq_n_s16(x, FL_JPEG_PASS1_BITS));
     return vminvq_u16(fits) == 0;
 }
 
@@ -139,7 +149,8 @@ FL_INLINE bool huge(int16x8_t x) {
 static void fill_8(const fl_jpeg_job *job, int16_t quant, size_t stride) {
     const int16_t x = (int16_t)(uint16_t)((uint32_t)job->coefs[0] * (uint32_t)quant << FL_JPEG_PASS1_BITS);
     const int8x8_t value = vqrshrn_n_s16(vdupq_n_s16(x), FL_JPEG_PASS1_BITS + 3);
-    for (size_t y = 0; y < 8; y++) vst1_u8(job->out + y * stride, veor_u8(vreinterpret_u8_s8(value), vdup_n_u8(128)));
+    for (size_t y = 0; y < 8; y++)
+        vst1_u8(job->out + y * stride, veor_u8(vreinterpret_u8_s8(value), vdup_n_u8(128)));
 }
 
 static void idct8(const fl_jpeg_job *jobs, size_t n, const int16_t *quant, size_t stride) {
@@ -241,29 +252,36 @@ static void idct4(const fl_jpeg_job *jobs, size_t n, const int16_t *quant, size_
 }
 
 /* 3 near + far */
-FL_INLINE uint16x8_t weighed(uint8x8_t near, uint8x8_t far) { return vmlal_u8(vmovl_u8(far), near, vdup_n_u8(3)); }
+FL_INLINE uint16x8_t weighed(uint8x8_t near, uint8x8_t far) {
+    return vmlal_u8(vmovl_u8(far), near, vdup_n_u8(3));
+}
 
 static void h2v1(const uint8_t *in, uint8_t *out, size_t n) {
     for (size_t i = 0; i < n; i += 8) {
         const uint8x8_t here = vld1_u8(in + i);
         const uint16x8_t even = weighed(here, vld1_u8(in + i - 1)), odd = weighed(here, vld1_u8(in + i + 1));
-        vst2_u8(out + 2 * i, ((uint8x8x2_t){{vshrn_n_u16(vaddq_u16(even, vdupq_n_u16(1)), 2), vrshrn_n_u16(odd, 2)}}));
+        vst2_u8(out + 2 * i,
+                ((uint8x8x2_t){{vshrn_n_u16(vaddq_u16(even, vdupq_n_u16(1)), 2), vrshrn_n_u16(odd, 2)}}));
     }
 }
 
 static void h2v2(const uint8_t *near, const uint8_t *far, uint8_t *out, size_t n) {
-    uint16x8_t before = weighed(vld1_u8(near - 8), vld1_u8(far - 8)), here = weighed(vld1_u8(near), vld1_u8(far));
+    uint16x8_t before = weighed(vld1_u8(near - 8), vld1_u8(far - 8)),
+               here = weighed(vld1_u8(near), vld1_u8(far));
     for (size_t i = 0; i < n; i += 8) {
         const uint16x8_t after = weighed(vld1_u8(near + i + 8), vld1_u8(far + i + 8));
-        const uint16x8_t even = vmlaq_n_u16(vextq_u16(before, here, 7), here, 3), odd = vmlaq_n_u16(vextq_u16(here, after, 1), here, 3);
-        vst2_u8(out + 2 * i, ((uint8x8x2_t){{vrshrn_n_u16(even, 4), vshrn_n_u16(vaddq_u16(odd, vdupq_n_u16(7)), 4)}}));
+        const uint16x8_t even = vmlaq_n_u16(vextq_u16(before, here, 7), here, 3),
+                         odd = vmlaq_n_u16(vextq_u16(here, after, 1), here, 3);
+        vst2_u8(out + 2 * i,
+                ((uint8x8x2_t){{vrshrn_n_u16(even, 4), vshrn_n_u16(vaddq_u16(odd, vdupq_n_u16(7)), 4)}}));
         before = here, here = after;
     }
 }
 
 static void h1v2(const uint8_t *near, const uint8_t *far, uint8_t *out, size_t n, int bias) {
     const uint16x8_t add = vdupq_n_u16((uint16_t)bias);
-    for (size_t i = 0; i < n; i += 8) vst1_u8(out + i, vshrn_n_u16(vaddq_u16(weighed(vld1_u8(near + i), vld1_u8(far + i)), add), 2));
+    for (size_t i = 0; i < n; i += 8)
+        vst1_u8(out + i, vshrn_n_u16(vaddq_u16(weighed(vld1_u8(near + i), vld1_u8(far + i)), add), 2));
 }
 
 static void h2(const uint8_t *in, uint8_t *out, size_t n) {
@@ -283,7 +301,8 @@ FL_INLINE uint8x8x3_t convert(uint8x8_t luma, uint8x8_t cb, uint8x8_t cr) {
     const int16x8_t y = vreinterpretq_s16_u16(vmovl_u8(luma)), u = centred(cb), v = centred(cr);
     const wide green = weigh(u, -22554, v, 65536 - 46802);
     const int16x8_t r = vaddq_s16(vaddq_s16(y, v), scaled(v, 91881 - 65536));
-    const int16x8_t g = vaddq_s16(vsubq_s16(y, v), vcombine_s16(vrshrn_n_s32(green.low, 16), vrshrn_n_s32(green.high, 16)));
+    const int16x8_t g =
+        vaddq_s16(vsubq_s16(y, v), vcombine_s16(vrshrn_n_s32(green.low, 16), vrshrn_n_s32(green.high, 16)));
     const int16x8_t b = vaddq_s16(vaddq_s16(y, vaddq_s16(u, u)), scaled(u, 116130 - 131072));
     return (uint8x8x3_t){{vqmovun_s16(r), vqmovun_s16(g), vqmovun_s16(b)}};
 }
@@ -293,8 +312,9 @@ static void ycc(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, uint8_t 
         const uint8x16_t luma = vld1q_u8(y + i), u = vld1q_u8(cb + i), v = vld1q_u8(cr + i);
         const uint8x8x3_t low = convert(vget_low_u8(luma), vget_low_u8(u), vget_low_u8(v));
         const uint8x8x3_t high = convert(vget_high_u8(luma), vget_high_u8(u), vget_high_u8(v));
-        const uint8x16x3_t pixels = {
-            {vcombine_u8(low.val[0], high.val[0]), vcombine_u8(low.val[1], high.val[1]), vcombine_u8(low.val[2], high.val[2])}};
+        const uint8x16x3_t pixels = {{vcombine_u8(low.val[0], high.val[0]),
+                                      vcombine_u8(low.val[1], high.val[1]),
+                                      vcombine_u8(low.val[2], high.val[2])}};
         vst3q_u8(rgb + 3 * i, pixels);
     }
 }
@@ -307,7 +327,8 @@ static void grey(const uint8_t *y, uint8_t *rgb, size_t n) {
 }
 
 const fl_jpeg_kernels *fl_jpeg_kernels_neon(void) {
-    static const fl_jpeg_kernels kernels = {{fl_jpeg_idct1, fl_jpeg_idct2, idct4, idct8}, h2v1, h2v2, h1v2, h2, ycc, grey};
+    static const fl_jpeg_kernels kernels = {
+        {fl_jpeg_idct1, fl_jpeg_idct2, idct4, idct8}, h2v1, h2v2, h1v2, h2, ycc, grey};
     return &kernels;
 }
 

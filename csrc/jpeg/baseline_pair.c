@@ -100,7 +100,9 @@ FL_INLINE bool pair(const fl_jpeg_task *t, fl_jpeg_stretch *one, fl_jpeg_stretch
 }
 
 #if defined(__x86_64__)
-FL_BMI2 static bool pair_bmi2(const fl_jpeg_task *t, fl_jpeg_stretch *one, fl_jpeg_stretch *two) { return pair(t, one, two); }
+FL_BMI2 static bool pair_bmi2(const fl_jpeg_task *t, fl_jpeg_stretch *one, fl_jpeg_stretch *two) {
+    return pair(t, one, two);
+}
 #endif
 
 bool fl_jpeg_decode_pair(const fl_jpeg_task *t, fl_jpeg_stretch *one, fl_jpeg_stretch *two) {

@@ -71,6 +71,8 @@ typedef struct fl_jpeg_task {
     uint8_t *chroma[2]; /* one row of upsampled samples each */
 } fl_jpeg_task;
 
-static inline uint8_t *fl_jpeg_plane_row(const fl_jpeg_plane *p, uint32_t row) { return p->samples + (row & p->mask) * p->stride; }
+static inline uint8_t *fl_jpeg_plane_row(const fl_jpeg_plane *p, uint32_t row) {
+    return p->samples + (row & p->mask) * p->stride;
+}
 
 #endif

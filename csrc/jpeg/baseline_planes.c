@@ -3,7 +3,10 @@
 #include "jpeg/baseline_emit.h"
 #include "jpeg/dct_reader.h"
 
-enum { CHUNK = 16 /* blocks between two turns of the inverse DCT */, SPLIT_LEAST = 8 /* blocks of a row that are worth two runs */ };
+enum {
+    CHUNK = 16 /* blocks between two turns of the inverse DCT */,
+    SPLIT_LEAST = 8 /* blocks of a row that are worth two runs */
+};
 
 /* The wanted blocks of a strip: where their samples go, and their DC coefficients. */
 typedef struct lane {
@@ -31,7 +34,9 @@ static void transform(const fl_jpeg_task *t, const fl_jpeg_plane *p, const fl_jp
     if (n) t->kernels->idct[log2_side[p->side]](jobs, n, p->quant, p->stride);
 }
 
-static uint8_t *samples_at(const lane *l, uint32_t column) { return l->row + ((size_t)column * l->plane->side - l->plane->origin); }
+static uint8_t *samples_at(const lane *l, uint32_t column) {
+    return l->row + ((size_t)column * l->plane->side - l->plane->origin);
+}
 
 /* Samples that are made of DC coefficients. */
 static void make_dc(const fl_jpeg_task *t, const lane *l) {
@@ -52,7 +57,8 @@ static bool enter(const fl_jpeg_dct_kernels *kernels, maker *m, const lane *l, u
 static bool finish(const fl_jpeg_task *t, maker *m, uint32_t count) {
     fl_jpeg_job jobs[CHUNK];
     const uint32_t first = m->reader.run.block - count;
-    for (uint32_t i = 0; i < count; i++) jobs[i] = (fl_jpeg_job){m->coefs + 64 * i, samples_at(m->of, first + i), m->counts[i]};
+    for (uint32_t i = 0; i < count; i++)
+        jobs[i] = (fl_jpeg_job){m->coefs + 64 * i, samples_at(m->of, first + i), m->counts[i]};
     transform(t, m->of->plane, jobs, count);
     return fl_jpeg_dct_settle(&m->reader);
 }
@@ -82,19 +88,22 @@ static uint32_t middle_of(const lane *l) {
 }
 
 /* One or two lanes of the same blocks. */
-static bool make_lanes(const fl_jpeg_task *t, const fl_jpeg_dct_kernels *kernels, const lane *lanes, uint32_t count, maker m[2]) {
+static bool make_lanes(const fl_jpeg_task *t, const fl_jpeg_dct_kernels *kernels, const lane *lanes,
+                       uint32_t count, maker m[2]) {
     const fl_jpeg_range columns = lanes[0].columns;
     const uint32_t middle = count == 1 ? middle_of(&lanes[0]) : columns.to;
     if (!enter(kernels, &m[0], &lanes[0], columns.from, middle)) return false;
     m[1].of = NULL;
     m[1].reader.run.count = 0;
     if (count == 2 && !enter(kernels, &m[1], &lanes[1], columns.from, columns.to)) return false;
-    if (count == 1 && middle < columns.to && !enter(kernels, &m[1], &lanes[0], middle, columns.to)) return false;
+    if (count == 1 && middle < columns.to && !enter(kernels, &m[1], &lanes[0], middle, columns.to))
+        return false;
     return make_both(t, kernels, m);
 }
 
 /* A row's lanes whose AC planes are read, of luma or of chroma. */
-static bool collect(const fl_jpeg_task *t, const fl_jpeg_dct_form *form, uint32_t mcu_row, bool chroma, lane *lanes, uint32_t *count) {
+static bool collect(const fl_jpeg_task *t, const fl_jpeg_dct_form *form, uint32_t mcu_row, bool chroma,
+                    lane *lanes, uint32_t *count) {
     const uint32_t mcus = t->mcu_columns.to - t->mcu_columns.from;
     *count = 0;
     for (uint32_t i = 0; i < form->lanes; i++) {
@@ -107,7 +116,8 @@ static bool collect(const fl_jpeg_task *t, const fl_jpeg_dct_form *form, uint32_
                     .columns = p->columns,
                     .row = fl_jpeg_plane_row(p, row * p->side),
                     .dc = (int16_t *)(void *)t->plain + (size_t)i * mcus * 2};
-        if (!fl_jpeg_dct_find(form, mcu_row, i, &l->strip) || !fl_jpeg_dct_dc(&l->strip, p->columns.from, p->columns.to, l->dc))
+        if (!fl_jpeg_dct_find(form, mcu_row, i, &l->strip) ||
+            !fl_jpeg_dct_dc(&l->strip, p->columns.from, p->columns.to, l->dc))
             return false;
         if (p->side == 1) make_dc(t, l);
         else ++*count;

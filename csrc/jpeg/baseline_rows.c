@@ -14,7 +14,8 @@
 enum { PAIR_LEAST = 4 /* MCUs of a row that are worth two streams */ };
 
 /* One block, made or passed over. */
-FL_INLINE bool one_block(const fl_jpeg_task *t, fl_jpeg_batch *a, fl_jpeg_block_place *at, int *dc, uint32_t i, fl_jpeg_bits *b) {
+FL_INLINE bool one_block(const fl_jpeg_task *t, fl_jpeg_batch *a, fl_jpeg_block_place *at, int *dc,
+                         uint32_t i, fl_jpeg_bits *b) {
     uint8_t *out;
     if (!fl_jpeg_block_next(at, &out)) return fl_jpeg_stream_pass_block(t, dc, i, b);
     int16_t *coefs = a->coefs + 64 * (size_t)a->blocks;
@@ -31,7 +32,8 @@ FL_INLINE bool one_block(const fl_jpeg_task *t, fl_jpeg_batch *a, fl_jpeg_block_
     return true;
 }
 
-FL_INLINE bool make_mcus(const fl_jpeg_task *t, fl_jpeg_stream *s, fl_jpeg_batch *a, fl_jpeg_block_place *places, uint32_t count) {
+FL_INLINE bool make_mcus(const fl_jpeg_task *t, fl_jpeg_stream *s, fl_jpeg_batch *a,
+                         fl_jpeg_block_place *places, uint32_t count) {
     fl_jpeg_bits b = s->bits;
     const uint32_t blocks = t->frame->block_count;
     for (; count; count--) {
@@ -45,12 +47,14 @@ FL_INLINE bool make_mcus(const fl_jpeg_task *t, fl_jpeg_stream *s, fl_jpeg_batch
 }
 
 /* MCUs from restart to restart: made, where places are given. */
-FL_INLINE bool stretch(const fl_jpeg_task *t, fl_jpeg_stretch *of, fl_jpeg_block_place *places, uint32_t count) {
+FL_INLINE bool stretch(const fl_jpeg_task *t, fl_jpeg_stretch *of, fl_jpeg_block_place *places,
+                       uint32_t count) {
     fl_jpeg_stream *s = &of->stream;
     while (count) {
         if (!fl_jpeg_stream_ready(t, s)) return false;
         uint32_t now = count < s->until_restart ? count : s->until_restart;
-        if (!(places ? make_mcus(t, s, &of->batch, places, now) : fl_jpeg_stream_pass(t, s, now))) return false;
+        if (!(places ? make_mcus(t, s, &of->batch, places, now) : fl_jpeg_stream_pass(t, s, now)))
+            return false;
         if (t->frame->interval) s->until_restart -= now;
         count -= now;
     }
@@ -89,7 +93,8 @@ static route find_route(const fl_jpeg_task *t, uint32_t row) {
 }
 
 /* Goes to a mark, and makes plain no more than up to `end`. */
-static bool enter(const fl_jpeg_task *t, fl_jpeg_stream *s, uint32_t row, const fl_jpeg_cursor *at, size_t end) {
+static bool enter(const fl_jpeg_task *t, fl_jpeg_stream *s, uint32_t row, const fl_jpeg_cursor *at,
+                  size_t end) {
     if (at->mark.bit / 8 > end) return false;
     s->at = t->at + at->mark.bit / 8;
     s->end = t->at + end;
@@ -119,13 +124,16 @@ static bool is_at(const fl_jpeg_task *t, fl_jpeg_stream *s, const fl_jpeg_mark *
 }
 
 /* The halves of a row up to MCU `to`, side by side: NOTE [ baseline: two streams at a time ]. */
-static bool both_halves(const fl_jpeg_task *t, fl_jpeg_stretch halves[2], const route *r, uint32_t row, uint32_t to) {
+static bool both_halves(const fl_jpeg_task *t, fl_jpeg_stretch halves[2], const route *r, uint32_t row,
+                        uint32_t to) {
     fl_jpeg_stretch *one = &halves[0], *two = &halves[1];
     const uint32_t left = t->mcu_columns.from, middle = r->middle.column;
     const size_t end = bytes_to(t, &r->middle.mark);
     if (!enter(t, &one->stream, row, &r->start, end)) return false;
     two->stream.plain = t->plain + (end - r->start.mark.bit / 8) + FL_JPEG_PAD;
-    if (!enter(t, &two->stream, row, &r->middle, r->end) || !fl_jpeg_stream_pass(t, &one->stream, left - r->start.column)) return false;
+    if (!enter(t, &two->stream, row, &r->middle, r->end) ||
+        !fl_jpeg_stream_pass(t, &one->stream, left - r->start.column))
+        return false;
     one->mcus = middle - left;
     two->mcus = to - middle;
     fl_jpeg_block_places(t, two->places, row, middle);
@@ -142,11 +150,13 @@ FL_INLINE bool indexed_row(const fl_jpeg_task *t, fl_jpeg_stretch halves[2], uin
     if (paired) {
         at = checked ? r.check.column : right;
         if (!both_halves(t, halves, &r, row, at)) return false;
-    } else if (!enter(t, &last->stream, row, &r.start, r.end) || !stretch(t, last, NULL, left - r.start.column)) {
+    } else if (!enter(t, &last->stream, row, &r.start, r.end) ||
+               !stretch(t, last, NULL, left - r.start.column)) {
         return false;
     }
     if (checked) {
-        if (!stretch(t, last, last->places, r.check.column - at) || !is_at(t, &last->stream, &r.check.mark)) return false;
+        if (!stretch(t, last, last->places, r.check.column - at) || !is_at(t, &last->stream, &r.check.mark))
+            return false;
         at = r.check.column;
     }
     return stretch(t, last, last->places, right - at);

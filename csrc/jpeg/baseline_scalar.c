@@ -22,20 +22,26 @@ static uint8_t sample(int32_t x) { return (uint8_t)(x < -128 ? 0 : x > 127 ? 255
 
 /* One dimension of 8, from x[0], x[step], ... */
 static void idct_8(const int32_t *x, size_t step, int bits, int32_t out[8]) {
-    const int32_t x0 = x[0], x1 = x[step], x2 = x[2 * step], x3 = x[3 * step], x4 = x[4 * step], x5 = x[5 * step], x6 = x[6 * step],
-                  x7 = x[7 * step];
+    const int32_t x0 = x[0], x1 = x[step], x2 = x[2 * step], x3 = x[3 * step], x4 = x[4 * step],
+                  x5 = x[5 * step], x6 = x[6 * step], x7 = x[7 * step];
     const int32_t even2 = x2 * FL_JPEG_F_0_541196100 + x6 * (FL_JPEG_F_0_541196100 - FL_JPEG_F_1_847759065);
     const int32_t even3 = x2 * (FL_JPEG_F_0_541196100 + FL_JPEG_F_0_765366865) + x6 * FL_JPEG_F_0_541196100;
-    const int32_t even0 = wrap(x0 + x4) * (1 << FL_JPEG_CONST_BITS), even1 = wrap(x0 - x4) * (1 << FL_JPEG_CONST_BITS);
-    const int32_t e0 = add(even0, even3), e3 = sub(even0, even3), e1 = add(even1, even2), e2 = sub(even1, even2);
+    const int32_t even0 = wrap(x0 + x4) * (1 << FL_JPEG_CONST_BITS),
+                  even1 = wrap(x0 - x4) * (1 << FL_JPEG_CONST_BITS);
+    const int32_t e0 = add(even0, even3), e3 = sub(even0, even3), e1 = add(even1, even2),
+                  e2 = sub(even1, even2);
 
     const int32_t z3 = wrap(x3 + x7), z4 = wrap(x1 + x5);
     const int32_t a = z3 * (FL_JPEG_F_1_175875602 - FL_JPEG_F_1_961570560) + z4 * FL_JPEG_F_1_175875602;
     const int32_t b = z3 * FL_JPEG_F_1_175875602 + z4 * (FL_JPEG_F_1_175875602 - FL_JPEG_F_0_390180644);
-    const int32_t o0 = add(x7 * (FL_JPEG_F_0_298631336 - FL_JPEG_F_0_899976223) - x1 * FL_JPEG_F_0_899976223, a);
-    const int32_t o1 = add(x5 * (FL_JPEG_F_2_053119869 - FL_JPEG_F_2_562915447) - x3 * FL_JPEG_F_2_562915447, b);
-    const int32_t o2 = add(x3 * (FL_JPEG_F_3_072711026 - FL_JPEG_F_2_562915447) - x5 * FL_JPEG_F_2_562915447, a);
-    const int32_t o3 = add(x1 * (FL_JPEG_F_1_501321110 - FL_JPEG_F_0_899976223) - x7 * FL_JPEG_F_0_899976223, b);
+    const int32_t o0 =
+        add(x7 * (FL_JPEG_F_0_298631336 - FL_JPEG_F_0_899976223) - x1 * FL_JPEG_F_0_899976223, a);
+    const int32_t o1 =
+        add(x5 * (FL_JPEG_F_2_053119869 - FL_JPEG_F_2_562915447) - x3 * FL_JPEG_F_2_562915447, b);
+    const int32_t o2 =
+        add(x3 * (FL_JPEG_F_3_072711026 - FL_JPEG_F_2_562915447) - x5 * FL_JPEG_F_2_562915447, a);
+    const int32_t o3 =
+        add(x1 * (FL_JPEG_F_1_501321110 - FL_JPEG_F_0_899976223) - x7 * FL_JPEG_F_0_899976223, b);
     const int32_t even[4] = {e0, e1, e2, e3}, odd[4] = {o3, o2, o1, o0};
     for (int i = 0; i < 4; i++) {
         out[i] = saturate(descale(add(even[i], odd[i]), bits));
@@ -48,10 +54,10 @@ static void idct_4(const int32_t *x, size_t step, int bits, int32_t out[4]) {
     const int32_t x1 = x[step], x3 = x[3 * step], x5 = x[5 * step], x7 = x[7 * step];
     const int32_t dc = x[0] * (1 << (FL_JPEG_CONST_BITS + 1)),
                   even = x[2 * step] * FL_JPEG_F_1_847759065 - x[6 * step] * FL_JPEG_F_0_765366865;
-    const int32_t o0 =
-        add(x1 * FL_JPEG_F_1_061594337 - x3 * FL_JPEG_F_2_172734803, x5 * FL_JPEG_F_1_451774981 - x7 * FL_JPEG_F_0_211164243);
-    const int32_t o1 =
-        add(x1 * FL_JPEG_F_2_562915447 + x3 * FL_JPEG_F_0_899976223, -x5 * FL_JPEG_F_0_601344887 - x7 * FL_JPEG_F_0_509795579);
+    const int32_t o0 = add(x1 * FL_JPEG_F_1_061594337 - x3 * FL_JPEG_F_2_172734803,
+                           x5 * FL_JPEG_F_1_451774981 - x7 * FL_JPEG_F_0_211164243);
+    const int32_t o1 = add(x1 * FL_JPEG_F_2_562915447 + x3 * FL_JPEG_F_0_899976223,
+                           -x5 * FL_JPEG_F_0_601344887 - x7 * FL_JPEG_F_0_509795579);
     const int32_t e0 = add(dc, even), e1 = sub(dc, even);
     out[0] = saturate(descale(add(e0, o1), bits));
     out[3] = saturate(descale(sub(e0, o1), bits));
@@ -86,7 +92,8 @@ static void idct8(const fl_jpeg_job *jobs, size_t n, const int16_t *quant, size_
         const bool shift = flat(jobs->coefs, 0);
         for (size_t x = 0; x < 8; x++) {
             idct_8(in + x, 8, FL_JPEG_CONST_BITS - FL_JPEG_PASS1_BITS, out);
-            for (size_t y = 0; y < 8; y++) middle[8 * y + x] = shift ? wrap(in[x] * (1 << FL_JPEG_PASS1_BITS)) : out[y];
+            for (size_t y = 0; y < 8; y++)
+                middle[8 * y + x] = shift ? wrap(in[x] * (1 << FL_JPEG_PASS1_BITS)) : out[y];
         }
         for (size_t y = 0; y < 8; y++) {
             idct_8(middle + 8 * y, 1, FL_JPEG_CONST_BITS + FL_JPEG_PASS1_BITS + 3, out);
@@ -102,7 +109,8 @@ static void idct4(const fl_jpeg_job *jobs, size_t n, const int16_t *quant, size_
         const bool shift = flat(jobs->coefs, 4);
         for (size_t x = 0; x < 8; x++) {
             idct_4(in + x, 8, FL_JPEG_CONST_BITS - FL_JPEG_PASS1_BITS + 1, out);
-            for (size_t y = 0; y < 4; y++) middle[8 * y + x] = shift ? wrap(in[x] * (1 << FL_JPEG_PASS1_BITS)) : out[y];
+            for (size_t y = 0; y < 4; y++)
+                middle[8 * y + x] = shift ? wrap(in[x] * (1 << FL_JPEG_PASS1_BITS)) : out[y];
         }
         for (size_t y = 0; y < 4; y++) {
             idct_4(middle + 8 * y, 1, FL_JPEG_CONST_BITS + FL_JPEG_PASS1_BITS + 3 + 1, out);
@@ -178,4 +186,5 @@ static void grey(const uint8_t *y, uint8_t *rgb, size_t n) {
     for (size_t i = 0; i < n; i++) rgb[3 * i] = rgb[3 * i + 1] = rgb[3 * i + 2] = y[i];
 }
 
-const fl_jpeg_kernels fl_jpeg_kernels_scalar = {{fl_jpeg_idct1, fl_jpeg_idct2, idct4, idct8}, h2v1, h2v2, h1v2, h2, ycc, grey};
+const fl_jpeg_kernels fl_jpeg_kernels_scalar = {
+    {fl_jpeg_idct1, fl_jpeg_idct2, idct4, idct8}, h2v1, h2v2, h1v2, h2, ycc, grey};

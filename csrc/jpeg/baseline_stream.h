@@ -55,7 +55,8 @@ FL_INLINE bool fl_jpeg_stream_dc(const fl_jpeg_task *t, int *dc, uint32_t block,
 }
 
 FL_INLINE bool fl_jpeg_stream_pass_block(const fl_jpeg_task *t, int *dc, uint32_t block, fl_jpeg_bits *b) {
-    return fl_jpeg_stream_dc(t, dc, block, b) && fl_jpeg_skip_ac(&t->tables->ac[t->frame->block_ac[block]], b);
+    return fl_jpeg_stream_dc(t, dc, block, b) &&
+           fl_jpeg_skip_ac(&t->tables->ac[t->frame->block_ac[block]], b);
 }
 
 /* Passes over MCUs that end before the next restart. */

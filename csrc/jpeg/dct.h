@@ -21,13 +21,14 @@ void fl_jpeg_dct_free(fl_jpeg_dct *dct); /* NULL is allowed */
  * same samplings, more than max_pixels pixels, damaged or incomplete, with coefficients beyond the form's limits, or one that would not come back
  * byte for byte. What is returned has been read again, and its coefficients compared: NOTE [ dct: coded data that follow from their
  * coefficients ]. */
-fl_code fl_jpeg_dct_encode(fl_jpeg_dct *dct, const uint8_t *bytes, size_t size, uint64_t max_pixels, const uint8_t **out, size_t *written,
-                           fl_error *err);
+fl_code fl_jpeg_dct_encode(fl_jpeg_dct *dct, const uint8_t *bytes, size_t size, uint64_t max_pixels,
+                           const uint8_t **out, size_t *written, fl_error *err);
 
 /* True if the file of the last fl_jpeg_dct_encode, which returned FL_OK, is proved sound as by fl_jpeg_entropy_sound, which need not walk it then. */
 bool fl_jpeg_dct_sound(const fl_jpeg_dct *dct);
 
 /* The JPEG, byte for byte. FL_EJPEG for damage. */
-fl_code fl_jpeg_dct_restore(fl_jpeg_dct *dct, const uint8_t *bytes, size_t size, const uint8_t **out, size_t *written, fl_error *err);
+fl_code fl_jpeg_dct_restore(fl_jpeg_dct *dct, const uint8_t *bytes, size_t size, const uint8_t **out,
+                            size_t *written, fl_error *err);
 
 #endif

@@ -14,7 +14,8 @@ FL_INLINE uint64_t significant(const uint8_t *at, uint64_t bit, unsigned last) {
 
 #define COUNT(mask) ((unsigned)__builtin_popcountll(mask))
 
-FL_INLINE uint64_t block(const uint8_t *at, uint64_t bit, unsigned last, const fl_jpeg_dct_orders *orders, int16_t *out) {
+FL_INLINE uint64_t block(const uint8_t *at, uint64_t bit, unsigned last, const fl_jpeg_dct_orders *orders,
+                         int16_t *out) {
     uint8_t place[64], active[64];
     uint16_t u[64];
     const uint64_t sig = significant(at, bit, last);
@@ -62,7 +63,8 @@ FL_INLINE uint64_t block(const uint8_t *at, uint64_t bit, unsigned last, const f
     return bit;
 }
 
-uint64_t fl_jpeg_dct_block(const uint8_t *at, uint64_t bit, unsigned last, const fl_jpeg_dct_orders *orders, int16_t *out) {
+uint64_t fl_jpeg_dct_block(const uint8_t *at, uint64_t bit, unsigned last, const fl_jpeg_dct_orders *orders,
+                           int16_t *out) {
     return block(at, bit, last, orders, out);
 }
 
@@ -84,7 +86,8 @@ FL_INLINE bool pass(fl_jpeg_dct_run *run) {
         const uint64_t sig = significant(r.at, r.bit, last);
         const unsigned n = COUNT(sig);
         unsigned left = COUNT(fl_jpeg_dct_wide(r.at, r.bit + last - 1, n));
-        r.bit += last - 1 + 2 * n + COUNT(sig & o->above[0]) + COUNT(sig & o->above[1]) + COUNT(sig & o->above[2]);
+        r.bit +=
+            last - 1 + 2 * n + COUNT(sig & o->above[0]) + COUNT(sig & o->above[1]) + COUNT(sig & o->above[2]);
         for (unsigned k = 2; left; k++) {
             if (k > FL_JPEG_DCT_BIT_MOST) return false;
             const unsigned next = COUNT(fl_jpeg_dct_wide(r.at, r.bit, left));
@@ -101,7 +104,9 @@ static bool pass_plain(fl_jpeg_dct_run *run) { return pass(run); }
 
 #if defined(__x86_64__)
 __attribute__((target("bmi,bmi2,popcnt"))) static bool pass_popcnt(fl_jpeg_dct_run *run) { return pass(run); }
-__attribute__((target("bmi,bmi2,popcnt"))) static bool make_bmi2(fl_jpeg_dct_run *a, fl_jpeg_dct_run *b) { FL_JPEG_DCT_MAKE(one); }
+__attribute__((target("bmi,bmi2,popcnt"))) static bool make_bmi2(fl_jpeg_dct_run *a, fl_jpeg_dct_run *b) {
+    FL_JPEG_DCT_MAKE(one);
+}
 #endif
 
 static void order(const int16_t *natural, int16_t *out) {
@@ -134,8 +139,8 @@ const fl_jpeg_dct_kernels *fl_jpeg_dct_kernels_best(void) {
     static const fl_jpeg_dct_kernels bmi2 = {make_bmi2, pass_popcnt, order, list, NULL},
                                      lanes = {fl_jpeg_dct_make_lanes, pass_popcnt, order, list, NULL},
                                      avx2 = {fl_jpeg_dct_make_avx2, pass_popcnt, order, list, NULL},
-                                     avx512 = {fl_jpeg_dct_make_avx512, pass_popcnt, fl_jpeg_dct_order_avx512, fl_jpeg_dct_list_avx512,
-                                               fl_jpeg_dct_put_avx512};
+                                     avx512 = {fl_jpeg_dct_make_avx512, pass_popcnt, fl_jpeg_dct_order_avx512,
+                                               fl_jpeg_dct_list_avx512, fl_jpeg_dct_put_avx512};
     if (fl_cpu_has(FL_CPU_BMI2 | FL_CPU_PDEP | FL_CPU_AVX512)) return &avx512;
     if (fl_cpu_has(FL_CPU_BMI2 | FL_CPU_PDEP | FL_CPU_AVX2)) return &avx2;
     if (fl_cpu_has(FL_CPU_BMI2 | FL_CPU_AVX2)) return &lanes;

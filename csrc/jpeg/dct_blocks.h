@@ -57,7 +57,8 @@ const fl_jpeg_dct_kernels *fl_jpeg_dct_kernels_best(void);
 #define FL_JPEG_DCT_DAMAGED UINT64_MAX
 
 /* One block of last position 1 or more, into 64 zeros, in plain C. Returns the position behind it, or FL_JPEG_DCT_DAMAGED. */
-uint64_t fl_jpeg_dct_block(const uint8_t *at, uint64_t bit, unsigned last, const fl_jpeg_dct_orders *orders, int16_t *out);
+uint64_t fl_jpeg_dct_block(const uint8_t *at, uint64_t bit, unsigned last, const fl_jpeg_dct_orders *orders,
+                           int16_t *out);
 
 /* A run's next block. */
 typedef struct fl_jpeg_dct_next_block {
@@ -76,23 +77,23 @@ FL_INLINE fl_jpeg_dct_next_block fl_jpeg_dct_take_block(fl_jpeg_dct_run *r) {
 }
 
 /* Makes blocks of both runs in turn, then what is left of either: the frame of every kernel set, whose `one` makes a run's next block. */
-#define FL_JPEG_DCT_MAKE(one)                                                                                                              \
-    fl_jpeg_dct_run p = *a, q = *b;                                                                                                        \
-    while (p.count && q.count) {                                                                                                           \
-        one(&p);                                                                                                                           \
-        one(&q);                                                                                                                           \
-        if (__builtin_expect(p.bit > p.end || q.bit > q.end, 0)) return false;                                                             \
-    }                                                                                                                                      \
-    while (p.count) {                                                                                                                      \
-        one(&p);                                                                                                                           \
-        if (__builtin_expect(p.bit > p.end, 0)) return false;                                                                              \
-    }                                                                                                                                      \
-    while (q.count) {                                                                                                                      \
-        one(&q);                                                                                                                           \
-        if (__builtin_expect(q.bit > q.end, 0)) return false;                                                                              \
-    }                                                                                                                                      \
-    *a = p;                                                                                                                                \
-    *b = q;                                                                                                                                \
+#define FL_JPEG_DCT_MAKE(one)                                                                                \
+    fl_jpeg_dct_run p = *a, q = *b;                                                                          \
+    while (p.count && q.count) {                                                                             \
+        one(&p);                                                                                             \
+        one(&q);                                                                                             \
+        if (__builtin_expect(p.bit > p.end || q.bit > q.end, 0)) return false;                               \
+    }                                                                                                        \
+    while (p.count) {                                                                                        \
+        one(&p);                                                                                             \
+        if (__builtin_expect(p.bit > p.end, 0)) return false;                                                \
+    }                                                                                                        \
+    while (q.count) {                                                                                        \
+        one(&q);                                                                                             \
+        if (__builtin_expect(q.bit > q.end, 0)) return false;                                                \
+    }                                                                                                        \
+    *a = p;                                                                                                  \
+    *b = q;                                                                                                  \
     return true
 
 #endif

@@ -12,9 +12,13 @@ enum { PLANES = 7 };
 #define EACH(x) ((x) * 0x0101010101010101ull)
 
 /* The lowest eight bits, each in a byte of its own, times weight, a power of two. */
-FL_AVX2_BMI2_INLINE uint64_t bytes_of(uint64_t bits, unsigned weight) { return _pdep_u64(bits, EACH((uint64_t)weight)); }
+FL_AVX2_BMI2_INLINE uint64_t bytes_of(uint64_t bits, unsigned weight) {
+    return _pdep_u64(bits, EACH((uint64_t)weight));
+}
 
-FL_AVX2_BMI2_INLINE __m128i words(uint64_t bytes) { return _mm_cvtepu8_epi16(_mm_cvtsi64_si128((long long)bytes)); }
+FL_AVX2_BMI2_INLINE __m128i words(uint64_t bytes) {
+    return _mm_cvtepu8_epi16(_mm_cvtsi64_si128((long long)bytes));
+}
 
 FL_AVX2_BMI2_INLINE void one(fl_jpeg_dct_run *r) {
     const uint8_t *at = r->at;
@@ -37,7 +41,9 @@ FL_AVX2_BMI2_INLINE void one(fl_jpeg_dct_run *r) {
     const uint64_t more = planes.first;
     uint64_t sign = planes.second;
 
-    uint64_t above[3] = {_pext_u64(o->above[0], sig), _pext_u64(o->above[1], sig), _pext_u64(o->above[2], sig)}, lows[3];
+    uint64_t above[3] = {_pext_u64(o->above[0], sig), _pext_u64(o->above[1], sig),
+                         _pext_u64(o->above[2], sig)},
+             lows[3];
     fl_jpeg_dct_lows(at, &bit, above, lows);
 
     /* plane[i]: bit i of U, as read where U has more bits, and its first one where it has not. */
@@ -75,14 +81,17 @@ FL_AVX2_BMI2_INLINE void one(fl_jpeg_dct_run *r) {
             for (int i = 3; i < PLANES; i++) plane[i] >>= 8;
         }
         const uint64_t low = bytes_of(lows[0], 1) | bytes_of(lows[1], 2) | bytes_of(lows[2], 4);
-        const uint64_t factor = EACH(1) + bytes_of(above[0], 1) + bytes_of(above[1], 2) + bytes_of(above[2], 4);
+        const uint64_t factor =
+            EACH(1) + bytes_of(above[0], 1) + bytes_of(above[1], 2) + bytes_of(above[2], 4);
         const __m128i one_each = _mm_set1_epi16(1);
         __m128i value = _mm_mullo_epi16(_mm_sub_epi16(words(u), one_each), words(factor));
         value = _mm_add_epi16(_mm_add_epi16(value, words(low)), one_each);
-        value = _mm_sign_epi16(value, _mm_cvtepi8_epi16(_mm_cvtsi64_si128((long long)(bytes_of(sign, 128) | EACH(1)))));
+        value = _mm_sign_epi16(
+            value, _mm_cvtepi8_epi16(_mm_cvtsi64_si128((long long)(bytes_of(sign, 128) | EACH(1)))));
         int16_t made[8];
         _mm_storeu_si128((__m128i *)made, value);
-        for (int i = 0; i < 8; i++, sig = _blsr_u64(sig)) out[fl_jpeg_natural[_tzcnt_u64(sig)]] = made[i]; /* out[64] behind the last */
+        for (int i = 0; i < 8; i++, sig = _blsr_u64(sig))
+            out[fl_jpeg_natural[_tzcnt_u64(sig)]] = made[i]; /* out[64] behind the last */
         if (!sig) break;
         plane[0] >>= 8, plane[1] >>= 8, plane[2] >>= 8;
         for (int i = 0; i < 3; i++) lows[i] >>= 8, above[i] >>= 8;

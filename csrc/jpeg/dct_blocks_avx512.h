@@ -8,7 +8,8 @@
 bool fl_jpeg_dct_make_avx512(fl_jpeg_dct_run *a, fl_jpeg_dct_run *b);
 void fl_jpeg_dct_order_avx512(const int16_t *natural, int16_t *out);
 unsigned fl_jpeg_dct_list_avx512(const int16_t *block, uint8_t *places, int16_t *values);
-bool fl_jpeg_dct_put_avx512(fl_jpeg_dct_writer *writer, const fl_jpeg_dct_source *from, uint8_t *lasts, uint32_t *ends);
+bool fl_jpeg_dct_put_avx512(fl_jpeg_dct_writer *writer, const fl_jpeg_dct_source *from, uint8_t *lasts,
+                            uint32_t *ends);
 #endif
 
 #endif

@@ -16,7 +16,9 @@ enum { VECTORS = 4, BYTE_BITS = 8 /* of U that lanes hold */ };
 typedef __m128i vector;
 
 LANES_INLINE vector each(int x) { return _mm_set1_epi8((char)x); }
-LANES_INLINE vector both(uint64_t low, uint64_t high) { return _mm_set_epi64x((long long)high, (long long)low); }
+LANES_INLINE vector both(uint64_t low, uint64_t high) {
+    return _mm_set_epi64x((long long)high, (long long)low);
+}
 LANES_INLINE vector and(vector a, vector b) { return _mm_and_si128(a, b); }
 LANES_INLINE vector or(vector a, vector b) { return _mm_or_si128(a, b); }
 LANES_INLINE vector without(vector a, vector b) { return _mm_andnot_si128(b, a); }
@@ -31,7 +33,8 @@ LANES_INLINE vector last_of(vector a) { return _mm_shuffle_epi8(a, _mm_set1_epi8
 
 /* (u * factor + low) of 16 lanes, negated where the mask says so, zero outside `kept`. u is unsigned, the others are signed. */
 LANES_INLINE void values(vector u, vector bias, vector low, vector negative, vector kept, int16_t *out) {
-    const __m256i one = _mm256_set1_epi16(1), wide_bias = _mm256_cvtepi8_epi16(bias), sign = _mm256_cvtepi8_epi16(negative);
+    const __m256i one = _mm256_set1_epi16(1), wide_bias = _mm256_cvtepi8_epi16(bias),
+                  sign = _mm256_cvtepi8_epi16(negative);
     __m256i x = _mm256_mullo_epi16(_mm256_cvtepu8_epi16(u), _mm256_sub_epi16(one, wide_bias));
     x = _mm256_add_epi16(_mm256_add_epi16(x, wide_bias), _mm256_cvtepi8_epi16(low));
     x = _mm256_sub_epi16(_mm256_xor_si256(x, sign), sign);
@@ -49,7 +52,9 @@ LANES_INLINE vector load(const void *at) { return _mm_loadu_si128(at); }
 typedef uint8x16_t vector;
 
 LANES_INLINE vector each(int x) { return vdupq_n_u8((uint8_t)x); }
-LANES_INLINE vector both(uint64_t low, uint64_t high) { return vreinterpretq_u8_u64(vcombine_u64(vcreate_u64(low), vcreate_u64(high))); }
+LANES_INLINE vector both(uint64_t low, uint64_t high) {
+    return vreinterpretq_u8_u64(vcombine_u64(vcreate_u64(low), vcreate_u64(high)));
+}
 LANES_INLINE vector and(vector a, vector b) { return vandq_u8(a, b); }
 LANES_INLINE vector or(vector a, vector b) { return vorrq_u8(a, b); }
 LANES_INLINE vector without(vector a, vector b) { return vbicq_u8(a, b); }
@@ -62,15 +67,18 @@ LANES_INLINE vector last_of(vector a) { return vdupq_laneq_u8(a, 15); }
 #define UP(a, lanes) vextq_u8(vdupq_n_u8(0), a, 16 - (lanes))
 
 LANES_INLINE int16x8_t half(uint8x8_t u, uint8x8_t bias, uint8x8_t low, uint8x8_t negative, uint8x8_t kept) {
-    const int16x8_t wide_bias = vmovl_s8(vreinterpret_s8_u8(bias)), sign = vmovl_s8(vreinterpret_s8_u8(negative));
+    const int16x8_t wide_bias = vmovl_s8(vreinterpret_s8_u8(bias)),
+                    sign = vmovl_s8(vreinterpret_s8_u8(negative));
     int16x8_t x = vmulq_s16(vreinterpretq_s16_u16(vmovl_u8(u)), vsubq_s16(vdupq_n_s16(1), wide_bias));
     x = vaddq_s16(vaddq_s16(x, wide_bias), vmovl_s8(vreinterpret_s8_u8(low)));
     return vandq_s16(vsubq_s16(veorq_s16(x, sign), sign), vmovl_s8(vreinterpret_s8_u8(kept)));
 }
 
 LANES_INLINE void values(vector u, vector bias, vector low, vector negative, vector kept, int16_t *out) {
-    vst1q_s16(out, half(vget_low_u8(u), vget_low_u8(bias), vget_low_u8(low), vget_low_u8(negative), vget_low_u8(kept)));
-    vst1q_s16(out + 8, half(vget_high_u8(u), vget_high_u8(bias), vget_high_u8(low), vget_high_u8(negative), vget_high_u8(kept)));
+    vst1q_s16(out, half(vget_low_u8(u), vget_low_u8(bias), vget_low_u8(low), vget_low_u8(negative),
+                        vget_low_u8(kept)));
+    vst1q_s16(out + 8, half(vget_high_u8(u), vget_high_u8(bias), vget_high_u8(low), vget_high_u8(negative),
+                            vget_high_u8(kept)));
 }
 
 LANES_INLINE vector load(const void *at) { return vld1q_u8(at); }
@@ -152,7 +160,8 @@ LANES_INLINE void one(fl_jpeg_dct_run *r) {
             return;
         }
         const uint64_t larger = fl_jpeg_dct_wide(at, bit, left);
-        const vector planes = both(larger, fl_jpeg_dct_wide(at, bit + left, left)), own = each(1 << (k - 2)), first = plus(own, own);
+        const vector planes = both(larger, fl_jpeg_dct_wide(at, bit + left, left)), own = each(1 << (k - 2)),
+                     first = plus(own, own);
         bit += 2 * left;
         left = count_of(larger);
         before = zero;
@@ -165,7 +174,8 @@ LANES_INLINE void one(fl_jpeg_dct_run *r) {
         }
     }
     int16_t made[64];
-    for (unsigned v = 0; v < vectors; v++) values(u[v], load(o->bias + 16 * v), low[v], negative[v], kept[v], made + 16 * v);
+    for (unsigned v = 0; v < vectors; v++)
+        values(u[v], load(o->bias + 16 * v), low[v], negative[v], kept[v], made + 16 * v);
     for (unsigned j = 0; j < 16 * vectors; j += 16)
         for (unsigned i = 0; i < 16; i++) out[fl_jpeg_natural[j + i]] = made[j + i];
     *out = dc;

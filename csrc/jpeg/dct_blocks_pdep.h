@@ -35,14 +35,17 @@ typedef struct fl_jpeg_dct_level {
     unsigned count; /* of next */
 } fl_jpeg_dct_level;
 
-FL_JPEG_DCT_PDEP_INLINE fl_jpeg_dct_level fl_jpeg_dct_read_level(const uint8_t *at, uint64_t *bit, uint64_t now, unsigned count) {
+FL_JPEG_DCT_PDEP_INLINE fl_jpeg_dct_level fl_jpeg_dct_read_level(const uint8_t *at, uint64_t *bit,
+                                                                 uint64_t now, unsigned count) {
     const fl_jpeg_dct_planes p = fl_jpeg_dct_two(at, bit, count);
     return (fl_jpeg_dct_level){_pdep_u64(p.first, now), _pdep_u64(p.second, now), fl_jpeg_dct_ones(p.first)};
 }
 
 /* Bits 0, 1 and 2 of L, of those in each mask. */
-FL_JPEG_DCT_PDEP_INLINE void fl_jpeg_dct_lows(const uint8_t *at, uint64_t *bit, const uint64_t above[3], uint64_t low[3]) {
-    const unsigned n0 = fl_jpeg_dct_ones(above[0]), n1 = fl_jpeg_dct_ones(above[1]), n2 = fl_jpeg_dct_ones(above[2]);
+FL_JPEG_DCT_PDEP_INLINE void fl_jpeg_dct_lows(const uint8_t *at, uint64_t *bit, const uint64_t above[3],
+                                              uint64_t low[3]) {
+    const unsigned n0 = fl_jpeg_dct_ones(above[0]), n1 = fl_jpeg_dct_ones(above[1]),
+                   n2 = fl_jpeg_dct_ones(above[2]);
     const uint64_t window = fl_jpeg_dct_bits(at, *bit);
     low[0] = window, low[1] = window >> (n0 & 63), low[2] = window >> ((n0 + n1) & 63);
     if (__builtin_expect(n0 + n1 + n2 > FL_JPEG_DCT_WINDOW, 0)) {

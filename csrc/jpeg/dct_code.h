@@ -19,7 +19,8 @@ void fl_jpeg_dct_number(const fl_jpeg_codes *codes, fl_jpeg_dct_code out[256]);
 
 /* Appends at most 56 bits, those of value above them zero, without a branch: whole bytes are written, and seven more that do not count yet.
  * `bits` has `count` bits, below 8, from the top on. */
-FL_INLINE uint8_t *fl_jpeg_dct_put(uint64_t *bits, unsigned *count, uint64_t value, unsigned size, uint8_t *out) {
+FL_INLINE uint8_t *fl_jpeg_dct_put(uint64_t *bits, unsigned *count, uint64_t value, unsigned size,
+                                   uint8_t *out) {
     *bits |= value << 1 << (63 - *count - size);
     *count += size;
     fl_bytes_put_be64(out, *bits);
@@ -34,7 +35,8 @@ FL_INLINE unsigned fl_jpeg_dct_bits_of(int value) {
 }
 
 /* A code and the value behind it, at most 16 + 16 bits. */
-FL_INLINE uint8_t *fl_jpeg_dct_put_value(uint64_t *bits, unsigned *count, fl_jpeg_dct_code code, int value, unsigned size, uint8_t *out) {
+FL_INLINE uint8_t *fl_jpeg_dct_put_value(uint64_t *bits, unsigned *count, fl_jpeg_dct_code code, int value,
+                                         unsigned size, uint8_t *out) {
     const uint32_t low = (uint32_t)(value + (value >> 31)) & ((1u << size) - 1);
     return fl_jpeg_dct_put(bits, count, (uint64_t)code.code << size | low, code.bits + size, out);
 }

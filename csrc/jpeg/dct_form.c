@@ -3,10 +3,12 @@
 const uint8_t fl_jpeg_dct_magic[4] = {0xFC, 'D', 'C', 'T'};
 
 bool fl_jpeg_dct_open(fl_jpeg_dct_form *form, const uint8_t *bytes, size_t size) {
-    if (size < FL_JPEG_DCT_HEADER + FL_JPEG_DCT_PAD || !fl_jpeg_dct_is(bytes, size) || bytes[4] != FL_JPEG_DCT_VERSION ||
-        bytes[5] > (FL_JPEG_DCT_ONES | FL_JPEG_DCT_PROGRESSIVE) || bytes[6] == 0 || bytes[7] || bytes[25] || bytes[26] || bytes[27])
+    if (size < FL_JPEG_DCT_HEADER + FL_JPEG_DCT_PAD || !fl_jpeg_dct_is(bytes, size) ||
+        bytes[4] != FL_JPEG_DCT_VERSION || bytes[5] > (FL_JPEG_DCT_ONES | FL_JPEG_DCT_PROGRESSIVE) ||
+        bytes[6] == 0 || bytes[7] || bytes[25] || bytes[26] || bytes[27])
         return false;
-    const size_t head = fl_bytes_le32(bytes + 8), tail = fl_bytes_le32(bytes + 12), data = fl_bytes_le32(bytes + 16);
+    const size_t head = fl_bytes_le32(bytes + 8), tail = fl_bytes_le32(bytes + 12),
+                 data = fl_bytes_le32(bytes + 16);
     size_t behind;
     if (__builtin_add_overflow(head, tail, &behind)) return false;
     if (behind < FL_JPEG_DCT_PAD) behind = FL_JPEG_DCT_PAD;
@@ -27,8 +29,8 @@ bool fl_jpeg_dct_open(fl_jpeg_dct_form *form, const uint8_t *bytes, size_t size)
 
 bool fl_jpeg_dct_frame(const fl_jpeg_dct_form *form, fl_jpeg_tables *tables, fl_jpeg_frame *f) {
     const fl_span head = form->head;
-    const bool read =
-        form->progressive ? fl_jpeg_header_progressive(f, head.bytes, head.size) : fl_jpeg_header_read(tables, f, head.bytes, head.size);
+    const bool read = form->progressive ? fl_jpeg_header_progressive(f, head.bytes, head.size)
+                                        : fl_jpeg_header_read(tables, f, head.bytes, head.size);
     return read && f->data == head.size && fl_jpeg_header_usual(f);
 }
 
@@ -49,10 +51,11 @@ void fl_jpeg_dct_measure(fl_jpeg_dct_form *form, const fl_jpeg_frame *f) {
     for (uint8_t c = 0; c < f->count; c++)
         for (uint8_t row = 0; row < (c ? 1 : v); row++) {
             const uint8_t across = c ? 1 : (uint8_t)h;
-            form->lane[form->lanes++] =
-                (fl_jpeg_dct_lane){c, row, place, across, f->mcus_across * across, form->every * across, form->row_bits};
+            form->lane[form->lanes++] = (fl_jpeg_dct_lane){
+                c, row, place, across, f->mcus_across * across, form->every * across, form->row_bits};
             place += across;
-            form->row_bits += form->widths.start + form->widths.dc[c > 0] + (form->segments - 1) * form->widths.step[c > 0];
+            form->row_bits +=
+                form->widths.start + form->widths.dc[c > 0] + (form->segments - 1) * form->widths.step[c > 0];
         }
 }
 
@@ -67,7 +70,8 @@ static bool read_orders(fl_jpeg_dct_orders *o, const uint8_t *at) {
 
 bool fl_jpeg_dct_lay_out(fl_jpeg_dct_form *form, const fl_jpeg_frame *f) {
     const fl_jpeg_dct_widths *w = &form->widths;
-    const size_t orders = (size_t)f->count * FL_JPEG_DCT_ORDERS, between = (size_t)(form->data.bytes - form->orders_at);
+    const size_t orders = (size_t)f->count * FL_JPEG_DCT_ORDERS,
+                 between = (size_t)(form->data.bytes - form->orders_at);
     if (w->start > FL_JPEG_DCT_WIDTH_MOST || between < orders) return false;
     for (int i = 0; i < 2; i++)
         if (w->dc[i] > FL_JPEG_DCT_WIDTH_MOST || w->step[i] > FL_JPEG_DCT_WIDTH_MOST) return false;
@@ -116,7 +120,8 @@ bool fl_jpeg_dct_dc(const fl_jpeg_dct_strip *s, uint32_t from, uint32_t to, int1
     uint64_t bit = s->dc;
     unsigned sum = 0; /* wraps in damaged data */
     for (uint32_t block = 0; block < to; block += FL_JPEG_DCT_GROUP) {
-        const uint32_t left = s->lane->blocks - block, n = left < FL_JPEG_DCT_GROUP ? left : FL_JPEG_DCT_GROUP;
+        const uint32_t left = s->lane->blocks - block,
+                       n = left < FL_JPEG_DCT_GROUP ? left : FL_JPEG_DCT_GROUP;
         const unsigned width = fl_jpeg_dct_bits(s->at, bit) & 15, mask = (1u << width) - 1;
         bit += 4;
         if (block >= from && block + n <= to) {

@@ -82,7 +82,9 @@ typedef struct fl_jpeg_dct_form {
 } fl_jpeg_dct_form;
 
 /* True for bytes that begin as the DCT form does. */
-static inline bool fl_jpeg_dct_is(const uint8_t *bytes, size_t size) { return size >= 4 && memcmp(bytes, fl_jpeg_dct_magic, 4) == 0; }
+static inline bool fl_jpeg_dct_is(const uint8_t *bytes, size_t size) {
+    return size >= 4 && memcmp(bytes, fl_jpeg_dct_magic, 4) == 0;
+}
 
 /* Finds head and tail. False: not the form, or lengths that do not hold. */
 bool fl_jpeg_dct_open(fl_jpeg_dct_form *form, const uint8_t *bytes, size_t size);
@@ -119,12 +121,15 @@ uint64_t fl_jpeg_dct_step(const fl_jpeg_dct_strip *strip, uint32_t segment);
 bool fl_jpeg_dct_dc(const fl_jpeg_dct_strip *strip, uint32_t from, uint32_t to, int16_t *out);
 
 /* The bits from position `bit` on: at least 57 of them, the others are zero. */
-static inline uint64_t fl_jpeg_dct_bits(const uint8_t *at, uint64_t bit) { return fl_bytes_le64(at + (bit >> 3)) >> (bit & 7); }
+static inline uint64_t fl_jpeg_dct_bits(const uint8_t *at, uint64_t bit) {
+    return fl_bytes_le64(at + (bit >> 3)) >> (bit & 7);
+}
 
 /* n bits, n at most 63. */
 static inline uint64_t fl_jpeg_dct_wide(const uint8_t *at, uint64_t bit, unsigned n) {
     const unsigned shift = bit & 7;
-    const uint64_t low = fl_bytes_le64(at + (bit >> 3)) >> shift, high = (uint64_t)at[(bit >> 3) + 8] << 1 << (63 - shift);
+    const uint64_t low = fl_bytes_le64(at + (bit >> 3)) >> shift,
+                   high = (uint64_t)at[(bit >> 3) + 8] << 1 << (63 - shift);
     return (low | high) & ((1ull << n) - 1);
 }
 

@@ -81,11 +81,12 @@ void fl_jpeg_dct_note_fill(const uint8_t *last, unsigned count, unsigned *fill) 
     if (bits) *fill &= ~1u;
 }
 
-fl_code fl_jpeg_dct_read(fl_jpeg_dct_coded *room, const fl_jpeg_tables *tables, const fl_jpeg_frame *f, const uint8_t *at,
-                         const uint8_t *end, fl_jpeg_dct_image *image) {
+fl_code fl_jpeg_dct_read(fl_jpeg_dct_coded *room, const fl_jpeg_tables *tables, const fl_jpeg_frame *f,
+                         const uint8_t *at, const uint8_t *end, fl_jpeg_dct_image *image) {
     interval in;
     const uint32_t mcus = f->mcus_across * f->mcus_down;
-    if (!fl_jpeg_dct_image_fit(room, f, image) || !fl_buffer_fit(&room->plain, (size_t)(end - at) + FL_JPEG_PAD, 1, FL_JPEG_DCT_RULE))
+    if (!fl_jpeg_dct_image_fit(room, f, image) ||
+        !fl_buffer_fit(&room->plain, (size_t)(end - at) + FL_JPEG_PAD, 1, FL_JPEG_DCT_RULE))
         return FL_ENOMEM;
     if (!find_tables(&in, tables, f)) return FL_EUNSUPPORTED;
     unsigned fill = 3;
@@ -93,14 +94,16 @@ fl_code fl_jpeg_dct_read(fl_jpeg_dct_coded *room, const fl_jpeg_tables *tables, 
         int64_t rest;
         size_t size;
         if (done) {
-            if (!fl_jpeg_marker_at(at, end, (uint8_t)(FL_JPEG_RST0 + (done / f->interval - 1) % 8))) return FL_EUNSUPPORTED;
+            if (!fl_jpeg_marker_at(at, end, (uint8_t)(FL_JPEG_RST0 + (done / f->interval - 1) % 8)))
+                return FL_EUNSUPPORTED;
             at += 2;
         }
         at = fl_jpeg_unstuff(at, end, room->plain.bytes, &size);
         in.start = room->plain.bytes;
         in.end = in.start + size;
         in.mcus = f->interval && f->interval < mcus - done ? f->interval : mcus - done;
-        if (!read_any_mcus(&in, f, image->blocks + (size_t)done * f->block_count * 64, &rest)) return FL_EUNSUPPORTED;
+        if (!read_any_mcus(&in, f, image->blocks + (size_t)done * f->block_count * 64, &rest))
+            return FL_EUNSUPPORTED;
         if (rest < 0 || rest >= 8) return FL_EUNSUPPORTED;
         fl_jpeg_dct_note_fill(in.end - 1, (unsigned)rest, &fill);
     }

@@ -49,7 +49,7 @@ void fl_jpeg_dct_note_fill(const uint8_t *last, unsigned count, unsigned *fill);
 
 /* Reads the coded data at [at, end), which a marker ends, or the end. The image is valid until the room's next use. FL_EUNSUPPORTED: damaged, or not
  * what the writer would write; FL_ENOMEM. */
-fl_code fl_jpeg_dct_read(fl_jpeg_dct_coded *room, const fl_jpeg_tables *tables, const fl_jpeg_frame *frame, const uint8_t *at,
-                         const uint8_t *end, fl_jpeg_dct_image *image);
+fl_code fl_jpeg_dct_read(fl_jpeg_dct_coded *room, const fl_jpeg_tables *tables, const fl_jpeg_frame *frame,
+                         const uint8_t *at, const uint8_t *end, fl_jpeg_dct_image *image);
 
 #endif

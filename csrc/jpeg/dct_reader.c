@@ -8,8 +8,8 @@ static void bound(fl_jpeg_dct_reader *r, uint64_t bit) {
     r->segment_bit = final ? s->end : bit + fl_jpeg_dct_step(s, r->segment);
 }
 
-bool fl_jpeg_dct_enter(fl_jpeg_dct_reader *r, const fl_jpeg_dct_kernels *kernels, const fl_jpeg_dct_strip *s, uint32_t from, uint32_t to,
-                       const int16_t *dc) {
+bool fl_jpeg_dct_enter(fl_jpeg_dct_reader *r, const fl_jpeg_dct_kernels *kernels, const fl_jpeg_dct_strip *s,
+                       uint32_t from, uint32_t to, const int16_t *dc) {
     uint64_t bit = s->ac;
     const uint32_t segment = from / s->lane->every, block = segment * s->lane->every;
     for (uint32_t i = 0; i < segment; i++) bit += fl_jpeg_dct_step(s, i);
@@ -29,7 +29,8 @@ bool fl_jpeg_dct_enter(fl_jpeg_dct_reader *r, const fl_jpeg_dct_kernels *kernels
 
 bool fl_jpeg_dct_settle(fl_jpeg_dct_reader *r) {
     if (r->run.block < r->segment_end) return true;
-    if (r->segment_end == r->strip->lane->blocks) return r->segment_bit - r->run.bit < 8; /* padding; the position is not beyond the end */
+    if (r->segment_end == r->strip->lane->blocks)
+        return r->segment_bit - r->run.bit < 8; /* padding; the position is not beyond the end */
     if (r->run.bit != r->segment_bit) return false;
     r->segment++;
     bound(r, r->run.bit);

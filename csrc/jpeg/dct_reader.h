@@ -13,8 +13,8 @@ typedef struct fl_jpeg_dct_reader {
 } fl_jpeg_dct_reader;
 
 /* Goes to block `from`, of which `dc` points to the DC coefficient; those after it follow. False for damage. */
-bool fl_jpeg_dct_enter(fl_jpeg_dct_reader *reader, const fl_jpeg_dct_kernels *kernels, const fl_jpeg_dct_strip *strip, uint32_t from,
-                       uint32_t to, const int16_t *dc);
+bool fl_jpeg_dct_enter(fl_jpeg_dct_reader *reader, const fl_jpeg_dct_kernels *kernels,
+                       const fl_jpeg_dct_strip *strip, uint32_t from, uint32_t to, const int16_t *dc);
 
 /* Sets run.count to the blocks that can be made next, at most `most`; 0 at the end. */
 static inline uint32_t fl_jpeg_dct_next(fl_jpeg_dct_reader *r, uint32_t most) {

@@ -36,7 +36,8 @@ static walk walk_row(const fl_jpeg_frame *f, const fl_jpeg_dct_rows *rows) {
     return w;
 }
 
-void fl_jpeg_dct_scan_begin(fl_jpeg_dct_scan *s, const fl_jpeg_tables *tables, const fl_jpeg_frame *f, bool ones) {
+void fl_jpeg_dct_scan_begin(fl_jpeg_dct_scan *s, const fl_jpeg_tables *tables, const fl_jpeg_frame *f,
+                            bool ones) {
     *s = (fl_jpeg_dct_scan){.frame = f,
                             .kernels = fl_jpeg_dct_kernels_best(),
                             .ones = ones,
@@ -95,7 +96,8 @@ FL_INLINE uint8_t *write_block(fl_jpeg_dct_scan *s, uint32_t i, const int16_t *b
     return out;
 }
 
-FL_INLINE uint8_t *write_row(fl_jpeg_dct_scan *s, const fl_jpeg_dct_rows *rows, uint8_t *plain, uint8_t *out) {
+FL_INLINE uint8_t *write_row(fl_jpeg_dct_scan *s, const fl_jpeg_dct_rows *rows, uint8_t *plain,
+                             uint8_t *out) {
     const fl_jpeg_frame *f = s->frame;
     walk w = walk_row(f, rows);
     uint8_t *at = plain;
@@ -119,12 +121,14 @@ FL_INLINE uint8_t *write_row(fl_jpeg_dct_scan *s, const fl_jpeg_dct_rows *rows, 
 }
 
 #if defined(__x86_64__)
-FL_BMI2 static uint8_t *write_row_bmi2(fl_jpeg_dct_scan *s, const fl_jpeg_dct_rows *rows, uint8_t *plain, uint8_t *out) {
+FL_BMI2 static uint8_t *write_row_bmi2(fl_jpeg_dct_scan *s, const fl_jpeg_dct_rows *rows, uint8_t *plain,
+                                       uint8_t *out) {
     return write_row(s, rows, plain, out);
 }
 #endif
 
-uint8_t *fl_jpeg_dct_scan_row(fl_jpeg_dct_scan *s, const fl_jpeg_dct_rows *rows, uint8_t *plain, uint8_t *out) {
+uint8_t *fl_jpeg_dct_scan_row(fl_jpeg_dct_scan *s, const fl_jpeg_dct_rows *rows, uint8_t *plain,
+                              uint8_t *out) {
 #if defined(__x86_64__)
     if (fl_cpu_has(FL_CPU_BMI2)) return write_row_bmi2(s, rows, plain, out);
 #endif

@@ -14,7 +14,9 @@ typedef struct fl_jpeg_dct_rows {
 } fl_jpeg_dct_rows;
 
 /* Blocks of an MCU row. */
-static inline uint32_t fl_jpeg_dct_row_blocks(const fl_jpeg_frame *f) { return f->mcus_across * f->block_count; }
+static inline uint32_t fl_jpeg_dct_row_blocks(const fl_jpeg_frame *f) {
+    return f->mcus_across * f->block_count;
+}
 
 /* Shares out room for an MCU row: 64 coefficients for each of its blocks, and 64 more. */
 fl_jpeg_dct_rows fl_jpeg_dct_rows_in(const fl_jpeg_frame *frame, int16_t *room);
@@ -32,14 +34,16 @@ typedef struct fl_jpeg_dct_scan {
     int before[3];
 } fl_jpeg_dct_scan;
 
-void fl_jpeg_dct_scan_begin(fl_jpeg_dct_scan *scan, const fl_jpeg_tables *tables, const fl_jpeg_frame *frame, bool ones);
+void fl_jpeg_dct_scan_begin(fl_jpeg_dct_scan *scan, const fl_jpeg_tables *tables, const fl_jpeg_frame *frame,
+                            bool ones);
 
 /* Most bytes that an MCU row takes. */
 size_t fl_jpeg_dct_scan_most(const fl_jpeg_frame *frame);
 
 /* Writes an MCU row. Both `plain`, which is scratch, and `out` have room for fl_jpeg_dct_scan_most. Returns where it ends, or
  * NULL: a coefficient for which the tables have no code. */
-uint8_t *fl_jpeg_dct_scan_row(fl_jpeg_dct_scan *scan, const fl_jpeg_dct_rows *rows, uint8_t *plain, uint8_t *out);
+uint8_t *fl_jpeg_dct_scan_row(fl_jpeg_dct_scan *scan, const fl_jpeg_dct_rows *rows, uint8_t *plain,
+                              uint8_t *out);
 
 /* The last byte. */
 uint8_t *fl_jpeg_dct_scan_end(fl_jpeg_dct_scan *scan, uint8_t *out);

@@ -57,7 +57,9 @@ static bool note_bits(fl_jpeg_dct_scans *s, const fl_jpeg_dct_scan_header *h) {
 
 static bool take_scan(fl_jpeg_dct_scans *s, const uint8_t *p, size_t size) {
     fl_jpeg_dct_scan_header h = {.count = size ? p[0] : 0};
-    if (h.count < 1 || h.count > s->frame->count || size != 4 + 2 * (size_t)h.count || !take_components(s, &h, p)) return false;
+    if (h.count < 1 || h.count > s->frame->count || size != 4 + 2 * (size_t)h.count ||
+        !take_components(s, &h, p))
+        return false;
     p += 1 + 2 * h.count;
     h.from = p[0], h.to = p[1], h.high = p[2] >> 4, h.low = p[2] & 15;
     if (h.from ? h.count > 1 || h.to > 63 || h.to < h.from : h.to != 0) return false;
@@ -70,7 +72,8 @@ static bool take_scan(fl_jpeg_dct_scans *s, const uint8_t *p, size_t size) {
     return ++s->scans <= FL_JPEG_DCT_SCANS_MOST && note_bits(s, &h);
 }
 
-fl_jpeg_dct_segment fl_jpeg_dct_take(fl_jpeg_dct_scans *s, const uint8_t *at, const uint8_t *end, size_t *length) {
+fl_jpeg_dct_segment fl_jpeg_dct_take(fl_jpeg_dct_scans *s, const uint8_t *at, const uint8_t *end,
+                                     size_t *length) {
     if (fl_jpeg_marker_at(at, end, FL_JPEG_EOI)) return *length = 2, FL_JPEG_DCT_END;
     if (end - at < 4 || at[0] != 0xFF) return FL_JPEG_DCT_WRONG;
     const uint8_t marker = at[1], *p = at + 4;
@@ -96,7 +99,8 @@ bool fl_jpeg_dct_complete(const fl_jpeg_dct_scans *s) {
 }
 
 /* Block of a component, whose first in an MCU is `place`. */
-static int16_t *block_at(const fl_jpeg_dct_scans *s, uint32_t place, uint32_t h, uint32_t v, uint32_t x, uint32_t y) {
+static int16_t *block_at(const fl_jpeg_dct_scans *s, uint32_t place, uint32_t h, uint32_t v, uint32_t x,
+                         uint32_t y) {
     const size_t mcu = (size_t)(y / v) * s->frame->mcus_across + x / h;
     return s->blocks + 64 * (mcu * s->frame->block_count + place + y % v * h + x % h);
 }

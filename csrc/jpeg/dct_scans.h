@@ -21,7 +21,8 @@ enum {
 /* What a scan's header says. */
 typedef struct fl_jpeg_dct_scan_header {
     uint8_t count, component[3], dc[3], ac[3]; /* tables */
-    uint8_t from, to, high, low; /* zigzag positions; bits not sent before and after: 0 before for the first time */
+    uint8_t from, to, high,
+        low; /* zigzag positions; bits not sent before and after: 0 before for the first time */
     uint32_t across, down; /* MCUs, or blocks of the one component */
 } fl_jpeg_dct_scan_header;
 
@@ -37,17 +38,23 @@ typedef struct fl_jpeg_dct_scans {
     fl_jpeg_dct_scan_header scan; /* the last one */
 } fl_jpeg_dct_scans;
 
-typedef enum fl_jpeg_dct_segment { FL_JPEG_DCT_WRONG, FL_JPEG_DCT_OTHER, FL_JPEG_DCT_SCAN, FL_JPEG_DCT_END } fl_jpeg_dct_segment;
+typedef enum fl_jpeg_dct_segment {
+    FL_JPEG_DCT_WRONG,
+    FL_JPEG_DCT_OTHER,
+    FL_JPEG_DCT_SCAN,
+    FL_JPEG_DCT_END
+} fl_jpeg_dct_segment;
 
 /* Takes the segment at `at`, and sets its length. FL_JPEG_DCT_END: the end marker. FL_JPEG_DCT_WRONG: no segment, or one that has no place there: a scan
  * that the coefficients sent so far do not allow, another frame or quantiser. */
-fl_jpeg_dct_segment fl_jpeg_dct_take(fl_jpeg_dct_scans *scans, const uint8_t *at, const uint8_t *end, size_t *length);
+fl_jpeg_dct_segment fl_jpeg_dct_take(fl_jpeg_dct_scans *scans, const uint8_t *at, const uint8_t *end,
+                                     size_t *length);
 
 /* True if all bits of all coefficients have been sent. */
 bool fl_jpeg_dct_complete(const fl_jpeg_dct_scans *scans);
 
 /* Blocks of an MCU of the scan, with their components. Returns how many. */
-uint32_t fl_jpeg_dct_scan_mcu(const fl_jpeg_dct_scans *scans, uint32_t mcu, int16_t *blocks[FL_JPEG_BLOCKS_MAX],
-                              uint8_t components[FL_JPEG_BLOCKS_MAX]);
+uint32_t fl_jpeg_dct_scan_mcu(const fl_jpeg_dct_scans *scans, uint32_t mcu,
+                              int16_t *blocks[FL_JPEG_BLOCKS_MAX], uint8_t components[FL_JPEG_BLOCKS_MAX]);
 
 #endif

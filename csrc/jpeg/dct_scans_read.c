@@ -59,7 +59,8 @@ static void begin_run(reader *r, int zeros) { r->ended = (1u << zeros) + take(r,
 static bool read_ac(reader *r, int16_t *block) {
     const fl_jpeg_dct_scan_header *h = &r->scans->scan;
     for (int k = h->from; !r->ended && k <= h->to; k++) {
-        const int symbol = take_symbol(r, &r->scans->tables->ac[h->ac[0]]), zeros = symbol >> 4, size = symbol & 15;
+        const int symbol = take_symbol(r, &r->scans->tables->ac[h->ac[0]]), zeros = symbol >> 4,
+                  size = symbol & 15;
         if (symbol < 0) return false;
         if (!size && zeros < 15) {
             begin_run(r, zeros);
@@ -113,7 +114,8 @@ static bool read_block(reader *r, int16_t *block, uint8_t i) {
 }
 
 /* The coded data at [at, end). Returns where they end, or NULL. */
-static const uint8_t *read_scan(const fl_jpeg_dct_scans *s, const uint8_t *at, const uint8_t *end, uint8_t *plain, unsigned *fill) {
+static const uint8_t *read_scan(const fl_jpeg_dct_scans *s, const uint8_t *at, const uint8_t *end,
+                                uint8_t *plain, unsigned *fill) {
     const uint32_t mcus = s->scan.across * s->scan.down;
     reader r = {.scans = s};
     const uint8_t *plain_end = plain;
@@ -121,7 +123,8 @@ static const uint8_t *read_scan(const fl_jpeg_dct_scans *s, const uint8_t *at, c
         if (mcu == next) {
             size_t size;
             if (mcu) {
-                if (r.ended || !fl_jpeg_marker_at(at, end, (uint8_t)(FL_JPEG_RST0 + restart++ % 8))) return NULL;
+                if (r.ended || !fl_jpeg_marker_at(at, end, (uint8_t)(FL_JPEG_RST0 + restart++ % 8)))
+                    return NULL;
                 at += 2;
             }
             at = fl_jpeg_unstuff(at, end, plain, &size);
@@ -143,8 +146,8 @@ static const uint8_t *read_scan(const fl_jpeg_dct_scans *s, const uint8_t *at, c
     return r.ended ? NULL : at;
 }
 
-bool fl_jpeg_dct_scans_read(fl_jpeg_dct_scans *s, const uint8_t *bytes, size_t size, uint8_t *plain, uint8_t *tail, size_t *tail_size,
-                            bool *ones) {
+bool fl_jpeg_dct_scans_read(fl_jpeg_dct_scans *s, const uint8_t *bytes, size_t size, uint8_t *plain,
+                            uint8_t *tail, size_t *tail_size, bool *ones) {
     const uint8_t *at = bytes + 2, *end = bytes + size;
     unsigned fill = 3;
     *tail_size = 0;

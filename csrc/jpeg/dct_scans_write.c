@@ -10,7 +10,8 @@ enum {
     RUN_MOST = 0x7FFF, /* ended blocks */
     CORRECTIONS_MOST = 937, /* that a run may have before the next block */
     CORRECTIONS_ROOM = CORRECTIONS_MOST + 64,
-    MCU_MOST = 64 * 4 * FL_JPEG_BLOCKS_MAX + CORRECTIONS_ROOM + 64 /* bytes, of an MCU and of the run before it */
+    MCU_MOST = 64 * 4 * FL_JPEG_BLOCKS_MAX + CORRECTIONS_ROOM +
+        64 /* bytes, of an MCU and of the run before it */
 };
 
 /* A scan that is being written. */
@@ -25,7 +26,9 @@ typedef struct writer {
     uint8_t correction[CORRECTIONS_ROOM];
 } writer;
 
-static void put_bits(writer *w, uint64_t value, unsigned size) { w->at = fl_jpeg_dct_put(&w->bits, &w->count, value, size, w->at); }
+static void put_bits(writer *w, uint64_t value, unsigned size) {
+    w->at = fl_jpeg_dct_put(&w->bits, &w->count, value, size, w->at);
+}
 
 static void put_symbol(writer *w, const fl_jpeg_dct_code *codes, unsigned symbol, int value, unsigned size) {
     w->missing |= !codes[symbol].bits;
@@ -86,7 +89,8 @@ static void put_refined(writer *w, const int16_t *block) {
     int last = 0; /* the last coefficient that is new */
     for (int k = h->from; k <= h->to; k++)
         if (abs(shifted(block[k], h->low)) == 1) last = k;
-    uint8_t bits[64], *into = w->correction + w->corrections; /* behind those of the run, as long as it goes on */
+    uint8_t bits[64],
+        *into = w->correction + w->corrections; /* behind those of the run, as long as it goes on */
     uint32_t count = 0;
     unsigned zeros = 0;
     for (int k = h->from; k <= h->to; k++) {
@@ -136,7 +140,8 @@ static bool append(writer *w, bool ones, fl_jpeg_dct_scans_room *room, size_t *u
     return true;
 }
 
-static fl_jpeg_dct_restored write_scan(const fl_jpeg_dct_scans *s, bool ones, fl_jpeg_dct_scans_room *room, size_t *used) {
+static fl_jpeg_dct_restored write_scan(const fl_jpeg_dct_scans *s, bool ones, fl_jpeg_dct_scans_room *room,
+                                       size_t *used) {
     const uint32_t mcus = s->scan.across * s->scan.down;
     writer w = {.scans = s, .at = room->plain.bytes};
     for (uint32_t mcu = 0, next = s->interval ? s->interval : mcus, restart = 0; mcu < mcus; mcu++) {
@@ -170,8 +175,8 @@ static bool copy(fl_jpeg_dct_scans_room *room, size_t *used, const uint8_t *at, 
 }
 
 /* Segments, each scan with its coded data behind it; up to the first scan, or from there to the end. */
-static fl_jpeg_dct_restored write_part(fl_jpeg_dct_scans *s, const uint8_t *at, const uint8_t *end, bool ones, fl_jpeg_dct_scans_room *room,
-                                       size_t *used) {
+static fl_jpeg_dct_restored write_part(fl_jpeg_dct_scans *s, const uint8_t *at, const uint8_t *end, bool ones,
+                                       fl_jpeg_dct_scans_room *room, size_t *used) {
     const bool first = s->scans == 0;
     for (;;) {
         size_t length = 0;
@@ -188,10 +193,13 @@ static fl_jpeg_dct_restored write_part(fl_jpeg_dct_scans *s, const uint8_t *at, 
     }
 }
 
-fl_jpeg_dct_restored fl_jpeg_dct_scans_write(fl_jpeg_dct_scans *s, fl_span head, fl_span tail, bool ones, fl_jpeg_dct_scans_room *room,
-                                             size_t *written) {
+fl_jpeg_dct_restored fl_jpeg_dct_scans_write(fl_jpeg_dct_scans *s, fl_span head, fl_span tail, bool ones,
+                                             fl_jpeg_dct_scans_room *room, size_t *written) {
     *written = 0;
     if (!copy(room, written, head.bytes, 2)) return FL_JPEG_DCT_MEMORY;
-    const fl_jpeg_dct_restored done = write_part(s, head.bytes + 2, head.bytes + head.size, ones, room, written);
-    return done == FL_JPEG_DCT_RESTORED ? write_part(s, tail.bytes, tail.bytes + tail.size, ones, room, written) : done;
+    const fl_jpeg_dct_restored done =
+        write_part(s, head.bytes + 2, head.bytes + head.size, ones, room, written);
+    return done == FL_JPEG_DCT_RESTORED
+               ? write_part(s, tail.bytes, tail.bytes + tail.size, ones, room, written)
+               : done;
 }

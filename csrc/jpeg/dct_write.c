@@ -7,7 +7,8 @@
 enum {
     BLOCK_BYTES = 208, /* NOTE [ dct: reading beyond a strip ] */
     DC_WIDTH_MOST = 15,
-    SAMPLES = 512, /* blocks of a component, or up to twice as many, that the orders are chosen by: their costs add up to less than 2^16 */
+    SAMPLES =
+        512, /* blocks of a component, or up to twice as many, that the orders are chosen by: their costs add up to less than 2^16 */
     COSTS = 64, /* magnitudes whose costs are looked up */
     TABLE_SHARE = 125 /* the data are at least so many times the entry points */
 };
@@ -42,7 +43,8 @@ FL_INLINE void put_wide(writer *w, uint64_t value, unsigned count) {
 }
 
 static void fill_byte(writer *w) {
-    for (; w->count > 0; w->count = w->count > 8 ? w->count - 8 : 0, w->bits >>= 8) *w->at++ = (uint8_t)w->bits;
+    for (; w->count > 0; w->count = w->count > 8 ? w->count - 8 : 0, w->bits >>= 8)
+        *w->at++ = (uint8_t)w->bits;
 }
 
 static unsigned width_of(uint64_t value) { return value ? 64 - (unsigned)__builtin_clzll(value) : 0; }
@@ -54,19 +56,21 @@ FL_INLINE unsigned magnitude_of(int value) { return (unsigned)(value < 0 ? -valu
 /* Bits of a significant coefficient beside significance and sign, with each order: 16 bits for each. */
 static uint64_t costs_of(unsigned magnitude) {
     uint64_t costs = 0;
-    for (unsigned e = 0; e <= FL_JPEG_DCT_ORDER_MOST; e++) costs |= (uint64_t)(2 * width_of(((magnitude - 1) >> e) + 1) - 1 + e) << 16 * e;
+    for (unsigned e = 0; e <= FL_JPEG_DCT_ORDER_MOST; e++)
+        costs |= (uint64_t)(2 * width_of(((magnitude - 1) >> e) + 1) - 1 + e) << 16 * e;
     return costs;
 }
 
-static void choose_orders(fl_jpeg_dct_orders *o, const fl_jpeg_dct_kernels *kernels, const fl_jpeg_frame *f, const int16_t *blocks,
-                          unsigned place, unsigned count) {
+static void choose_orders(fl_jpeg_dct_orders *o, const fl_jpeg_dct_kernels *kernels, const fl_jpeg_frame *f,
+                          const int16_t *blocks, unsigned place, unsigned count) {
     const size_t all = (size_t)f->mcus_across * f->mcus_down * count, step = all / SAMPLES + 1;
     uint64_t bits[64] = {0}, costs[COSTS];
     for (unsigned i = 0; i < COSTS; i++) costs[i] = costs_of(i + 1);
     for (size_t i = 0; i < all; i += step) {
         uint8_t places[FL_JPEG_DCT_LIST];
         int16_t values[FL_JPEG_DCT_LIST];
-        const unsigned n = kernels->list(blocks + 64 * (i / count * f->block_count + place + i % count), places, values);
+        const unsigned n =
+            kernels->list(blocks + 64 * (i / count * f->block_count + place + i % count), places, values);
         for (unsigned k = 0; k < n; k++) {
             const unsigned magnitude = magnitude_of(values[k]);
             bits[places[k]] += magnitude <= COSTS ? costs[magnitude - 1] : costs_of(magnitude);
@@ -85,13 +89,15 @@ static void choose_orders(fl_jpeg_dct_orders *o, const fl_jpeg_dct_kernels *kern
 /* ---- strips -------------------------------------------------------------------------------------------------------- */
 
 /* The AC planes of a block. Returns false for a magnitude that the form does not hold. */
-FL_INLINE bool put_block(writer *w, const int16_t *values, const uint8_t *places, unsigned n, const fl_jpeg_dct_orders *o) {
+FL_INLINE bool put_block(writer *w, const int16_t *values, const uint8_t *places, unsigned n,
+                         const fl_jpeg_dct_orders *o) {
     uint64_t sig = 0, more = 0, sign = 0, low[FL_JPEG_DCT_ORDER_MOST] = {0};
     unsigned lows[FL_JPEG_DCT_ORDER_MOST] = {0}, left = 0;
     uint16_t active[64];
     for (unsigned i = 0; i < n; i++) {
         const int value = values[i];
-        const unsigned magnitude = magnitude_of(value), order = o->order[places[i]], u = ((magnitude - 1) >> order) + 1;
+        const unsigned magnitude = magnitude_of(value), order = o->order[places[i]],
+                       u = ((magnitude - 1) >> order) + 1;
         if (magnitude > FL_JPEG_DCT_MAGNITUDE_MOST) return false;
         sig |= 1ull << places[i];
         sign |= (uint64_t)(value < 0) << i;
@@ -145,7 +151,8 @@ typedef struct strip {
     uint32_t start, dc;
 } strip;
 
-FL_INLINE bool put_planes(const fl_jpeg_dct_kernels *kernels, writer *w, const fl_jpeg_dct_source *from, uint8_t *lasts, uint32_t *ends) {
+FL_INLINE bool put_planes(const fl_jpeg_dct_kernels *kernels, writer *w, const fl_jpeg_dct_source *from,
+                          uint8_t *lasts, uint32_t *ends) {
     if (kernels->put) return kernels->put(w, from, lasts, ends);
     const uint8_t *start = w->at;
     for (uint32_t mcu = 0; mcu < from->mcus; mcu++) {
@@ -163,8 +170,8 @@ FL_INLINE bool put_planes(const fl_jpeg_dct_kernels *kernels, writer *w, const f
 
 /* Appends a strip. `scratch` has room for a number and a byte for each block; `ends`: AC bits up to the end of each MCU. Returns where it ends,
  * NULL for coefficients beyond the limits. */
-FL_INLINE uint8_t *put_strip(const fl_jpeg_dct_kernels *kernels, uint8_t *out, const fl_jpeg_dct_source *from, int16_t *scratch,
-                             strip *sizes, uint32_t *ends) {
+FL_INLINE uint8_t *put_strip(const fl_jpeg_dct_kernels *kernels, uint8_t *out, const fl_jpeg_dct_source *from,
+                             int16_t *scratch, strip *sizes, uint32_t *ends) {
     const uint32_t count = from->mcus * from->across;
     uint8_t *lasts = (uint8_t *)(scratch + count);
     int16_t *value = scratch;
@@ -182,14 +189,16 @@ FL_INLINE uint8_t *put_strip(const fl_jpeg_dct_kernels *kernels, uint8_t *out, c
 }
 
 #if defined(__x86_64__)
-FL_BMI2 static uint8_t *put_strip_bmi2(const fl_jpeg_dct_kernels *kernels, uint8_t *out, const fl_jpeg_dct_source *from, int16_t *scratch,
-                                       strip *sizes, uint32_t *ends) {
+FL_BMI2 static uint8_t *put_strip_bmi2(const fl_jpeg_dct_kernels *kernels, uint8_t *out,
+                                       const fl_jpeg_dct_source *from, int16_t *scratch, strip *sizes,
+                                       uint32_t *ends) {
     return put_strip(kernels, out, from, scratch, sizes, ends);
 }
 #endif
 
-static uint8_t *put_any_strip(const fl_jpeg_dct_kernels *kernels, uint8_t *out, const fl_jpeg_dct_source *from, int16_t *scratch,
-                              strip *sizes, uint32_t *ends) {
+static uint8_t *put_any_strip(const fl_jpeg_dct_kernels *kernels, uint8_t *out,
+                              const fl_jpeg_dct_source *from, int16_t *scratch, strip *sizes,
+                              uint32_t *ends) {
 #if defined(__x86_64__)
     if (fl_cpu_has(FL_CPU_BMI2)) return put_strip_bmi2(kernels, out, from, scratch, sizes, ends);
 #endif
@@ -209,7 +218,8 @@ bool fl_jpeg_dct_grow(fl_buffer *buffer, size_t used, size_t need) {
 }
 
 /* Widths and entry points: as dense as TABLE_SHARE allows. */
-static void choose_widths(fl_jpeg_dct_form *form, const fl_jpeg_frame *f, const strip *strips, const uint32_t *ends, size_t data) {
+static void choose_widths(fl_jpeg_dct_form *form, const fl_jpeg_frame *f, const strip *strips,
+                          const uint32_t *ends, size_t data) {
     static const uint8_t distances[] = {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 255};
     const size_t count = (size_t)form->rows * form->lanes;
     uint64_t start = 0, dc[2] = {0};
@@ -217,7 +227,8 @@ static void choose_widths(fl_jpeg_dct_form *form, const fl_jpeg_frame *f, const 
         start |= strips[i].start;
         dc[form->lane[i % form->lanes].component > 0] |= strips[i].dc;
     }
-    form->widths = (fl_jpeg_dct_widths){.start = (uint8_t)width_of(start), .dc = {(uint8_t)width_of(dc[0]), (uint8_t)width_of(dc[1])}};
+    form->widths = (fl_jpeg_dct_widths){.start = (uint8_t)width_of(start),
+                                        .dc = {(uint8_t)width_of(dc[0]), (uint8_t)width_of(dc[1])}};
     for (size_t d = 0; d < sizeof distances; d++) {
         uint64_t step[2] = {0};
         form->every = distances[d];
@@ -233,12 +244,14 @@ static void choose_widths(fl_jpeg_dct_form *form, const fl_jpeg_frame *f, const 
         fl_jpeg_dct_measure(form, f);
         uint64_t bits = 0;
         for (uint32_t i = 0; i < form->lanes; i++)
-            bits += (uint64_t)(form->segments - 1) * form->widths.step[form->lane[i].component > 0] * form->rows;
+            bits +=
+                (uint64_t)(form->segments - 1) * form->widths.step[form->lane[i].component > 0] * form->rows;
         if (form->segments == 1 || bits / 8 <= data / TABLE_SHARE) return;
     }
 }
 
-static void put_table(writer *w, const fl_jpeg_dct_form *form, uint32_t across, const strip *strips, const uint32_t *ends) {
+static void put_table(writer *w, const fl_jpeg_dct_form *form, uint32_t across, const strip *strips,
+                      const uint32_t *ends) {
     for (size_t i = 0; i < (size_t)form->rows * form->lanes; i++, ends += across) {
         const int chroma = form->lane[i % form->lanes].component > 0;
         uint32_t before = 0;
@@ -252,16 +265,20 @@ static void put_table(writer *w, const fl_jpeg_dct_form *form, uint32_t across, 
     fill_byte(w);
 }
 
-static bool assemble(fl_jpeg_dct_room *room, const fl_jpeg_dct_form *form, const fl_jpeg_frame *f, size_t data, fl_span *out) {
-    const size_t orders = (size_t)f->count * FL_JPEG_DCT_ORDERS, table = (size_t)(((uint64_t)form->row_bits * form->rows + 7) / 8);
+static bool assemble(fl_jpeg_dct_room *room, const fl_jpeg_dct_form *form, const fl_jpeg_frame *f,
+                     size_t data, fl_span *out) {
+    const size_t orders = (size_t)f->count * FL_JPEG_DCT_ORDERS,
+                 table = (size_t)(((uint64_t)form->row_bits * form->rows + 7) / 8);
     const size_t before = FL_JPEG_DCT_HEADER + orders + table, behind = form->head.size + form->tail.size;
-    const size_t padding = behind < FL_JPEG_DCT_PAD ? FL_JPEG_DCT_PAD - behind : 0, size = before + data + behind + padding;
+    const size_t padding = behind < FL_JPEG_DCT_PAD ? FL_JPEG_DCT_PAD - behind : 0,
+                 size = before + data + behind + padding;
     if (!fl_jpeg_dct_grow(&room->out, 0, size + 8)) return false;
     uint8_t *bytes = room->out.bytes;
     memset(bytes, 0, FL_JPEG_DCT_HEADER);
     memcpy(bytes, fl_jpeg_dct_magic, 4);
     bytes[4] = FL_JPEG_DCT_VERSION;
-    bytes[5] = (uint8_t)((form->ones ? FL_JPEG_DCT_ONES : 0) | (form->progressive ? FL_JPEG_DCT_PROGRESSIVE : 0));
+    bytes[5] =
+        (uint8_t)((form->ones ? FL_JPEG_DCT_ONES : 0) | (form->progressive ? FL_JPEG_DCT_PROGRESSIVE : 0));
     bytes[6] = (uint8_t)form->every;
     fl_bytes_put_le32(bytes + 8, (uint32_t)form->head.size);
     fl_bytes_put_le32(bytes + 12, (uint32_t)form->tail.size);
@@ -285,10 +302,12 @@ static bool assemble(fl_jpeg_dct_room *room, const fl_jpeg_dct_form *form, const
     return true;
 }
 
-fl_jpeg_dct_outcome fl_jpeg_dct_write(fl_jpeg_dct_room *room, const fl_jpeg_frame *f, const fl_jpeg_dct_image *image, fl_span head,
-                                      fl_span tail, fl_span *out) {
+fl_jpeg_dct_outcome fl_jpeg_dct_write(fl_jpeg_dct_room *room, const fl_jpeg_frame *f,
+                                      const fl_jpeg_dct_image *image, fl_span head, fl_span tail,
+                                      fl_span *out) {
     const fl_jpeg_dct_kernels *kernels = fl_jpeg_dct_kernels_best();
-    fl_jpeg_dct_form form = {.head = head, .tail = tail, .ones = image->ones, .progressive = image->progressive, .every = 255};
+    fl_jpeg_dct_form form = {
+        .head = head, .tail = tail, .ones = image->ones, .progressive = image->progressive, .every = 255};
     if (head.size > INT32_MAX || tail.size > INT32_MAX) return FL_JPEG_DCT_TOO_LARGE;
     fl_jpeg_dct_measure(&form, f);
     const size_t count = (size_t)form.rows * form.lanes, step = (size_t)f->block_count * 64;
@@ -307,9 +326,11 @@ fl_jpeg_dct_outcome fl_jpeg_dct_write(fl_jpeg_dct_room *room, const fl_jpeg_fram
     for (uint32_t row = 0; row < form.rows; row++)
         for (uint32_t i = 0; i < form.lanes; i++, strips++, ends += f->mcus_across) {
             const fl_jpeg_dct_lane *l = &form.lane[i];
-            const fl_jpeg_dct_source from = {image->blocks + (size_t)row * f->mcus_across * step + 64 * l->place, step, f->mcus_across,
-                                             l->across, &form.orders[l->component]};
-            if (!fl_jpeg_dct_grow(&room->data, used, (size_t)l->blocks * BLOCK_BYTES + 64)) return FL_JPEG_DCT_NO_MEMORY;
+            const fl_jpeg_dct_source from = {image->blocks + (size_t)row * f->mcus_across * step +
+                                                 64 * l->place,
+                                             step, f->mcus_across, l->across, &form.orders[l->component]};
+            if (!fl_jpeg_dct_grow(&room->data, used, (size_t)l->blocks * BLOCK_BYTES + 64))
+                return FL_JPEG_DCT_NO_MEMORY;
             uint8_t *at = (uint8_t *)room->data.bytes + used;
             strips->start = (uint32_t)used;
             const uint8_t *end = put_any_strip(kernels, at, &from, room->scratch.bytes, strips, ends);

@@ -49,8 +49,8 @@ static fl_code open_jpeg(fl_jpeg_decoder *d, uint32_t *width, uint32_t *height, 
     return code;
 }
 
-fl_code fl_jpeg_decoder_open(fl_jpeg_decoder *d, const uint8_t *bytes, size_t size, uint64_t max_pixels, uint32_t *width, uint32_t *height,
-                             fl_error *err) {
+fl_code fl_jpeg_decoder_open(fl_jpeg_decoder *d, const uint8_t *bytes, size_t size, uint64_t max_pixels,
+                             uint32_t *width, uint32_t *height, fl_error *err) {
     d->bytes = bytes;
     d->size = size;
     d->max_pixels = max_pixels;
@@ -60,15 +60,19 @@ fl_code fl_jpeg_decoder_open(fl_jpeg_decoder *d, const uint8_t *bytes, size_t si
     if (!d->usual && fl_jpeg_dct_is(bytes, size)) {
         if (!opened) return damaged_form(err);
         return fl_fail(err, FL_ELIMIT,
-                       "the image is %u x %u = %llu pixels; the limit is %llu (raise max_pixels if the file is to be trusted)", *width,
-                       *height, (unsigned long long)*width * *height, (unsigned long long)max_pixels);
+                       "the image is %u x %u = %llu pixels; the limit is %llu (raise max_pixels if the file "
+                       "is to be trusted)",
+                       *width, *height, (unsigned long long)*width * *height, (unsigned long long)max_pixels);
     }
     return d->usual ? FL_OK : open_jpeg(d, width, height, err);
 }
 
-void fl_jpeg_decoder_index(fl_jpeg_decoder *d, const uint8_t *index, size_t size) { d->index = index, d->index_size = size; }
+void fl_jpeg_decoder_index(fl_jpeg_decoder *d, const uint8_t *index, size_t size) {
+    d->index = index, d->index_size = size;
+}
 
-fl_code fl_jpeg_decoder_decode(fl_jpeg_decoder *d, const fl_box *box, int eighths, fl_view *view, fl_error *err) {
+fl_code fl_jpeg_decoder_decode(fl_jpeg_decoder *d, const fl_box *box, int eighths, fl_view *view,
+                               fl_error *err) {
     if (d->usual) {
         if (fl_jpeg_baseline_decode(d->baseline, box, eighths, d->index, d->index_size, view)) return FL_OK;
         if (fl_jpeg_dct_is(d->bytes, d->size)) return damaged_form(err);
@@ -79,10 +83,16 @@ fl_code fl_jpeg_decoder_decode(fl_jpeg_decoder *d, const fl_box *box, int eighth
     return fl_libjpeg_decode(d->jpeg, box, eighths, view, err);
 }
 
-uint32_t fl_jpeg_decoder_components(const fl_jpeg_decoder *d) { return d->usual ? fl_jpeg_baseline_components(d->baseline) : 0; }
+uint32_t fl_jpeg_decoder_components(const fl_jpeg_decoder *d) {
+    return d->usual ? fl_jpeg_baseline_components(d->baseline) : 0;
+}
 
-size_t fl_jpeg_decoder_end(const fl_jpeg_decoder *d) { return d->usual ? fl_jpeg_baseline_end(d->baseline) : 0; }
+size_t fl_jpeg_decoder_end(const fl_jpeg_decoder *d) {
+    return d->usual ? fl_jpeg_baseline_end(d->baseline) : 0;
+}
 
 bool fl_jpeg_decoder_fell_back(const fl_jpeg_decoder *d) { return !d->usual; }
 
-uint32_t fl_jpeg_decoder_warnings(const fl_jpeg_decoder *d) { return d->usual ? 0 : fl_libjpeg_warnings(d->jpeg, NULL); }
+uint32_t fl_jpeg_decoder_warnings(const fl_jpeg_decoder *d) {
+    return d->usual ? 0 : fl_libjpeg_warnings(d->jpeg, NULL);
+}

@@ -15,14 +15,15 @@ fl_code fl_jpeg_decoder_create(fl_jpeg_decoder **out, fl_error *err);
 void fl_jpeg_decoder_free(fl_jpeg_decoder *decoder); /* NULL is allowed */
 
 /* As fl_libjpeg_open: bytes[0..size) must stay valid until the decode has returned. */
-fl_code fl_jpeg_decoder_open(fl_jpeg_decoder *decoder, const uint8_t *bytes, size_t size, uint64_t max_pixels, uint32_t *width,
-                             uint32_t *height, fl_error *err);
+fl_code fl_jpeg_decoder_open(fl_jpeg_decoder *decoder, const uint8_t *bytes, size_t size, uint64_t max_pixels,
+                             uint32_t *width, uint32_t *height, fl_error *err);
 
 /* Sets the entropy index of the opened file (jpeg/entropy_index.h), for its decode; valid as long as the file. Size 0: none is known. */
 void fl_jpeg_decoder_index(fl_jpeg_decoder *decoder, const uint8_t *index, size_t size);
 
 /* As fl_libjpeg_decode. One decode per open. */
-fl_code fl_jpeg_decoder_decode(fl_jpeg_decoder *decoder, const fl_box *box, int eighths, fl_view *view, fl_error *err);
+fl_code fl_jpeg_decoder_decode(fl_jpeg_decoder *decoder, const fl_box *box, int eighths, fl_view *view,
+                               fl_error *err);
 
 /* True if libjpeg-turbo, the slower of the two, has the file last opened: it was not usual, or the other met damage in it. */
 bool fl_jpeg_decoder_fell_back(const fl_jpeg_decoder *decoder);

@@ -34,7 +34,8 @@ static bool walk(fl_jpeg_entropy *e, const uint8_t *bytes, size_t size, fl_jpeg_
         mcu.ac[i] = &e->tables.ac[f->block_ac[i]];
         mcu.luma += f->block_component[i] == 0;
     }
-    return fl_jpeg_walk_coded(&e->room, &mcu, f->mcus_across * f->mcus_down, f->interval, bytes + f->data, bytes + size, notes);
+    return fl_jpeg_walk_coded(&e->room, &mcu, f->mcus_across * f->mcus_down, f->interval, bytes + f->data,
+                              bytes + size, notes);
 }
 
 bool fl_jpeg_entropy_sound(fl_jpeg_entropy *e, const uint8_t *bytes, size_t size) {
@@ -44,7 +45,8 @@ bool fl_jpeg_entropy_sound(fl_jpeg_entropy *e, const uint8_t *bytes, size_t size
 /* The densest index of at most `most` bytes. */
 static size_t write_index(fl_jpeg_entropy *e, uint32_t every, uint32_t across, size_t most) {
     for (uint32_t thin = 1; (uint64_t)every * thin <= UINT8_MAX; thin++) {
-        const size_t size = fl_jpeg_index_write(e->marks.bytes, every, across, e->frame.mcus_down, thin, NULL);
+        const size_t size =
+            fl_jpeg_index_write(e->marks.bytes, every, across, e->frame.mcus_down, thin, NULL);
         if (!size) return 0;
         if (size > most) continue;
         if (!fl_buffer_fit(&e->index, size, 1, FL_JPEG_WALK_RULE)) return 0;
@@ -53,14 +55,16 @@ static size_t write_index(fl_jpeg_entropy *e, uint32_t every, uint32_t across, s
     return 0;
 }
 
-bool fl_jpeg_entropy_index(fl_jpeg_entropy *e, const uint8_t *bytes, size_t size, uint32_t every, size_t most, const uint8_t **index,
-                           size_t *index_size) {
+bool fl_jpeg_entropy_index(fl_jpeg_entropy *e, const uint8_t *bytes, size_t size, uint32_t every, size_t most,
+                           const uint8_t **index, size_t *index_size) {
     const fl_jpeg_frame *f = &e->frame;
     *index_size = 0;
     if (!every || !fl_jpeg_header_read(&e->tables, &e->frame, bytes, size)) return false;
     const uint32_t across = (f->mcus_across - 1) / every + 1;
-    if (f->mcus_across * f->mcus_down > FL_JPEG_NOTED_MOST || !fl_jpeg_header_usual(f)) return walk(e, bytes, size, NULL);
-    if (!fl_buffer_fit(&e->marks, (size_t)across * f->mcus_down, sizeof(fl_jpeg_mark), FL_JPEG_WALK_RULE)) return false;
+    if (f->mcus_across * f->mcus_down > FL_JPEG_NOTED_MOST || !fl_jpeg_header_usual(f))
+        return walk(e, bytes, size, NULL);
+    if (!fl_buffer_fit(&e->marks, (size_t)across * f->mcus_down, sizeof(fl_jpeg_mark), FL_JPEG_WALK_RULE))
+        return false;
     fl_jpeg_notes notes = {.next = e->marks.bytes, .every = every, .across = f->mcus_across};
     if (!walk(e, bytes, size, &notes)) return false;
     if (notes.every) *index_size = write_index(e, every, across, most);

@@ -38,7 +38,7 @@ static inline size_t fl_jpeg_index_most(size_t size) { return size / 1000 * 15; 
 /* The same, and in the same walk the file's index (jpeg/entropy_index.h): with a mark in every `every` MCUs, or every 2 every, 3 every, ..., as dense as
  * `most` bytes allow. `index` is valid until the next call on `entropy`; its size is 0 when the file is not proved sound, is not one
  * for fl_jpeg_baseline or too large (FL_JPEG_NOTED_MOST), or when `most` is too little. */
-bool fl_jpeg_entropy_index(fl_jpeg_entropy *entropy, const uint8_t *bytes, size_t size, uint32_t every, size_t most, const uint8_t **index,
-                           size_t *index_size);
+bool fl_jpeg_entropy_index(fl_jpeg_entropy *entropy, const uint8_t *bytes, size_t size, uint32_t every,
+                           size_t most, const uint8_t **index, size_t *index_size);
 
 #endif

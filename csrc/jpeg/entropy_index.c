@@ -8,7 +8,9 @@ enum { VERSION = 1, HEADER = 10, POSITION_MOST = 40 /* bits */, DC_MOST = 17 };
 
 static uint32_t unfold(uint64_t value) { return (uint32_t)(value >> 1) ^ (0u - (uint32_t)(value & 1)); }
 
-static uint64_t fold(int value) { return value < 0 ? (uint64_t)(-(int64_t)value) * 2 - 1 : (uint64_t)value * 2; }
+static uint64_t fold(int value) {
+    return value < 0 ? (uint64_t)(-(int64_t)value) * 2 - 1 : (uint64_t)value * 2;
+}
 
 static uint8_t width_of(uint64_t value) {
     uint8_t width = 0;
@@ -16,21 +18,30 @@ static uint8_t width_of(uint64_t value) {
     return width;
 }
 
-static uint64_t total(const uint8_t widths[4]) { return (uint64_t)widths[0] + widths[1] + widths[2] + widths[3]; }
+static uint64_t total(const uint8_t widths[4]) {
+    return (uint64_t)widths[0] + widths[1] + widths[2] + widths[3];
+}
 
 /* Bits of all rows, the header not counted. No product here comes near 64 bits: an image has at most 2^14 MCUs a side. */
 static uint64_t bits_of(const fl_jpeg_index *index) { return (uint64_t)index->row_bits * index->rows; }
 
-static void measure(fl_jpeg_index *index) { index->row_bits = (uint32_t)(total(index->first) + (index->across - 1) * total(index->step)); }
+static void measure(fl_jpeg_index *index) {
+    index->row_bits = (uint32_t)(total(index->first) + (index->across - 1) * total(index->step));
+}
 
-bool fl_jpeg_index_open(fl_jpeg_index *index, const uint8_t *bytes, size_t size, uint32_t mcus_across, uint32_t mcus_down) {
+bool fl_jpeg_index_open(fl_jpeg_index *index, const uint8_t *bytes, size_t size, uint32_t mcus_across,
+                        uint32_t mcus_down) {
     if (size < HEADER || bytes[0] != VERSION || bytes[1] == 0) return false;
-    *index =
-        (fl_jpeg_index){.bytes = bytes, .size = size, .every = bytes[1], .across = (mcus_across - 1) / bytes[1] + 1, .rows = mcus_down};
+    *index = (fl_jpeg_index){.bytes = bytes,
+                             .size = size,
+                             .every = bytes[1],
+                             .across = (mcus_across - 1) / bytes[1] + 1,
+                             .rows = mcus_down};
     memcpy(index->first, bytes + 2, 4);
     memcpy(index->step, bytes + 6, 4);
     for (int i = 0; i < 4; i++)
-        if (index->first[i] > (i ? DC_MOST : POSITION_MOST) || index->step[i] > (i ? DC_MOST : POSITION_MOST)) return false;
+        if (index->first[i] > (i ? DC_MOST : POSITION_MOST) || index->step[i] > (i ? DC_MOST : POSITION_MOST))
+            return false;
     measure(index);
     return size == HEADER + (bits_of(index) + 7) / 8;
 }
@@ -44,7 +55,8 @@ static uint64_t take(fl_jpeg_cursor *c, unsigned width) {
     if (byte + 8 <= index->size) {
         bits = fl_bytes_be64(index->bytes + byte);
     } else {
-        for (size_t i = byte; i < index->size; i++) bits |= (uint64_t)index->bytes[i] << (56 - 8 * (i - byte));
+        for (size_t i = byte; i < index->size; i++)
+            bits |= (uint64_t)index->bytes[i] << (56 - 8 * (i - byte));
     }
     bits = bits << c->at % 8 >> (64 - width);
     c->at += width;
@@ -63,7 +75,8 @@ bool fl_jpeg_index_next(fl_jpeg_cursor *c) {
     if (c->column / index->every + 1 >= index->across) return false;
     c->column += index->every;
     c->mark.bit += take(c, index->step[0]);
-    for (int i = 0; i < 3; i++) c->mark.dc[i] = (int16_t)((uint32_t)c->mark.dc[i] + unfold(take(c, index->step[i + 1])));
+    for (int i = 0; i < 3; i++)
+        c->mark.dc[i] = (int16_t)((uint32_t)c->mark.dc[i] + unfold(take(c, index->step[i + 1])));
     return true;
 }
 
@@ -84,7 +97,8 @@ static void put(uint8_t *out, uint64_t *at, uint64_t value, unsigned width) {
     }
 }
 
-size_t fl_jpeg_index_write(const fl_jpeg_mark *marks, uint32_t every, uint32_t across, uint32_t rows, uint32_t thin, uint8_t *out) {
+size_t fl_jpeg_index_write(const fl_jpeg_mark *marks, uint32_t every, uint32_t across, uint32_t rows,
+                           uint32_t thin, uint8_t *out) {
     fl_jpeg_index index = {.every = every * thin, .across = (across - 1) / thin + 1, .rows = rows};
     if (index.every > UINT8_MAX) return 0;
     uint64_t most[2][4] = {{0}}, n[4];

@@ -33,7 +33,8 @@ typedef struct fl_jpeg_index {
 } fl_jpeg_index;
 
 /* False for bytes that are no index of an image of so many MCUs. */
-bool fl_jpeg_index_open(fl_jpeg_index *index, const uint8_t *bytes, size_t size, uint32_t mcus_across, uint32_t mcus_down);
+bool fl_jpeg_index_open(fl_jpeg_index *index, const uint8_t *bytes, size_t size, uint32_t mcus_across,
+                        uint32_t mcus_down);
 
 /* A place in an index: `mark` is that of MCU `column` of a row. */
 typedef struct fl_jpeg_cursor {
@@ -51,6 +52,7 @@ bool fl_jpeg_index_next(fl_jpeg_cursor *cursor);
 
 /* Bytes of an index of every thin-th of the marks in each row (the first always among them), of which there are `across` in a row with one for
  * every `every` MCUs. Written to `out` unless that is NULL. 0: it cannot be stored. */
-size_t fl_jpeg_index_write(const fl_jpeg_mark *marks, uint32_t every, uint32_t across, uint32_t rows, uint32_t thin, uint8_t *out);
+size_t fl_jpeg_index_write(const fl_jpeg_mark *marks, uint32_t every, uint32_t across, uint32_t rows,
+                           uint32_t thin, uint8_t *out);
 
 #endif

@@ -16,9 +16,13 @@
 
 #define likely(x) __builtin_expect((x), 1)
 
-enum { ODD = 0x140 }; /* (sum - 1) & ODD is 0 where a sum of fl_jpeg_step is 64 or 130 .. 192: the block ends with the step's last symbol */
+enum {
+    ODD = 0x140
+}; /* (sum - 1) & ODD is 0 where a sum of fl_jpeg_step is 64 or 130 .. 192: the block ends with the step's last symbol */
 enum { TOGETHER = 8 }; /* double steps of each stream between looks at where they are; at most as many MCUs */
-enum { AHEAD = TOGETHER * 20 + 8 }; /* bytes: more than they take, 160 bits each, and what a refill has read ahead */
+enum {
+    AHEAD = TOGETHER * 20 + 8
+}; /* bytes: more than they take, 160 bits each, and what a refill has read ahead */
 enum { SHORT = 4096 }; /* bytes of an interval that are not worth two guesses */
 
 static const uint64_t NOWHERE = UINT64_MAX;
@@ -91,7 +95,8 @@ static __attribute__((noinline)) fl_jpeg_walk single(fl_jpeg_walk w, const fl_jp
     const bool found = fl_jpeg_find_symbol(coded->mcu->ac[w.block], true, &w.b, &run, &value);
     w.k = run == FL_JPEG_RUN_EOB ? FL_JPEG_BLOCK : w.k + (unsigned)run;
     /* a run over the block's end: libjpeg is silent, but let it decide */
-    if (!found || w.k > FL_JPEG_BLOCK || (w.k == FL_JPEG_BLOCK && !next_block(&w, coded))) return damaged(w, coded);
+    if (!found || w.k > FL_JPEG_BLOCK || (w.k == FL_JPEG_BLOCK && !next_block(&w, coded)))
+        return damaged(w, coded);
     return w;
 }
 
@@ -123,7 +128,8 @@ static bool walk_to(fl_jpeg_walk *given, const fl_jpeg_coded *coded, uint32_t up
     return w.mcus >= upto; /* what it met behind that is nobody's: the data may end there */
 }
 
-static fl_jpeg_walk begin(const fl_jpeg_coded *coded, const uint8_t *at, uint64_t *starts, int16_t *steps, uint32_t mask) {
+static fl_jpeg_walk begin(const fl_jpeg_coded *coded, const uint8_t *at, uint64_t *starts, int16_t *steps,
+                          uint32_t mask) {
     fl_jpeg_walk w = {.b = {at, 0, 0}, .mask = mask, .starts = starts, .steps = steps};
     note_start(&w, coded);
     return begin_block(&w, coded->mcu) ? w : damaged(w, coded);
@@ -145,8 +151,8 @@ static void walk_together(fl_jpeg_walk w[FL_JPEG_STREAMS], const fl_jpeg_coded *
 }
 
 /* True if `walk`, from its MCU `*from` on, starts an MCU where `guess` did; *from and *there are then its numbers. It may walk further. */
-static bool meet(fl_jpeg_walk *walk, const fl_jpeg_coded *coded, uint32_t most, const fl_jpeg_walk *guess, uint32_t *from,
-                 uint32_t *there) {
+static bool meet(fl_jpeg_walk *walk, const fl_jpeg_coded *coded, uint32_t most, const fl_jpeg_walk *guess,
+                 uint32_t *from, uint32_t *there) {
     uint32_t j = 0;
     for (uint32_t i = *from; j <= guess->mcus; i++) {
         if (i > walk->mcus && (i > most || !walk_to(walk, coded, i))) return false;
@@ -165,17 +171,20 @@ static bool ends_rightly(const fl_jpeg_walk *w, uint32_t mcus, size_t size) {
 }
 
 /* The pieces that follow one another from the first MCU to the last go to `pieces`, one or more. */
-static bool walk_streams(fl_jpeg_walk_room *room, fl_jpeg_coded coded, uint32_t mcus, fl_jpeg_walk w[FL_JPEG_STREAMS],
-                         fl_jpeg_piece pieces[FL_JPEG_STREAMS]) {
+static bool walk_streams(fl_jpeg_walk_room *room, fl_jpeg_coded coded, uint32_t mcus,
+                         fl_jpeg_walk w[FL_JPEG_STREAMS], fl_jpeg_piece pieces[FL_JPEG_STREAMS]) {
     const size_t size = (size_t)(coded.end - coded.start);
     coded.guess = true;
     for (int i = 0; i < FL_JPEG_STREAMS; i++)
-        w[i] = begin(&coded, coded.start + size / FL_JPEG_STREAMS * (size_t)i, room->starts[i].bytes, room->steps[i].bytes, UINT32_MAX);
+        w[i] = begin(&coded, coded.start + size / FL_JPEG_STREAMS * (size_t)i, room->starts[i].bytes,
+                     room->steps[i].bytes, UINT32_MAX);
     walk_together(w, &coded, mcus);
     coded.guess = false;
     fl_jpeg_walk *walk = &w[0];
     if (walk->starts[0] != 0) return false; /* it began anew */
-    uint32_t from = 0, left = mcus; /* that MCU of the walk is yet to be compared; the walk's count at the end of the data */
+    uint32_t
+        from = 0,
+        left = mcus; /* that MCU of the walk is yet to be compared; the walk's count at the end of the data */
     *pieces = (fl_jpeg_piece){walk, 0, 0};
     for (int i = 1; i < FL_JPEG_STREAMS; i++) {
         uint32_t there;
@@ -196,11 +205,13 @@ static const uint8_t *next_stuffed(const uint8_t *at, const uint8_t *end) {
 }
 
 /* Makes the marks of an interval that was proved. `before`: coded bytes before it. False when a DC coefficient has too many bits for a mark. */
-static bool note_marks(const fl_jpeg_coded *coded, const fl_jpeg_piece *piece, uint32_t mcus, size_t before, fl_jpeg_notes *notes) {
+static bool note_marks(const fl_jpeg_coded *coded, const fl_jpeg_piece *piece, uint32_t mcus, size_t before,
+                       fl_jpeg_notes *notes) {
     const uint32_t blocks = coded->mcu->blocks, luma = coded->mcu->luma;
     const uint8_t *stuffed = next_stuffed(coded->start, coded->end); /* `before` counts those before it */
     int y = 0, cb = 0, cr = 0;
-    uint32_t wait = (notes->every - notes->column % notes->every) % notes->every, column = notes->column; /* MCUs to the next mark */
+    uint32_t wait = (notes->every - notes->column % notes->every) % notes->every,
+             column = notes->column; /* MCUs to the next mark */
     for (; mcus; mcus -= piece->count, piece++) {
         const int16_t *step = piece->walk->steps + (size_t)piece->from * blocks;
         const uint64_t *bit = piece->walk->starts + piece->from, *end = bit + piece->count;
@@ -209,7 +220,8 @@ static bool note_marks(const fl_jpeg_coded *coded, const fl_jpeg_piece *piece, u
                 const uint8_t *at = coded->start + *bit / 8;
                 for (; stuffed < at; before++) stuffed = next_stuffed(stuffed + 1, coded->end);
                 if (y != (int16_t)y || cb != (int16_t)cb || cr != (int16_t)cr) return false;
-                *notes->next++ = (fl_jpeg_mark){(uint64_t)before * 8 + *bit, {(int16_t)y, (int16_t)cb, (int16_t)cr}};
+                *notes->next++ =
+                    (fl_jpeg_mark){(uint64_t)before * 8 + *bit, {(int16_t)y, (int16_t)cb, (int16_t)cr}};
                 wait = notes->every - 1;
             }
             y += step[0];
@@ -235,8 +247,8 @@ static bool reserve(fl_jpeg_walk_room *room, uint32_t mcus, uint32_t blocks) {
 }
 
 /* MCUs that lie between two markers; `before`: coded bytes before them. */
-static bool walk_interval(fl_jpeg_walk_room *room, const fl_jpeg_mcu *mcu, uint32_t mcus, size_t size, size_t before,
-                          fl_jpeg_notes *notes) {
+static bool walk_interval(fl_jpeg_walk_room *room, const fl_jpeg_mcu *mcu, uint32_t mcus, size_t size,
+                          size_t before, fl_jpeg_notes *notes) {
     const fl_jpeg_coded coded = {mcu, room->plain.bytes, (const uint8_t *)room->plain.bytes + size, false};
     fl_jpeg_walk w[FL_JPEG_STREAMS];
     fl_jpeg_piece pieces[FL_JPEG_STREAMS] = {{w, 0, mcus}};
@@ -257,18 +269,20 @@ static bool walk_interval(fl_jpeg_walk_room *room, const fl_jpeg_mcu *mcu, uint3
     return true;
 }
 
-bool fl_jpeg_walk_coded(fl_jpeg_walk_room *room, const fl_jpeg_mcu *mcu, uint32_t mcus, uint32_t interval, const uint8_t *at,
-                        const uint8_t *end, fl_jpeg_notes *notes) {
+bool fl_jpeg_walk_coded(fl_jpeg_walk_room *room, const fl_jpeg_mcu *mcu, uint32_t mcus, uint32_t interval,
+                        const uint8_t *at, const uint8_t *end, fl_jpeg_notes *notes) {
     const uint8_t *start = at;
     if (!fl_buffer_fit(&room->plain, (size_t)(end - at) + FL_JPEG_PAD, 1, FL_JPEG_WALK_RULE)) return false;
     uint8_t *plain = room->plain.bytes;
     uint32_t left = mcus;
-    for (uint8_t restart = FL_JPEG_RST0;; restart = (uint8_t)(FL_JPEG_RST0 + ((restart - FL_JPEG_RST0 + 1) & 7))) {
+    for (uint8_t restart = FL_JPEG_RST0;;
+         restart = (uint8_t)(FL_JPEG_RST0 + ((restart - FL_JPEG_RST0 + 1) & 7))) {
         uint32_t count = interval && interval < left ? interval : left;
         const size_t before = (size_t)(at - start);
         size_t size;
         at = fl_jpeg_unstuff(at, end, plain, &size);
-        if (!walk_interval(room, mcu, count, size, before, notes && notes->every ? notes : NULL)) return false;
+        if (!walk_interval(room, mcu, count, size, before, notes && notes->every ? notes : NULL))
+            return false;
         left -= count;
         if (!fl_jpeg_marker_at(at, end, left ? restart : FL_JPEG_EOI)) return false;
         if (!left) return true;

@@ -40,7 +40,7 @@ enum { FL_JPEG_NOTED_MOST = 1 << 18 };
 /* True when the coded data at [at, end) is `mcus` MCUs, with restart markers every `interval` of them (0: none), that end with EOI.
  * False, too, when memory runs out. With notes (NULL: none; only for fl_jpeg_header_usual, and not for more than FL_JPEG_NOTED_MOST MCUs) marks are made on the way;
  * `every` is 0 afterwards when the data are sound, but have DC coefficients that no mark holds. */
-bool fl_jpeg_walk_coded(fl_jpeg_walk_room *room, const fl_jpeg_mcu *mcu, uint32_t mcus, uint32_t interval, const uint8_t *at,
-                        const uint8_t *end, fl_jpeg_notes *notes);
+bool fl_jpeg_walk_coded(fl_jpeg_walk_room *room, const fl_jpeg_mcu *mcu, uint32_t mcus, uint32_t interval,
+                        const uint8_t *at, const uint8_t *end, fl_jpeg_notes *notes);
 
 #endif

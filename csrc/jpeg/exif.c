@@ -21,7 +21,7 @@ static uint32_t number(const uint8_t *p, int bytes, bool little) {
 /* IFD0 of an EXIF payload. */
 typedef struct ifd {
     const uint8_t *entry; /* the first */
-    size_t count, whole;  /* as the payload tells; as many as lie in it */
+    size_t count, whole; /* as the payload tells; as many as lie in it */
     bool little;
 } ifd;
 
@@ -29,7 +29,8 @@ static bool find_ifd(const uint8_t *p, size_t size, ifd *found) {
     if (size < HEAD + TIFF_HEAD || memcmp(p, "Exif\0", HEAD) != 0) return false;
     p += HEAD, size -= HEAD;
     found->little = p[0] == 'I' && p[1] == 'I';
-    if ((!found->little && !(p[0] == 'M' && p[1] == 'M')) || number(p + 2, 2, found->little) != 42) return false;
+    if ((!found->little && !(p[0] == 'M' && p[1] == 'M')) || number(p + 2, 2, found->little) != 42)
+        return false;
     const size_t at = number(p + 4, 4, found->little);
     if (at > size || size - at < 2) return false;
     found->entry = p + at + 2;
@@ -45,7 +46,9 @@ uint8_t fl_jpeg_exif_orientation(const uint8_t *payload, size_t size) {
         const uint8_t *entry = found.entry + i * ENTRY;
         if (number(entry, 2, found.little) != ORIENTATION) continue;
         const uint32_t type = number(entry + 2, 2, found.little); /* LONG is also met with */
-        const uint32_t value = type == SHORT ? number(entry + 8, 2, found.little) : type == LONG ? number(entry + 8, 4, found.little) : 0;
+        const uint32_t value = type == SHORT  ? number(entry + 8, 2, found.little)
+                               : type == LONG ? number(entry + 8, 4, found.little)
+                                              : 0;
         return value >= 1 && value <= 8 ? (uint8_t)value : 0;
     }
     return 0;
@@ -57,7 +60,8 @@ static bool exif_upright(const uint8_t *p, size_t size) {
     for (size_t i = 0; i < found.count; i++) {
         const uint8_t *entry = found.entry + i * ENTRY;
         if (number(entry, 2, found.little) != ORIENTATION) continue;
-        if (number(entry + 2, 2, found.little) != SHORT || number(entry + 4, 4, found.little) != 1) return false;
+        if (number(entry + 2, 2, found.little) != SHORT || number(entry + 4, 4, found.little) != 1)
+            return false;
         if (number(entry + 8, 2, found.little) != 1) return false;
     }
     return true;
@@ -69,7 +73,8 @@ static bool xmp_upright(const uint8_t *p, size_t size) {
     for (const uint8_t *at = p; (at = memmem(at, (size_t)(end - at), XMP_TAG, tag)); at += tag) {
         const uint8_t *value = at + tag;
         const size_t rest = (size_t)(end - value);
-        const bool attribute = rest >= 4 && memcmp(value, "=\"1\"", 4) == 0, element = rest >= 3 && memcmp(value, ">1<", 3) == 0;
+        const bool attribute = rest >= 4 && memcmp(value, "=\"1\"", 4) == 0,
+                   element = rest >= 3 && memcmp(value, ">1<", 3) == 0;
         const bool ended = rest < 2 || value[1] < '0' || value[1] > '9';
         const bool closing = at > p && at[-1] == '/' && rest >= 1 && value[0] == '>' && ended;
         if (!attribute && !element && !closing) return false;
@@ -79,11 +84,14 @@ static bool xmp_upright(const uint8_t *p, size_t size) {
 
 bool fl_jpeg_exif_upright(const uint8_t *bytes, size_t size) {
     if (size < 2 || bytes[0] != 0xFF || bytes[1] != FL_JPEG_SOI) return false;
-    bool seen = false; /* a second EXIF segment continues the first for some readers, and is another one for others */
+    bool seen =
+        false; /* a second EXIF segment continues the first for some readers, and is another one for others */
     for (size_t at = 2; size - at >= 4;) {
         const uint8_t marker = bytes[at + 1], *payload = bytes + at + 4;
         const size_t length = fl_bytes_be16(bytes + at + 2);
-        if (bytes[at] != 0xFF || marker < FL_JPEG_SOF0 || marker == 0xFF || (marker >= FL_JPEG_RST0 && marker <= FL_JPEG_EOI)) return false;
+        if (bytes[at] != 0xFF || marker < FL_JPEG_SOF0 || marker == 0xFF ||
+            (marker >= FL_JPEG_RST0 && marker <= FL_JPEG_EOI))
+            return false;
         if (marker == FL_JPEG_SOS) return true;
         if (length < 2 || length > size - at - 2) return false;
         if (marker == FL_JPEG_APP1 && length - 2 >= HEAD && memcmp(payload, "Exif\0", HEAD) == 0) {

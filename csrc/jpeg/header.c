@@ -34,7 +34,8 @@ static bool read_quants(fl_jpeg_frame *f, const uint8_t *p, size_t size) {
         size_t need = p[0] >> 4 ? 129 : 65;
         if (p[0] >> 4 > 1 || (p[0] & 15) > 3 || size < need) return false;
         uint16_t *values = f->quantiser[p[0] & 15];
-        for (int i = 0; i < 64; i++) values[i] = p[0] >> 4 ? (uint16_t)(p[1 + 2 * i] << 8 | p[2 + 2 * i]) : p[1 + i];
+        for (int i = 0; i < 64; i++)
+            values[i] = p[0] >> 4 ? (uint16_t)(p[1 + 2 * i] << 8 | p[2 + 2 * i]) : p[1 + i];
         f->quants |= 1u << (p[0] & 15);
         p += need;
         size -= need;
@@ -43,7 +44,8 @@ static bool read_quants(fl_jpeg_frame *f, const uint8_t *p, size_t size) {
 }
 
 static bool read_frame(fl_jpeg_frame *f, const uint8_t *p, size_t size) {
-    if (f->framed || size < 6 || p[0] != 8 || (p[5] != 1 && p[5] != 3) || size != 6 + 3 * (size_t)p[5]) return false;
+    if (f->framed || size < 6 || p[0] != 8 || (p[5] != 1 && p[5] != 3) || size != 6 + 3 * (size_t)p[5])
+        return false;
     f->framed = true;
     f->height = (uint32_t)p[1] << 8 | p[2];
     f->width = (uint32_t)p[3] << 8 | p[4];
@@ -73,7 +75,8 @@ static bool lay_out(fl_jpeg_frame *f) {
         if (f->count > 1 && f->v[i] > down) down = f->v[i];
     }
     for (int i = 0; i < f->count && f->count > 1; i++)
-        if (across % f->h[i] || down % f->v[i]) return false; /* libjpeg makes whole pixels of a sample, or refuses */
+        if (across % f->h[i] || down % f->v[i])
+            return false; /* libjpeg makes whole pixels of a sample, or refuses */
     f->mcus_across = (f->width + 8 * across - 1) / (8 * across);
     f->mcus_down = (f->height + 8 * down - 1) / (8 * down);
     return true;
@@ -83,7 +86,8 @@ static bool lay_out(fl_jpeg_frame *f) {
 static bool read_scan(fl_jpeg_frame *f, const uint8_t *p, size_t size) {
     if (!f->framed || size != 4 + 2 * (size_t)f->count || p[0] != f->count || !lay_out(f)) return false;
     for (uint32_t b = 0; b < f->block_count; b++) {
-        const uint8_t i = f->block_component[b], id = p[1 + 2 * i], dc = p[2 + 2 * i] >> 4, ac = p[2 + 2 * i] & 15;
+        const uint8_t i = f->block_component[b], id = p[1 + 2 * i], dc = p[2 + 2 * i] >> 4,
+                      ac = p[2 + 2 * i] & 15;
         if (id != f->id[i] || dc > 3 || ac > 3 || !(f->dcs >> dc & 1) || !(f->acs >> ac & 1)) return false;
         f->block_dc[b] = dc;
         f->block_ac[b] = ac;
@@ -159,7 +163,8 @@ static bool read_header(fl_jpeg_tables *tables, fl_jpeg_frame *f, const uint8_t 
         bool good;
         if (marker == FL_JPEG_DHT) good = !tables || read_tables(tables, f, p, rest);
         else if (marker == FL_JPEG_DQT) good = read_quants(f, p, rest);
-        else if (tables ? marker == FL_JPEG_SOF0 || marker == FL_JPEG_SOF1 : marker == FL_JPEG_SOF2) good = read_frame(f, p, rest);
+        else if (tables ? marker == FL_JPEG_SOF0 || marker == FL_JPEG_SOF1 : marker == FL_JPEG_SOF2)
+            good = read_frame(f, p, rest);
         else if (marker == FL_JPEG_DRI) {
             good = rest == 2;
             if (good) f->interval = (uint32_t)p[0] << 8 | p[1];
@@ -167,7 +172,8 @@ static bool read_header(fl_jpeg_tables *tables, fl_jpeg_frame *f, const uint8_t 
             f->data = at;
             return tables ? read_scan(f, p, rest) : f->framed && lay_out(f);
         } else {
-            good = ((marker >= FL_JPEG_APP0 && marker <= FL_JPEG_APP15) || marker == FL_JPEG_COM) && read_application(f, marker, p, rest);
+            good = ((marker >= FL_JPEG_APP0 && marker <= FL_JPEG_APP15) || marker == FL_JPEG_COM) &&
+                   read_application(f, marker, p, rest);
         }
         if (!good) return false;
     }
@@ -178,4 +184,6 @@ bool fl_jpeg_header_read(fl_jpeg_tables *tables, fl_jpeg_frame *f, const uint8_t
     return read_header(tables, f, bytes, size);
 }
 
-bool fl_jpeg_header_progressive(fl_jpeg_frame *f, const uint8_t *bytes, size_t size) { return read_header(NULL, f, bytes, size); }
+bool fl_jpeg_header_progressive(fl_jpeg_frame *f, const uint8_t *bytes, size_t size) {
+    return read_header(NULL, f, bytes, size);
+}

@@ -18,7 +18,8 @@ typedef struct fl_jpeg_tables {
 typedef struct fl_jpeg_frame {
     uint32_t width, height, interval; /* interval: MCUs from one restart marker to the next; 0: none */
     uint8_t count, id[4], h[4], v[4], quant[4];
-    uint8_t block_count, block_dc[FL_JPEG_BLOCKS_MAX], block_ac[FL_JPEG_BLOCKS_MAX], block_component[FL_JPEG_BLOCKS_MAX];
+    uint8_t block_count, block_dc[FL_JPEG_BLOCKS_MAX], block_ac[FL_JPEG_BLOCKS_MAX],
+        block_component[FL_JPEG_BLOCKS_MAX];
     uint32_t mcus_across, mcus_down;
     unsigned quants, dcs, acs; /* tables defined so far, one bit each */
     bool framed, jfif;

@@ -42,7 +42,8 @@ FL_INLINE int fl_jpeg_extend(uint64_t top, unsigned size) {
 bool fl_jpeg_find_symbol(const fl_jpeg_codes *codes, bool ac, fl_jpeg_bits *b, int *run, int *value);
 
 /* Through copies: a reader whose address is given away would not stay in registers. */
-FL_INLINE bool fl_jpeg_long_symbol(const fl_jpeg_codes *codes, bool ac, fl_jpeg_bits *b, int *run, int *value) {
+FL_INLINE bool fl_jpeg_long_symbol(const fl_jpeg_codes *codes, bool ac, fl_jpeg_bits *b, int *run,
+                                   int *value) {
     fl_jpeg_bits copy = *b;
     int found_run = 0, found_value = 0;
     bool found = fl_jpeg_find_symbol(codes, ac, &copy, &found_run, &found_value);
@@ -85,7 +86,8 @@ FL_INLINE bool fl_jpeg_skip_ac(const fl_jpeg_codes *ac, fl_jpeg_bits *b) {
         continue;
     end:;
         unsigned run = step >> 8;
-        if (k + run == FL_JPEG_BLOCK || (run >= FL_JPEG_RUN_EOB && run != FL_JPEG_RUN_NONE && k + run - FL_JPEG_RUN_EOB < FL_JPEG_BLOCK)) {
+        if (k + run == FL_JPEG_BLOCK || (run >= FL_JPEG_RUN_EOB && run != FL_JPEG_RUN_NONE &&
+                                         k + run - FL_JPEG_RUN_EOB < FL_JPEG_BLOCK)) {
             fl_jpeg_take(b, step & 63); /* the last symbol of the window ends the block */
             return true;
         }
@@ -93,7 +95,8 @@ FL_INLINE bool fl_jpeg_skip_ac(const fl_jpeg_codes *ac, fl_jpeg_bits *b) {
         if (!fl_jpeg_long_symbol(ac, true, b, &one, &value)) return false;
         if (one == FL_JPEG_RUN_EOB) return true;
         k += (unsigned)one;
-        if (k > FL_JPEG_BLOCK) return false; /* a run over the block's end: libjpeg is silent, but let it decide */
+        if (k > FL_JPEG_BLOCK)
+            return false; /* a run over the block's end: libjpeg is silent, but let it decide */
         if (k == FL_JPEG_BLOCK) return true;
     }
 }
@@ -127,7 +130,8 @@ FL_INLINE bool fl_jpeg_make_two(fl_jpeg_making *m, fl_jpeg_order order) {
     const fl_jpeg_symbols *const both = &m->make[fl_jpeg_window(&m->bits)];
     const uint32_t after = m->k + both->cover;
     if (__builtin_expect(after >= FL_JPEG_BLOCK, 0)) return false;
-    const int16_t first = both->first, second = both->second; /* all before the stores, which might alias them */
+    const int16_t first = both->first,
+                  second = both->second; /* all before the stores, which might alias them */
     uint32_t place = m->k + both->zeros, last = after - 1;
     if (order == FL_JPEG_IN_NATURAL_ORDER) place = fl_jpeg_natural[place], last = fl_jpeg_natural[last];
     const unsigned bits = both->bits;
@@ -147,7 +151,8 @@ FL_INLINE int fl_jpeg_make_any(const fl_jpeg_codes *ac, fl_jpeg_making *m, fl_jp
         const uint32_t after = m->k + both.cover, end = m->k + both.zeros;
         m->block[fl_jpeg_place(after - 1, order)] = both.second;
         m->block[fl_jpeg_place(end, order)] = both.first;
-        if (end + 1 < FL_JPEG_BLOCK) { /* else the first symbol fills the block, so that the second is not of it */
+        if (end + 1 <
+            FL_JPEG_BLOCK) { /* else the first symbol fills the block, so that the second is not of it */
             fl_jpeg_take(&m->bits, both.bits);
             m->k = after;
             if (after > FL_JPEG_COVER_END) return (int)after - FL_JPEG_COVER_END;

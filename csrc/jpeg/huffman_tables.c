@@ -34,18 +34,23 @@ static void fill(fl_jpeg_symbols *at, uint32_t count, fl_jpeg_symbols with) {
 /* All windows that start with a code; one entry for each of its values, where those lie in the window. */
 static void fill_symbol(fl_jpeg_symbols *table, const code *c, bool ac) {
     fl_jpeg_symbols *at = table + (c->bits << (FL_JPEG_WINDOW - c->length));
-    const int rest = FL_JPEG_WINDOW - c->length - c->size, cover = c->run == FL_JPEG_RUN_EOB ? FL_JPEG_COVER_END : c->run;
+    const int rest = FL_JPEG_WINDOW - c->length - c->size,
+              cover = c->run == FL_JPEG_RUN_EOB ? FL_JPEG_COVER_END : c->run;
     if (!ac || rest < 0 || c->size > 9) {
         fill(at, 1u << (FL_JPEG_WINDOW - c->length),
-             (fl_jpeg_symbols){
-                 .size = (int16_t)c->size, .bits = (uint8_t)c->length, .zeros = (uint8_t)c->zeros, .cover = FL_JPEG_COVER_ONE});
+             (fl_jpeg_symbols){.size = (int16_t)c->size,
+                               .bits = (uint8_t)c->length,
+                               .zeros = (uint8_t)c->zeros,
+                               .cover = FL_JPEG_COVER_ONE});
         return;
     }
     for (int raw = 0; raw < 1 << c->size; raw++, at += (size_t)1 << rest) {
         const int value = c->size && raw < 1 << (c->size - 1) ? raw - (1 << c->size) + 1 : raw;
         fill(at, 1u << rest,
-             (fl_jpeg_symbols){
-                 .first = (int16_t)value, .bits = (uint8_t)(c->length + c->size), .zeros = (uint8_t)c->zeros, .cover = (uint8_t)cover});
+             (fl_jpeg_symbols){.first = (int16_t)value,
+                               .bits = (uint8_t)(c->length + c->size),
+                               .zeros = (uint8_t)c->zeros,
+                               .cover = (uint8_t)cover});
     }
 }
 
@@ -53,9 +58,13 @@ static void fill_symbol(fl_jpeg_symbols *table, const code *c, bool ac) {
 static void join_pairs(fl_jpeg_symbols *to, const fl_jpeg_symbols *ones) {
     for (uint32_t window = 0; window < ENTRIES; window++) {
         const fl_jpeg_symbols one = ones[window], two = ones[(window << one.bits) & (ENTRIES - 1)];
-        const bool joined = (one.cover < FL_JPEG_COVER_END) & (two.cover != FL_JPEG_COVER_ONE) & (two.bits <= FL_JPEG_WINDOW - one.bits);
-        const uint64_t add = word_of((fl_jpeg_symbols){.second = two.first, .bits = two.bits, .cover = two.cover});
-        const uint64_t word = word_of(one) + (add & (0 - (uint64_t)joined)); /* no sum of two members is carried into the next */
+        const bool joined = (one.cover < FL_JPEG_COVER_END) & (two.cover != FL_JPEG_COVER_ONE) &
+                            (two.bits <= FL_JPEG_WINDOW - one.bits);
+        const uint64_t add =
+            word_of((fl_jpeg_symbols){.second = two.first, .bits = two.bits, .cover = two.cover});
+        const uint64_t word =
+            word_of(one) +
+            (add & (0 - (uint64_t)joined)); /* no sum of two members is carried into the next */
         memcpy(&to[window], &word, sizeof word);
     }
 }
@@ -68,7 +77,8 @@ static void join_steps(fl_jpeg_step *to, const fl_jpeg_step *first) {
             const fl_jpeg_step next = first[(window << bits) & (STEPS - 1)];
             const int next_bits = next & 255, next_run = next >> 8;
             if (next_run == FL_JPEG_RUN_NONE || next_bits > FL_JPEG_WALK - bits) break;
-            if (next_run != FL_JPEG_RUN_EOB && run + next_run > FL_JPEG_BLOCK) break; /* see FL_JPEG_RUN_EOB */
+            if (next_run != FL_JPEG_RUN_EOB && run + next_run > FL_JPEG_BLOCK)
+                break; /* see FL_JPEG_RUN_EOB */
             bits += next_bits;
             run += next_run;
         }
@@ -87,7 +97,8 @@ static void build_tables(fl_jpeg_codes *codes, bool ac) {
             if (length <= FL_JPEG_WINDOW) fill_symbol(ones, &c, ac);
             if (!ac) continue;
             fl_jpeg_step *at = steps + (c.bits << (FL_JPEG_WALK - length));
-            for (uint32_t n = 1u << (FL_JPEG_WALK - length); n; n--) *at++ = (fl_jpeg_step)((length + c.size) | c.run << 8);
+            for (uint32_t n = 1u << (FL_JPEG_WALK - length); n; n--)
+                *at++ = (fl_jpeg_step)((length + c.size) | c.run << 8);
         }
     }
     if (!ac) return;
@@ -114,7 +125,8 @@ bool fl_jpeg_codes_build(fl_jpeg_codes *codes, bool ac) {
     if (!fl_jpeg_codes_number(codes)) return false;
     for (int i = 0; i < codes->symbol_count; i++) {
         if (!ac && codes->symbols[i] > 15) return false;
-        if (ac && (codes->symbols[i] & 15) == 0 && codes->symbols[i] != 0 && codes->symbols[i] != 0xF0) return false;
+        if (ac && (codes->symbols[i] & 15) == 0 && codes->symbols[i] != 0 && codes->symbols[i] != 0xF0)
+            return false;
     }
     build_tables(codes, ac);
     return codes->built = true;

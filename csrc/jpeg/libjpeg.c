@@ -69,7 +69,8 @@ fl_code fl_libjpeg_create(fl_libjpeg **out, fl_error *err) {
         return code;
     }
     jpeg_create_decompress(&jpeg->c);
-    jpeg->c.mem->max_memory_to_use = 0; /* max_pixels is the limit; a variable of the environment (JPEGMEM) is none of ours */
+    jpeg->c.mem->max_memory_to_use =
+        0; /* max_pixels is the limit; a variable of the environment (JPEGMEM) is none of ours */
     jpeg->alloc_small = jpeg->c.mem->alloc_small;
     jpeg->c.mem->alloc_small = alloc_or_reuse;
     atomic_fetch_add(&live, 1);
@@ -85,7 +86,8 @@ void fl_libjpeg_free(fl_libjpeg *jpeg) {
     atomic_fetch_sub(&live, 1);
 }
 
-static void open_body(fl_libjpeg *jpeg, const uint8_t *bytes, size_t size, uint64_t max_pixels, fl_libjpeg_info *info) {
+static void open_body(fl_libjpeg *jpeg, const uint8_t *bytes, size_t size, uint64_t max_pixels,
+                      fl_libjpeg_info *info) {
     struct jpeg_decompress_struct *c = &jpeg->c;
     jpeg_abort_decompress(c);
     forget_tables(jpeg);
@@ -99,7 +101,8 @@ static void open_body(fl_libjpeg *jpeg, const uint8_t *bytes, size_t size, uint6
     info->arithmetic = c->arith_code != FALSE;
 }
 
-fl_code fl_libjpeg_open(fl_libjpeg *jpeg, const uint8_t *bytes, size_t size, uint64_t max_pixels, fl_libjpeg_info *info, fl_error *err) {
+fl_code fl_libjpeg_open(fl_libjpeg *jpeg, const uint8_t *bytes, size_t size, uint64_t max_pixels,
+                        fl_libjpeg_info *info, fl_error *err) {
     jpeg->opened = false;
     if (!bytes && size) return fl_fail(err, FL_EARG, "fl_libjpeg_open: no bytes");
     fl_libjpeg_io_begin(&jpeg->io, err);
@@ -146,8 +149,10 @@ static void add_margin(const struct jpeg_decompress_struct *c, int eighths, uint
 static bool crops_columns(const struct jpeg_decompress_struct *c) {
     for (int ci = 0; ci < c->num_components; ci++) {
         const jpeg_component_info *part = &c->comp_info[ci];
-        const bool full = part->h_samp_factor == c->max_h_samp_factor && part->v_samp_factor == c->max_v_samp_factor;
-        const bool usual = part->h_samp_factor == 1 && part->v_samp_factor == 1 && c->max_h_samp_factor <= 2 && c->max_v_samp_factor <= 2;
+        const bool full =
+            part->h_samp_factor == c->max_h_samp_factor && part->v_samp_factor == c->max_v_samp_factor;
+        const bool usual = part->h_samp_factor == 1 && part->v_samp_factor == 1 &&
+                           c->max_h_samp_factor <= 2 && c->max_v_samp_factor <= 2;
         if (!full && !usual) return false;
     }
     return true;
@@ -155,7 +160,8 @@ static bool crops_columns(const struct jpeg_decompress_struct *c) {
 
 static void fit_scratch(fl_libjpeg *jpeg, size_t rows, size_t stride) {
     if (rows > (SIZE_MAX - 2 * TAIL) / stride)
-        fl_libjpeg_io_fail(&jpeg->io, FL_ELIMIT, "a box of %zu rows of %zu bytes does not fit the address space", rows, stride);
+        fl_libjpeg_io_fail(&jpeg->io, FL_ELIMIT,
+                           "a box of %zu rows of %zu bytes does not fit the address space", rows, stride);
     const size_t need = rows * stride + TAIL;
     if (!fl_buffer_fit(&jpeg->scratch, need, 1, RULE))
         fl_libjpeg_io_fail(&jpeg->io, FL_ENOMEM, "no memory for the decoded box (%zu bytes)", need);
@@ -170,7 +176,8 @@ static void read_rows(fl_libjpeg *jpeg, uint32_t end, size_t stride) {
         if (count > ROWS_AT_ONCE) count = ROWS_AT_ONCE;
         for (JDIMENSION i = 0; i < count; i++) rows[i] = at + i * stride;
         JDIMENSION got = jpeg_read_scanlines(c, rows, count);
-        if (got == 0) fl_libjpeg_io_fail(&jpeg->io, FL_EJPEG, "libjpeg stopped at row %u", c->output_scanline);
+        if (got == 0)
+            fl_libjpeg_io_fail(&jpeg->io, FL_EJPEG, "libjpeg stopped at row %u", c->output_scanline);
         at += got * stride;
     }
 }
@@ -205,7 +212,8 @@ static void decode_body(fl_libjpeg *jpeg, const fl_box *box, int eighths, fl_vie
     fl_libjpeg_io_data(&jpeg->io, c);
     jpeg_start_decompress(c);
 
-    const area want = {(uint32_t)((uint64_t)box->x * (uint64_t)eighths / 8), (uint32_t)((uint64_t)box->y * (uint64_t)eighths / 8),
+    const area want = {(uint32_t)((uint64_t)box->x * (uint64_t)eighths / 8),
+                       (uint32_t)((uint64_t)box->y * (uint64_t)eighths / 8),
                        scaled_end((uint64_t)box->x + box->width, eighths, c->output_width),
                        scaled_end((uint64_t)box->y + box->height, eighths, c->output_height)};
     area got = want;
@@ -227,17 +235,22 @@ static void decode_body(fl_libjpeg *jpeg, const fl_box *box, int eighths, fl_vie
     size_t first = (want.y0 - got.y0) * stride + (size_t)(want.x0 - left) * 3;
     const uint32_t columns = want.x1 - want.x0, lines = want.y1 - want.y0;
     const size_t tail = jpeg->scratch.room - first - (size_t)(lines - 1) * stride - (size_t)columns * 3;
-    *view = (fl_view){.pixels = (uint8_t *)jpeg->scratch.bytes + first, .stride = stride, .width = columns, .height = lines, .tail = tail};
+    *view = (fl_view){.pixels = (uint8_t *)jpeg->scratch.bytes + first,
+                      .stride = stride,
+                      .width = columns,
+                      .height = lines,
+                      .tail = tail};
 }
 
 fl_code fl_libjpeg_decode(fl_libjpeg *jpeg, const fl_box *box, int eighths, fl_view *view, fl_error *err) {
-    if (!jpeg->opened) return fl_fail(err, FL_EARG, "fl_libjpeg_decode: no file is open (one decode per open)");
+    if (!jpeg->opened)
+        return fl_fail(err, FL_EARG, "fl_libjpeg_decode: no file is open (one decode per open)");
     if (eighths != 1 && eighths != 2 && eighths != 4 && eighths != 8)
         return fl_fail(err, FL_EARG, "fl_libjpeg_decode: scale %d/8 is not 1, 2, 4 or 8 eighths", eighths);
     if (!box->width || !box->height || (uint64_t)box->x + box->width > jpeg->c.image_width ||
         (uint64_t)box->y + box->height > jpeg->c.image_height)
-        return fl_fail(err, FL_EARG, "the box %u,%u %ux%u is not inside the image of %ux%u pixels", box->x, box->y, box->width, box->height,
-                       jpeg->c.image_width, jpeg->c.image_height);
+        return fl_fail(err, FL_EARG, "the box %u,%u %ux%u is not inside the image of %ux%u pixels", box->x,
+                       box->y, box->width, box->height, jpeg->c.image_width, jpeg->c.image_height);
     jpeg->opened = false;
     fl_libjpeg_io_begin(&jpeg->io, err);
     if (setjmp(jpeg->io.jump) == 0) decode_body(jpeg, box, eighths, view);
@@ -252,6 +265,8 @@ uint32_t fl_libjpeg_warnings(const fl_libjpeg *jpeg, const char **first) {
 
 int fl_jpeg_scale(uint32_t box_width, uint32_t box_height, uint32_t target_width, uint32_t target_height) {
     for (uint64_t eighths = 1; eighths < 8; eighths *= 2)
-        if (box_width * eighths >= (uint64_t)target_width * 8 && box_height * eighths >= (uint64_t)target_height * 8) return (int)eighths;
+        if (box_width * eighths >= (uint64_t)target_width * 8 &&
+            box_height * eighths >= (uint64_t)target_height * 8)
+            return (int)eighths;
     return 8;
 }

@@ -27,7 +27,8 @@ long fl_libjpeg_live(void);
 
 /* Reads the header of bytes[0..size), which must stay valid until the decode has returned. FL_ELIMIT before any
  * allocation when width x height > max_pixels; FL_EUNSUPPORTED for 12 bit and lossless files; FL_EJPEG otherwise. */
-fl_code fl_libjpeg_open(fl_libjpeg *jpeg, const uint8_t *bytes, size_t size, uint64_t max_pixels, fl_libjpeg_info *info, fl_error *err);
+fl_code fl_libjpeg_open(fl_libjpeg *jpeg, const uint8_t *bytes, size_t size, uint64_t max_pixels,
+                        fl_libjpeg_info *info, fl_error *err);
 
 /* Decodes the box (in full-size pixels, inside the image) of the file last opened, scaled by eighths/8 (1, 2, 4 or 8).
  * The view covers columns floor(x*s) .. ceil((x+width)*s) and rows alike, s = eighths/8, clipped to the scaled image;

@@ -35,7 +35,8 @@ static void error_exit(j_common_ptr cinfo) {
 }
 
 __attribute__((noreturn)) static void truncated(fl_libjpeg_io *io) {
-    fl_libjpeg_io_fail(io, FL_ETRUNCATED, "the JPEG is cut off: its %zu bytes end before its picture does", io->size);
+    fl_libjpeg_io_fail(io, FL_ETRUNCATED, "the JPEG is cut off: its %zu bytes end before its picture does",
+                       io->size);
 }
 
 static void emit_message(j_common_ptr cinfo, int level) {
@@ -80,7 +81,8 @@ static void skip_input_data(j_decompress_ptr cinfo, long count) {
 static void count_scans(j_common_ptr cinfo) {
     j_decompress_ptr c = (j_decompress_ptr)cinfo;
     if (c->is_decompressor && c->input_scan_number > FL_JPEG_SCANS_MAX)
-        fl_libjpeg_io_fail(io_of(cinfo), FL_EJPEG, "the JPEG has more than %d scans: it is made to waste time", FL_JPEG_SCANS_MAX);
+        fl_libjpeg_io_fail(io_of(cinfo), FL_EJPEG,
+                           "the JPEG has more than %d scans: it is made to waste time", FL_JPEG_SCANS_MAX);
 }
 
 void fl_libjpeg_io_init(fl_libjpeg_io *io, j_common_ptr cinfo) {
@@ -131,25 +133,35 @@ void fl_libjpeg_io_header(fl_libjpeg_io *io, j_decompress_ptr cinfo, uint64_t ma
     uint64_t pixels = (uint64_t)cinfo->image_width * cinfo->image_height;
     if (pixels > max_pixels)
         fl_libjpeg_io_fail(io, FL_ELIMIT,
-                           "the image is %u x %u = %llu pixels; the limit is %llu (raise max_pixels if the file is to be trusted)",
-                           cinfo->image_width, cinfo->image_height, (unsigned long long)pixels, (unsigned long long)max_pixels);
+                           "the image is %u x %u = %llu pixels; the limit is %llu (raise max_pixels if the "
+                           "file is to be trusted)",
+                           cinfo->image_width, cinfo->image_height, (unsigned long long)pixels,
+                           (unsigned long long)max_pixels);
     if (cinfo->data_precision != 8)
-        fl_libjpeg_io_fail(io, FL_EUNSUPPORTED, "the JPEG has %d bits a sample; only 8 are read: convert the file", cinfo->data_precision);
+        fl_libjpeg_io_fail(io, FL_EUNSUPPORTED,
+                           "the JPEG has %d bits a sample; only 8 are read: convert the file",
+                           cinfo->data_precision);
     /* SOF3, SOF11: libjpeg-turbo 3 reads them, but can neither scale nor crop */
     if (io->frame == 0xC3 || io->frame == 0xCB)
-        fl_libjpeg_io_fail(io, FL_EUNSUPPORTED, "the JPEG is of the lossless kind (SOF%d); only DCT files are read: convert it",
+        fl_libjpeg_io_fail(io, FL_EUNSUPPORTED,
+                           "the JPEG is of the lossless kind (SOF%d); only DCT files are read: convert it",
                            io->frame - 0xC0);
     if (cinfo->num_components != 1 && cinfo->num_components != 3 && cinfo->num_components != 4)
-        fl_libjpeg_io_fail(io, FL_EUNSUPPORTED, "the JPEG has %d components; 1, 3 and 4 are read: convert the file", cinfo->num_components);
+        fl_libjpeg_io_fail(io, FL_EUNSUPPORTED,
+                           "the JPEG has %d components; 1, 3 and 4 are read: convert the file",
+                           cinfo->num_components);
 }
 
 /* Bytes that libjpeg allocates for a file of several scans: whole iMCUs of each component. */
 static uint64_t coefficient_bytes(j_decompress_ptr cinfo) {
-    const uint64_t across = (uint64_t)cinfo->max_h_samp_factor * DCTSIZE, down = (uint64_t)cinfo->max_v_samp_factor * DCTSIZE;
-    const uint64_t units = ((cinfo->image_width + across - 1) / across) * ((cinfo->image_height + down - 1) / down);
+    const uint64_t across = (uint64_t)cinfo->max_h_samp_factor * DCTSIZE,
+                   down = (uint64_t)cinfo->max_v_samp_factor * DCTSIZE;
+    const uint64_t units =
+        ((cinfo->image_width + across - 1) / across) * ((cinfo->image_height + down - 1) / down);
     uint64_t blocks = 0;
     for (int ci = 0; ci < cinfo->num_components; ci++)
-        blocks += units * (uint64_t)cinfo->comp_info[ci].h_samp_factor * (uint64_t)cinfo->comp_info[ci].v_samp_factor;
+        blocks += units * (uint64_t)cinfo->comp_info[ci].h_samp_factor *
+                  (uint64_t)cinfo->comp_info[ci].v_samp_factor;
     return blocks * sizeof(JBLOCK);
 }
 
@@ -158,9 +170,11 @@ void fl_libjpeg_io_data(fl_libjpeg_io *io, j_decompress_ptr cinfo) {
     const uint64_t bytes = scans ? coefficient_bytes(cinfo) : 0;
     if (bytes > FL_JPEG_COEFFICIENTS_MAX)
         fl_libjpeg_io_fail(io, FL_ELIMIT,
-                           "the JPEG of %u x %u pixels has several scans, whose coefficients need %llu MiB of memory; the limit is %d MiB: "
+                           "the JPEG of %u x %u pixels has several scans, whose coefficients need %llu MiB "
+                           "of memory; the limit is %d MiB: "
                            "save it as baseline",
-                           cinfo->image_width, cinfo->image_height, (unsigned long long)(bytes >> 20), FL_JPEG_COEFFICIENTS_MAX >> 20);
+                           cinfo->image_width, cinfo->image_height, (unsigned long long)(bytes >> 20),
+                           FL_JPEG_COEFFICIENTS_MAX >> 20);
     io->end_allowed = !scans && !cinfo->arith_code;
     cinfo->progress = scans ? &io->progress : NULL;
 }

@@ -37,12 +37,12 @@ typedef struct fl_libjpeg_io {
     struct jpeg_source_mgr source;
     struct jpeg_progress_mgr progress;
     jmp_buf jump;
-    fl_error *err;      /* the caller's, for the call in progress */
-    fl_code code;       /* FL_OK until a call fails */
-    size_t size;        /* of the file */
-    bool end_allowed;   /* see NOTE [ jpeg: where a file ends ] */
-    bool ended;         /* the end marker handed out was not the file's */
-    int frame;          /* the file's SOFn marker code; 0 before it is read */
+    fl_error *err; /* the caller's, for the call in progress */
+    fl_code code; /* FL_OK until a call fails */
+    size_t size; /* of the file */
+    bool end_allowed; /* see NOTE [ jpeg: where a file ends ] */
+    bool ended; /* the end marker handed out was not the file's */
+    int frame; /* the file's SOFn marker code; 0 before it is read */
     uint32_t warnings;
     char first[FL_TEXT];
 } fl_libjpeg_io;
@@ -57,7 +57,8 @@ void fl_libjpeg_io_begin(fl_libjpeg_io *io, fl_error *err);
 void fl_libjpeg_io_source(fl_libjpeg_io *io, j_decompress_ptr cinfo, const uint8_t *bytes, size_t size);
 
 /* Fails the call in progress with a text of our own. */
-__attribute__((noreturn, format(printf, 3, 4))) void fl_libjpeg_io_fail(fl_libjpeg_io *io, fl_code code, const char *format, ...);
+__attribute__((noreturn, format(printf, 3, 4))) void fl_libjpeg_io_fail(fl_libjpeg_io *io, fl_code code,
+                                                                        const char *format, ...);
 
 /* jpeg_read_header, then what this build accepts: pixels within the limit, 8 bit, DCT, 1, 3 or 4 components. Jumps otherwise. */
 void fl_libjpeg_io_header(fl_libjpeg_io *io, j_decompress_ptr cinfo, uint64_t max_pixels);

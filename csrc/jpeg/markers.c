@@ -80,9 +80,11 @@ static void pass_coded_data(walk *w) {
             break;
         }
         if (marker != 0) {
-            if (!w->interval) damage(w, "a restart marker at byte %zu, though the file declares no restarts", first);
+            if (!w->interval)
+                damage(w, "a restart marker at byte %zu, though the file declares no restarts", first);
             else if (marker != expected)
-                damage(w, "restart marker %d at byte %zu where %d is due", marker - FL_JPEG_RST0, first, expected - FL_JPEG_RST0);
+                damage(w, "restart marker %d at byte %zu where %d is due", marker - FL_JPEG_RST0, first,
+                       expected - FL_JPEG_RST0);
             expected = (uint8_t)(FL_JPEG_RST0 + ((marker - FL_JPEG_RST0 + 1) & 7));
         }
         w->at = code + 1;
@@ -92,9 +94,11 @@ static void pass_coded_data(walk *w) {
 static bool frame(walk *w, uint8_t marker, const uint8_t *p, size_t size) {
     fl_jpeg_layout *l = w->layout;
     if (w->framed) return damage(w, "a second frame header"), false;
-    if (size < 6 || size != 6 + 3 * (size_t)p[5]) return damage(w, "a frame header of the wrong length"), false;
+    if (size < 6 || size != 6 + 3 * (size_t)p[5])
+        return damage(w, "a frame header of the wrong length"), false;
     int n = marker - FL_JPEG_SOF0;
-    static const fl_jpeg_kind kinds[4] = {FL_JPEG_EXTENDED, FL_JPEG_EXTENDED, FL_JPEG_PROGRESSIVE, FL_JPEG_LOSSLESS};
+    static const fl_jpeg_kind kinds[4] = {FL_JPEG_EXTENDED, FL_JPEG_EXTENDED, FL_JPEG_PROGRESSIVE,
+                                          FL_JPEG_LOSSLESS};
     l->kind = n == 0 ? FL_JPEG_BASELINE : n & 4 ? FL_JPEG_HIERARCHICAL : kinds[n & 3];
     l->arithmetic = n >= 8;
     l->precision = p[0];
@@ -133,12 +137,14 @@ static void application(walk *w, uint8_t marker, const uint8_t *p, size_t size) 
 static fl_code cut(walk *w, fl_error *err) {
     w->layout->end = w->size;
     if (w->layout->scans) return FL_OK;
-    return fl_fail(err, FL_ETRUNCATED, "the JPEG is cut off: its %zu bytes end before its first scan", w->size);
+    return fl_fail(err, FL_ETRUNCATED, "the JPEG is cut off: its %zu bytes end before its first scan",
+                   w->size);
 }
 
 static bool has_payload(uint8_t m) {
-    return (m >= FL_JPEG_SOF0 && m <= FL_JPEG_SOF15 && m != FL_JPEG_JPG) || (m >= FL_JPEG_SOS && m <= FL_JPEG_DRI) ||
-           (m >= FL_JPEG_APP0 && m <= FL_JPEG_APP15) || m == FL_JPEG_COM;
+    return (m >= FL_JPEG_SOF0 && m <= FL_JPEG_SOF15 && m != FL_JPEG_JPG) ||
+           (m >= FL_JPEG_SOS && m <= FL_JPEG_DRI) || (m >= FL_JPEG_APP0 && m <= FL_JPEG_APP15) ||
+           m == FL_JPEG_COM;
 }
 
 /* One segment; *more becomes false at the end of the image. */
@@ -153,7 +159,9 @@ static fl_code step(walk *w, bool *more, fl_error *err) {
         l->eoi = true;
         const uint8_t eoi[2] = {0xFF, FL_JPEG_EOI};
         copy(w, eoi, sizeof eoi);
-        if (l->scans == 0) return fl_fail(err, FL_EJPEG, "the JPEG ends at byte %zu without a scan: it holds no picture", w->at);
+        if (l->scans == 0)
+            return fl_fail(err, FL_EJPEG, "the JPEG ends at byte %zu without a scan: it holds no picture",
+                           w->at);
         return FL_OK;
     }
     if (marker == FL_JPEG_TEM || (marker >= FL_JPEG_RST0 && marker <= FL_JPEG_RST7)) {
@@ -179,14 +187,16 @@ static fl_code step(walk *w, bool *more, fl_error *err) {
     if (marker >= FL_JPEG_APP0) {
         application(w, marker, payload, size);
     } else {
-        if (marker >= FL_JPEG_SOF0 && marker <= FL_JPEG_SOF15 && marker != FL_JPEG_DHT && marker != FL_JPEG_DAC &&
-            !frame(w, marker, payload, size)) {
+        if (marker >= FL_JPEG_SOF0 && marker <= FL_JPEG_SOF15 && marker != FL_JPEG_DHT &&
+            marker != FL_JPEG_DAC && !frame(w, marker, payload, size)) {
             *more = false;
             return l->scans ? FL_OK : fl_fail(err, FL_EJPEG, "not a JPEG that can be read: %s", l->damage);
         }
         if (marker == FL_JPEG_DRI && size >= 2) w->interval = fl_bytes_be16(payload);
         if (marker == FL_JPEG_SOS) {
-            if (!w->framed) return fl_fail(err, FL_EJPEG, "the JPEG has a scan at byte %zu before any frame header", offset);
+            if (!w->framed)
+                return fl_fail(err, FL_EJPEG, "the JPEG has a scan at byte %zu before any frame header",
+                               offset);
             if (l->scans++ == 0) l->restart_interval = w->interval;
             pass_coded_data(w);
         }
@@ -219,9 +229,11 @@ fl_code fl_jpeg_markers_read(const uint8_t *bytes, size_t size, fl_jpeg_layout *
     return walk_file(&w, err);
 }
 
-fl_code fl_jpeg_strip(const uint8_t *bytes, size_t size, uint8_t *out, size_t capacity, size_t *written, fl_error *err) {
+fl_code fl_jpeg_strip(const uint8_t *bytes, size_t size, uint8_t *out, size_t capacity, size_t *written,
+                      fl_error *err) {
     fl_jpeg_layout layout;
-    if (capacity < size) return fl_fail(err, FL_EARG, "fl_jpeg_strip: room for %zu bytes, %zu needed", capacity, size);
+    if (capacity < size)
+        return fl_fail(err, FL_EARG, "fl_jpeg_strip: room for %zu bytes, %zu needed", capacity, size);
     walk w = {.bytes = bytes, .size = size, .layout = &layout, .out = out};
     fl_code code = walk_file(&w, err);
     if (code != FL_OK) return code;

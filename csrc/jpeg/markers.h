@@ -54,8 +54,9 @@ typedef struct fl_jpeg_layout {
     uint32_t scans;
     uint32_t stray;    /* bytes between segments that belong to none */
     bool eoi;          /* the end marker is there */
-    size_t end;        /* bytes that are the image, end marker included; what follows is another picture, or rubbish */
-    bool damaged;      /* a marker where none may be, a length that lies, restarts out of order */
+    size_t
+        end; /* bytes that are the image, end marker included; what follows is another picture, or rubbish */
+    bool damaged; /* a marker where none may be, a length that lies, restarts out of order */
     char damage[FL_TEXT]; /* the first of them, in words; "" */
 } fl_jpeg_layout;
 
@@ -66,6 +67,7 @@ fl_code fl_jpeg_markers_read(const uint8_t *bytes, size_t size, fl_jpeg_layout *
 /* Copies the JPEG without metadata, thumbnails, comments, profiles, stray bytes and whatever follows its end. Kept are tables, frame,
  * scans, byte for byte, and of JFIF and Adobe markers the part that tells libjpeg the colour space. Never longer than the source: capacity
  * must be at least size (FL_EARG). FL_EJPEG for a damaged file (see the layout). A missing end marker is not made up. */
-fl_code fl_jpeg_strip(const uint8_t *bytes, size_t size, uint8_t *out, size_t capacity, size_t *written, fl_error *err);
+fl_code fl_jpeg_strip(const uint8_t *bytes, size_t size, uint8_t *out, size_t capacity, size_t *written,
+                      fl_error *err);
 
 #endif

@@ -17,7 +17,9 @@ typedef struct transcoder {
     size_t capacity, written;
 } transcoder;
 
-static transcoder *of_compressor(j_compress_ptr d) { return (transcoder *)((char *)d - offsetof(transcoder, d)); }
+static transcoder *of_compressor(j_compress_ptr d) {
+    return (transcoder *)((char *)d - offsetof(transcoder, d));
+}
 
 static void init_destination(j_compress_ptr d) {
     transcoder *t = of_compressor(d);
@@ -28,9 +30,12 @@ static void init_destination(j_compress_ptr d) {
 /* Called when the buffer is full, whatever free_in_buffer says. */
 static boolean grow_destination(j_compress_ptr d) {
     transcoder *t = of_compressor(d);
-    if (t->capacity > SIZE_MAX / 2) fl_libjpeg_io_fail(&t->io, FL_ELIMIT, "the transcoded JPEG does not fit the address space");
+    if (t->capacity > SIZE_MAX / 2)
+        fl_libjpeg_io_fail(&t->io, FL_ELIMIT, "the transcoded JPEG does not fit the address space");
     uint8_t *bigger = realloc(t->out, t->capacity * 2);
-    if (!bigger) fl_libjpeg_io_fail(&t->io, FL_ENOMEM, "no memory for the transcoded JPEG (%zu bytes)", t->capacity * 2);
+    if (!bigger)
+        fl_libjpeg_io_fail(&t->io, FL_ENOMEM, "no memory for the transcoded JPEG (%zu bytes)",
+                           t->capacity * 2);
     t->out = bigger;
     t->dest.next_output_byte = bigger + t->capacity;
     t->dest.free_in_buffer = t->capacity;
@@ -67,7 +72,8 @@ static fl_code transcoder_free(transcoder *t) {
     return code;
 }
 
-static void baseline_body(transcoder *t, const uint8_t *bytes, size_t size, int orientation, uint64_t max_pixels) {
+static void baseline_body(transcoder *t, const uint8_t *bytes, size_t size, int orientation,
+                          uint64_t max_pixels) {
     jpeg_create_decompress(&t->c);
     t->c.mem->max_memory_to_use = 0;
     fl_libjpeg_io_source(&t->io, &t->c, bytes, size);
@@ -76,17 +82,20 @@ static void baseline_body(transcoder *t, const uint8_t *bytes, size_t size, int 
     jvirt_barray_ptr *coefficients = jpeg_read_coefficients(&t->c);
     if (fl_libjpeg_io_smooths(&t->c))
         fl_libjpeg_io_fail(&t->io, FL_EUNSUPPORTED,
-                           "the progressive JPEG stops before full precision, so decoders smooth it; baseline coding would lose that");
+                           "the progressive JPEG stops before full precision, so decoders smooth it; "
+                           "baseline coding would lose that");
 
     t->writing = true;
     t->capacity = size + size / 4 + 4096;
     t->out = malloc(t->capacity);
-    if (!t->out) fl_libjpeg_io_fail(&t->io, FL_ENOMEM, "no memory for the transcoded JPEG (%zu bytes)", t->capacity);
+    if (!t->out)
+        fl_libjpeg_io_fail(&t->io, FL_ENOMEM, "no memory for the transcoded JPEG (%zu bytes)", t->capacity);
     jpeg_create_compress(&t->d);
     t->d.mem->max_memory_to_use = 0;
     t->d.dest = &t->dest;
     jpeg_copy_critical_parameters(&t->c, &t->d);
-    jvirt_barray_ptr *turned = orientation == 1 ? coefficients : fl_jpeg_turn_begin(&t->io, &t->d, orientation);
+    jvirt_barray_ptr *turned =
+        orientation == 1 ? coefficients : fl_jpeg_turn_begin(&t->io, &t->d, orientation);
     t->d.optimize_coding = TRUE;
     t->d.arith_code = FALSE;
     jpeg_write_coefficients(&t->d, turned);
@@ -95,11 +104,12 @@ static void baseline_body(transcoder *t, const uint8_t *bytes, size_t size, int 
     jpeg_finish_decompress(&t->c);
 }
 
-fl_code fl_jpeg_transform(const uint8_t *bytes, size_t size, int orientation, uint64_t max_pixels, uint8_t **out, size_t *written,
-                          fl_error *err) {
+fl_code fl_jpeg_transform(const uint8_t *bytes, size_t size, int orientation, uint64_t max_pixels,
+                          uint8_t **out, size_t *written, fl_error *err) {
     transcoder *t;
     *out = NULL;
-    if (orientation < 1 || orientation > 8) return fl_fail(err, FL_EARG, "EXIF orientation %d is not 1 to 8", orientation);
+    if (orientation < 1 || orientation > 8)
+        return fl_fail(err, FL_EARG, "EXIF orientation %d is not 1 to 8", orientation);
     fl_code code = transcoder_create(&t, err);
     if (code != FL_OK) return code;
     if (setjmp(t->io.jump)) {
@@ -115,7 +125,8 @@ fl_code fl_jpeg_transform(const uint8_t *bytes, size_t size, int orientation, ui
 }
 
 /* Coefficients are decoded and dropped: at 1/8 only one of each block's 64 is transformed, and no more than a row is kept. */
-static void check_body(transcoder *t, const uint8_t *bytes, size_t size, uint64_t max_pixels, bool *smoothed) {
+static void check_body(transcoder *t, const uint8_t *bytes, size_t size, uint64_t max_pixels,
+                       bool *smoothed) {
     struct jpeg_decompress_struct *c = &t->c;
     jpeg_create_decompress(c);
     c->mem->max_memory_to_use = 0;
@@ -131,11 +142,13 @@ static void check_body(transcoder *t, const uint8_t *bytes, size_t size, uint64_
     if (!t->out) fl_libjpeg_io_fail(&t->io, FL_ENOMEM, "no memory for a row of %u pixels", c->output_width);
     JSAMPROW row = t->out;
     while (c->output_scanline < c->output_height)
-        if (jpeg_read_scanlines(c, &row, 1) != 1) fl_libjpeg_io_fail(&t->io, FL_EJPEG, "libjpeg stopped at row %u", c->output_scanline);
+        if (jpeg_read_scanlines(c, &row, 1) != 1)
+            fl_libjpeg_io_fail(&t->io, FL_EJPEG, "libjpeg stopped at row %u", c->output_scanline);
     jpeg_finish_decompress(c);
 }
 
-fl_code fl_jpeg_check(const uint8_t *bytes, size_t size, uint64_t max_pixels, fl_jpeg_checked *checked, fl_error *err) {
+fl_code fl_jpeg_check(const uint8_t *bytes, size_t size, uint64_t max_pixels, fl_jpeg_checked *checked,
+                      fl_error *err) {
     transcoder *t;
     *checked = (fl_jpeg_checked){.warnings = 0};
     fl_code code = transcoder_create(&t, err);

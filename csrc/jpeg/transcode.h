@@ -19,8 +19,8 @@
  * upright as EXIF's orientation 1 .. 8 asks. FL_EUNSUPPORTED when that cannot hold the same pixels: a progressive file that stops early, which
  * libjpeg smooths; coefficients out of Huffman coding's range; too many blocks for one scan; a side that would have to move is not whole
  * iMCUs, so that the turn would not be lossless. */
-fl_code fl_jpeg_transform(const uint8_t *bytes, size_t size, int orientation, uint64_t max_pixels, uint8_t **out, size_t *written,
-                          fl_error *err);
+fl_code fl_jpeg_transform(const uint8_t *bytes, size_t size, int orientation, uint64_t max_pixels,
+                          uint8_t **out, size_t *written, fl_error *err);
 
 /* Result of decoding a file's coefficients.
  * NOTE [ jpeg: files that decoders smooth ]
@@ -35,6 +35,7 @@ typedef struct fl_jpeg_checked {
 } fl_jpeg_checked;
 
 /* Entropy-decodes the whole file up to its end marker. FL_OK, or why it cannot be decoded. */
-fl_code fl_jpeg_check(const uint8_t *bytes, size_t size, uint64_t max_pixels, fl_jpeg_checked *checked, fl_error *err);
+fl_code fl_jpeg_check(const uint8_t *bytes, size_t size, uint64_t max_pixels, fl_jpeg_checked *checked,
+                      fl_error *err);
 
 #endif

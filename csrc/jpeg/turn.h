@@ -10,7 +10,7 @@
 jvirt_barray_ptr *fl_jpeg_turn_begin(fl_libjpeg_io *io, struct jpeg_compress_struct *d, int orientation);
 
 /* After jpeg_write_coefficients: fills them from those of the source. */
-void fl_jpeg_turn_fill(struct jpeg_decompress_struct *c, jvirt_barray_ptr *from, struct jpeg_compress_struct *d, jvirt_barray_ptr *to,
-                       int orientation);
+void fl_jpeg_turn_fill(struct jpeg_decompress_struct *c, jvirt_barray_ptr *from,
+                       struct jpeg_compress_struct *d, jvirt_barray_ptr *to, int orientation);
 
 #endif

@@ -56,7 +56,9 @@ static const struct {
                [FL_PNG_GREY_ALPHA] = {2, 24},
                [FL_PNG_RGB_ALPHA] = {4, 24}};
 
-static fl_code unsupported(const walk *w, const char *why) { return fl_fail(w->err, FL_EUNSUPPORTED, "the PNG %s", why); }
+static fl_code unsupported(const walk *w, const char *why) {
+    return fl_fail(w->err, FL_EUNSUPPORTED, "the PNG %s", why);
+}
 
 bool fl_png_is(fl_span data) { return data.size >= sizeof MAGIC && !memcmp(data.bytes, MAGIC, sizeof MAGIC); }
 
@@ -82,7 +84,8 @@ static fl_code peek(const walk *w, chunk *out) {
 static void pass(walk *w, const chunk *c) { w->at = c->content.bytes + c->content.size + 4; }
 
 static bool has_checksum(const chunk *c) {
-    return libdeflate_crc32(0, c->content.bytes - 4, c->content.size + 4) == fl_bytes_be32(c->content.bytes + c->content.size);
+    return libdeflate_crc32(0, c->content.bytes - 4, c->content.size + 4) ==
+           fl_bytes_be32(c->content.bytes + c->content.size);
 }
 
 /* True if a zlib stream is sound and inflates to at most TEXT_MOST bytes. */
@@ -90,7 +93,9 @@ static bool text_fits(fl_span stream) {
     struct libdeflate_decompressor *inflater = libdeflate_alloc_decompressor();
     uint8_t *room = malloc(TEXT_MOST);
     size_t size;
-    const bool fits = inflater && room && !libdeflate_zlib_decompress(inflater, stream.bytes, stream.size, room, TEXT_MOST, &size);
+    const bool fits =
+        inflater && room &&
+        !libdeflate_zlib_decompress(inflater, stream.bytes, stream.size, room, TEXT_MOST, &size);
     free(room);
     libdeflate_free_decompressor(inflater);
     return fits;
@@ -103,22 +108,26 @@ static fl_span after_zero(fl_span from, size_t skip) {
     return used < from.size ? (fl_span){from.bytes + used, from.size - used} : (fl_span){from.bytes, 0};
 }
 
-static bool begins(fl_span text, const char *with) { return text.size >= strlen(with) && !memcmp(text.bytes, with, strlen(with)); }
+static bool begins(fl_span text, const char *with) {
+    return text.size >= strlen(with) && !memcmp(text.bytes, with, strlen(with));
+}
 
 /* A text, a profile: Pillow reads each, and inflates what is deflated. */
 static fl_code read_text(walk *w, const chunk *c) {
     const fl_span method = after_zero(c->content, 0);
     fl_span stream = {NULL, 0};
-    if (++w->texts > TEXTS_MOST || c->content.size > TEXT_MOST) return unsupported(w, "has more text than is read");
+    if (++w->texts > TEXTS_MOST || c->content.size > TEXT_MOST)
+        return unsupported(w, "has more text than is read");
     if (c->name == ICCP || c->name == ZTXT) {
         if (!method.size || method.bytes[0]) return unsupported(w, "has a text of an unknown compression");
         stream = (fl_span){method.bytes + 1, method.size - 1};
     } else if (c->name == ITXT && method.size >= 2 && method.bytes[0]) {
         stream = after_zero(after_zero((fl_span){method.bytes + 2, method.size - 2}, 0), 0);
     }
-    if (stream.size && !text_fits(stream)) return unsupported(w, "has a text that does not inflate, or to more than is read");
-    if (begins(c->content, "Raw profile type") || begins(c->content, "XML:com.adobe.xmp") || begins(c->content, "xmp") ||
-        begins(c->content, "exif"))
+    if (stream.size && !text_fits(stream))
+        return unsupported(w, "has a text that does not inflate, or to more than is read");
+    if (begins(c->content, "Raw profile type") || begins(c->content, "XML:com.adobe.xmp") ||
+        begins(c->content, "xmp") || begins(c->content, "exif"))
         w->png->may_turn = true;
     return FL_OK;
 }
@@ -129,7 +138,8 @@ static fl_code read_other(walk *w, const chunk *c) {
         uint32_t name, least; /* bytes */
     } LEAST[] = {{GAMA, 4}, {CHRM, 32}, {SRGB, 1}, {PHYS, 9}};
     for (size_t i = 0; i < sizeof LEAST / sizeof *LEAST; i++)
-        if (c->name == LEAST[i].name && c->content.size < LEAST[i].least) return unsupported(w, "has a chunk of too few bytes");
+        if (c->name == LEAST[i].name && c->content.size < LEAST[i].least)
+            return unsupported(w, "has a chunk of too few bytes");
     fl_png *png = w->png;
     switch (c->name) {
     case IHDR: return unsupported(w, "has two headers");
@@ -160,11 +170,14 @@ static fl_code read_header(walk *w) {
     const fl_code code = peek(w, &c);
     if (code) return code;
     const uint8_t *s = c.content.bytes;
-    if (c.name != IHDR || c.content.size != 13 || !has_checksum(&c)) return unsupported(w, "has no sound header");
+    if (c.name != IHDR || c.content.size != 13 || !has_checksum(&c))
+        return unsupported(w, "has no sound header");
     const uint32_t width = fl_bytes_be32(s), height = fl_bytes_be32(s + 4);
     const uint8_t bits = s[8], colour = s[9], depth = bits ? (uint8_t)(__builtin_ctz(bits)) : 0;
-    if (!width || !height || width > FL_IMAGE_SIDE_MAX || height > FL_IMAGE_SIDE_MAX) return unsupported(w, "has no size");
-    if (colour >= sizeof COLOURS / sizeof *COLOURS || !bits || bits != 1u << depth || !(COLOURS[colour].depths >> depth & 1))
+    if (!width || !height || width > FL_IMAGE_SIDE_MAX || height > FL_IMAGE_SIDE_MAX)
+        return unsupported(w, "has no size");
+    if (colour >= sizeof COLOURS / sizeof *COLOURS || !bits || bits != 1u << depth ||
+        !(COLOURS[colour].depths >> depth & 1))
         return unsupported(w, "has pixels of an unknown form");
     if (s[10] || s[11]) return unsupported(w, "has another compression or filter than PNG's");
     if (s[12]) return unsupported(w, "is interlaced");
@@ -180,7 +193,8 @@ static fl_code read_up_to(walk *w, uint32_t last) {
     for (;;) {
         fl_code code = peek(w, &c);
         if (code || c.name == last) return code;
-        if (c.name == (before ? IEND : IDAT)) return unsupported(w, before ? "has no data" : "has data in two places");
+        if (c.name == (before ? IEND : IDAT))
+            return unsupported(w, before ? "has no data" : "has data in two places");
         if (before && !has_checksum(&c)) return unsupported(w, "has a chunk with a wrong checksum");
         code = read_other(w, &c);
         if (code) return code;
@@ -206,13 +220,15 @@ fl_code fl_png_open(fl_span data, fl_png *png, fl_error *err) {
     if (!fl_png_is(data)) return fl_fail(err, FL_EUNSUPPORTED, "it is no PNG");
     fl_code code = read_header(&w);
     if (!code) code = read_up_to(&w, IDAT);
-    if (!code && png->colour == FL_PNG_PALETTE && !png->palette.size) code = unsupported(&w, "has no palette");
+    if (!code && png->colour == FL_PNG_PALETTE && !png->palette.size)
+        code = unsupported(&w, "has no palette");
     if (!code) code = read_data(&w);
     return code ? code : read_up_to(&w, IEND);
 }
 
 void fl_png_join(const fl_png *png, uint8_t *out) {
-    for (const uint8_t *at = png->chunks.bytes, *end = at + png->chunks.size; at < end; at += AROUND + fl_bytes_be32(at)) {
+    for (const uint8_t *at = png->chunks.bytes, *end = at + png->chunks.size; at < end;
+         at += AROUND + fl_bytes_be32(at)) {
         memcpy(out, at + 8, fl_bytes_be32(at));
         out += fl_bytes_be32(at);
     }

@@ -42,7 +42,8 @@ static fl_code fit(fl_buffer *buffer, size_t count, size_t size, fl_error *err) 
 }
 
 /* Inflates all rows to `out`. */
-static fl_code inflate_rows(fl_png_reader *reader, const fl_png *png, uint8_t *out, size_t size, fl_error *err) {
+static fl_code inflate_rows(fl_png_reader *reader, const fl_png *png, uint8_t *out, size_t size,
+                            fl_error *err) {
     const uint8_t *data = png->chunks.bytes + 8;
     if (png->chunks.size != png->compressed + 12) {
         const fl_code code = fit(&reader->joined, png->compressed, 1, err);
@@ -50,9 +51,11 @@ static fl_code inflate_rows(fl_png_reader *reader, const fl_png *png, uint8_t *o
         fl_png_join(png, reader->joined.bytes);
         data = reader->joined.bytes;
     }
-    const enum libdeflate_result result = libdeflate_zlib_decompress(reader->inflater, data, png->compressed, out, size, NULL);
+    const enum libdeflate_result result =
+        libdeflate_zlib_decompress(reader->inflater, data, png->compressed, out, size, NULL);
     if (result == LIBDEFLATE_SUCCESS) return FL_OK;
-    return fl_fail(err, FL_EUNSUPPORTED, "the PNG's data %s", result == LIBDEFLATE_BAD_DATA ? "is damaged" : "is not that of its rows");
+    return fl_fail(err, FL_EUNSUPPORTED, "the PNG's data %s",
+                   result == LIBDEFLATE_BAD_DATA ? "is damaged" : "is not that of its rows");
 }
 
 static void fill_colours(fl_png_reader *reader, const fl_png *png) {
@@ -66,7 +69,8 @@ static void fill_colours(fl_png_reader *reader, const fl_png *png) {
 }
 
 /* Pixels x .. x + count of a row, of samples below a byte or of a byte, by their colours. */
-static void look_up(const fl_png_reader *reader, const fl_png *png, const uint8_t *row, uint32_t x, uint32_t count, uint8_t *out) {
+static void look_up(const fl_png_reader *reader, const fl_png *png, const uint8_t *row, uint32_t x,
+                    uint32_t count, uint8_t *out) {
     const uint32_t bits = png->bits, mask = (1u << bits) - 1;
     for (uint32_t i = 0; i < count; i++, out += 3) {
         const size_t bit = (size_t)(x + i) * bits;
@@ -91,7 +95,8 @@ static void clip(const uint8_t *row, uint32_t x, uint32_t count, uint8_t *out) {
     }
 }
 
-static void to_rgb(const fl_png_reader *reader, const fl_png *png, const uint8_t *row, uint32_t x, uint32_t count, uint8_t *out) {
+static void to_rgb(const fl_png_reader *reader, const fl_png *png, const uint8_t *row, uint32_t x,
+                   uint32_t count, uint8_t *out) {
     const bool single = png->colour == FL_PNG_GREY || png->colour == FL_PNG_PALETTE;
     if (single && png->bits == 16) clip(row, x, count, out);
     else if (single) look_up(reader, png, row, x, count, out);
@@ -99,7 +104,8 @@ static void to_rgb(const fl_png_reader *reader, const fl_png *png, const uint8_t
 }
 
 /* The rows of a box, whose filters are undone, as RGB. */
-static fl_code convert(fl_png_reader *reader, const fl_png *png, fl_box box, const uint8_t *rows, fl_view *view, fl_error *err) {
+static fl_code convert(fl_png_reader *reader, const fl_png *png, fl_box box, const uint8_t *rows,
+                       fl_view *view, fl_error *err) {
     const size_t pitch = fl_png_row(png) + 1;
     *view = (fl_view){.width = box.width, .height = box.height};
     if (png->colour == FL_PNG_RGB && png->bits == 8) { /* as they are stored */
@@ -113,14 +119,17 @@ static fl_code convert(fl_png_reader *reader, const fl_png *png, fl_box box, con
     fill_colours(reader, png);
     view->pixels = reader->rgb.bytes, view->stride = 3 * (size_t)box.width;
     for (uint32_t y = 0; y < box.height; y++)
-        to_rgb(reader, png, rows + (box.y + y) * pitch, box.x, box.width, (uint8_t *)reader->rgb.bytes + y * view->stride);
+        to_rgb(reader, png, rows + (box.y + y) * pitch, box.x, box.width,
+               (uint8_t *)reader->rgb.bytes + y * view->stride);
     return FL_OK;
 }
 
-fl_code fl_png_reader_box(fl_png_reader *reader, const fl_png *png, fl_box box, fl_view *view, fl_error *err) {
+fl_code fl_png_reader_box(fl_png_reader *reader, const fl_png *png, fl_box box, fl_view *view,
+                          fl_error *err) {
     const size_t size = fl_png_row(png), pitch = size + 1;
     if (pitch * png->height / FL_DEFLATE_RATIO_MOST > png->compressed) /* before memory is asked for */
-        return fl_fail(err, FL_EUNSUPPORTED, "the PNG has %zu bytes of data for %u x %u pixels", png->compressed, png->width, png->height);
+        return fl_fail(err, FL_EUNSUPPORTED, "the PNG has %zu bytes of data for %u x %u pixels",
+                       png->compressed, png->width, png->height);
     fl_code code = fit(&reader->rows, ((size_t)png->height + 1) * pitch + FL_PNG_BEYOND, 1, err);
     if (code) return code;
     uint8_t *rows = (uint8_t *)reader->rows.bytes + pitch;
@@ -131,7 +140,8 @@ fl_code fl_png_reader_box(fl_png_reader *reader, const fl_png *png, fl_box box, 
     for (uint32_t y = 0; y < png->height; y++) {
         uint8_t *row = rows + y * pitch + 1;
         if (y >= box.y + box.height) {
-            if (row[-1] > 4) return fl_fail(err, FL_EUNSUPPORTED, "the PNG has a row with filter %d", row[-1]);
+            if (row[-1] > 4)
+                return fl_fail(err, FL_EUNSUPPORTED, "the PNG has a row with filter %d", row[-1]);
         } else if (!fl_png_unfilter(row, above, size, fl_png_step(png))) {
             return fl_fail(err, FL_EUNSUPPORTED, "the PNG has a row with filter %d", row[-1]);
         }

@@ -26,7 +26,9 @@ FL_INLINE void undo(uint8_t *row, const uint8_t *above, size_t size, size_t step
     }
     for (size_t i = step; i < size; i++) {
         const int left = row[i - step];
-        const int base = filter == SUB ? left : filter == AVERAGE ? (left + above[i]) / 2 : paeth(left, above[i], above[i - step]);
+        const int base = filter == SUB       ? left
+                         : filter == AVERAGE ? (left + above[i]) / 2
+                                             : paeth(left, above[i], above[i - step]);
         row[i] = (uint8_t)(row[i] + base);
     }
 }
@@ -45,7 +47,9 @@ FL_INLINE void store(uint8_t *at, __m128i pixel, size_t step) {
     memcpy(at, &word, step);
 }
 
-FL_INLINE __m128i magnitude(__m128i words) { return _mm_max_epi16(words, _mm_sub_epi16(_mm_setzero_si128(), words)); }
+FL_INLINE __m128i magnitude(__m128i words) {
+    return _mm_max_epi16(words, _mm_sub_epi16(_mm_setzero_si128(), words));
+}
 
 FL_INLINE __m128i choose(__m128i mask, __m128i yes, __m128i no) {
     return _mm_or_si128(_mm_and_si128(mask, yes), _mm_andnot_si128(mask, no));
@@ -68,7 +72,8 @@ FL_INLINE void undo_pixels(uint8_t *row, const uint8_t *above, size_t size, size
         if (filter == SUB) {
             left = _mm_add_epi8(left, coded);
         } else if (filter == AVERAGE) {
-            const __m128i over = load(above + i, step), odd = _mm_and_si128(_mm_xor_si128(left, over), _mm_set1_epi8(1));
+            const __m128i over = load(above + i, step),
+                          odd = _mm_and_si128(_mm_xor_si128(left, over), _mm_set1_epi8(1));
             left = _mm_add_epi8(coded, _mm_sub_epi8(_mm_avg_epu8(left, over), odd));
         } else {
             const __m128i over = _mm_unpacklo_epi8(load(above + i, step), zero);
@@ -79,19 +84,19 @@ FL_INLINE void undo_pixels(uint8_t *row, const uint8_t *above, size_t size, size
     }
 }
 
-#define PIXELS(filter)                                                                                                                     \
-    switch (step) {                                                                                                                        \
-    case 3: undo_pixels(row, above, size, 3, filter); return true;                                                                         \
-    case 4: undo_pixels(row, above, size, 4, filter); return true;                                                                         \
-    case 6: undo_pixels(row, above, size, 6, filter); return true;                                                                         \
-    case 8: undo_pixels(row, above, size, 8, filter); return true;                                                                         \
-    default: undo(row, above, size, step, filter); return true;                                                                            \
+#define PIXELS(filter)                                                                                       \
+    switch (step) {                                                                                          \
+    case 3: undo_pixels(row, above, size, 3, filter); return true;                                           \
+    case 4: undo_pixels(row, above, size, 4, filter); return true;                                           \
+    case 6: undo_pixels(row, above, size, 6, filter); return true;                                           \
+    case 8: undo_pixels(row, above, size, 8, filter); return true;                                           \
+    default: undo(row, above, size, step, filter); return true;                                              \
     }
 
 #else
 
-#define PIXELS(filter)                                                                                                                     \
-    undo(row, above, size, step, filter);                                                                                                  \
+#define PIXELS(filter)                                                                                       \
+    undo(row, above, size, step, filter);                                                                    \
     return true;
 
 #endif

@@ -33,14 +33,16 @@ static inline uint32_t inside(const fl_resize_axis_key *key, double begin, uint3
 /* Pillow's geometry (libImaging/Resample.c): the filter is stretched by the scale when shrinking, a pixel is seen from its centre,
  * pixels outside the source are dropped and the rest normalised. The filters are 0 outside their support, so every output
  * takes the same number of taps without asking where it ends. */
-static inline __attribute__((always_inline)) void antialias_weights(fl_resize_axis *axis, const fl_resize_axis_key *key,
+static inline __attribute__((always_inline)) void antialias_weights(fl_resize_axis *axis,
+                                                                    const fl_resize_axis_key *key,
                                                                     fl_resize_filter filter, uint32_t taps) {
     const double scale = key->length / key->out, stretch = scale > 1.0 ? scale : 1.0, inverse = 1.0 / stretch;
     const double support = (filter == FL_RESIZE_BICUBIC ? 2.0 : 1.0) * stretch;
     const uint32_t there = taps < key->source ? taps : key->source;
     double *weight = axis->weight;
     for (uint32_t i = 0; i < key->count; i++, weight += taps) {
-        const double center = key->start + (key->begin + (key->mirror ? key->count - 1 - i : i) + 0.5) * scale;
+        const double center =
+            key->start + (key->begin + (key->mirror ? key->count - 1 - i : i) + 0.5) * scale;
         const uint32_t first = inside(key, center - support + 0.5, taps);
         double sum = 0.0;
         for (uint32_t k = 0; k < taps; k++) {
@@ -63,7 +65,8 @@ static void plain_weights(fl_resize_axis *axis, const fl_resize_axis_key *key, u
     double *weight = axis->weight;
     for (uint32_t i = 0; i < key->count; i++, weight += taps) {
         const uint32_t out = key->begin + (key->mirror ? key->count - 1 - i : i);
-        const double real = key->start + (out + 0.5) * (key->length / key->out) - 0.5, base = floor(real), t = real - base;
+        const double real = key->start + (out + 0.5) * (key->length / key->out) - 0.5, base = floor(real),
+                     t = real - base;
         const int64_t start = (int64_t)base - (wanted / 2 - 1);
         const uint32_t first = inside(key, (double)start, taps);
         for (uint32_t k = 0; k < taps; k++) weight[k] = 0.0;
@@ -81,8 +84,8 @@ static inline double nearest(double value) { return (value + 0x1.8p52) - 0x1.8p5
 
 /* Weights that sum to 1 into integers that sum to 2^bits exactly: what rounding takes from a tap is given to the next. More than `most`
  * is 1.0 itself where it does not fit; or a view lacks pixels of the box that bits_of counts on: wrong then, but no wild value. */
-static inline __attribute__((always_inline)) void quantize(fl_resize_axis *axis, uint32_t count, uint32_t taps, int32_t most,
-                                                           uint32_t copies) {
+static inline __attribute__((always_inline)) void quantize(fl_resize_axis *axis, uint32_t count,
+                                                           uint32_t taps, int32_t most, uint32_t copies) {
     const double one = (double)(1 << axis->bits), *weight = axis->weight;
     const uint32_t stride = axis->stride;
     int16_t *coef = axis->coef;
@@ -92,7 +95,8 @@ static inline __attribute__((always_inline)) void quantize(fl_resize_axis *axis,
             const double wanted = weight[k] * one + carry, rounded = nearest(wanted);
             const int32_t got = (int32_t)rounded;
             carry = wanted - rounded;
-            for (uint32_t copy = 0; copy < copies; copy++) coef[copies * k + copy] = (int16_t)(uint16_t)(got < most ? got : most);
+            for (uint32_t copy = 0; copy < copies; copy++)
+                coef[copies * k + copy] = (int16_t)(uint16_t)(got < most ? got : most);
         }
     }
 }
@@ -109,7 +113,9 @@ static fl_code coef_table(fl_resize_axis *axis, uint32_t count, fl_error *err) {
     return FL_OK;
 }
 
-bool fl_resize_axis_copies(const fl_resize_axis_key *key) { return key->length == (double)key->out && key->start == floor(key->start); }
+bool fl_resize_axis_copies(const fl_resize_axis_key *key) {
+    return key->length == (double)key->out && key->start == floor(key->start);
+}
 
 double fl_resize_axis_width(const fl_resize_axis_key *key) {
     if (fl_resize_axis_copies(key)) return 1.0;
@@ -125,7 +131,8 @@ int fl_resize_row_bits(const fl_resize_axis_key *down) { return fl_resize_axis_w
 static int bits_of(const fl_resize_axis_key *key) {
     const double scale = key->length / key->out;
     const double largest = key->antialias && scale > 1.5 && !fl_resize_axis_copies(key) ? 1.5 / scale : 1.0;
-    const int most = key->horizontal ? FL_RESIZE_COEF_BITS_MAX : FL_RESIZE_COEF_BITS_MAX - fl_resize_row_bits(key);
+    const int most =
+        key->horizontal ? FL_RESIZE_COEF_BITS_MAX : FL_RESIZE_COEF_BITS_MAX - fl_resize_row_bits(key);
     int bits = 14;
     while (bits < most && largest * (double)(2 << bits) < 32766.0) bits++; /* 1 is for the carry */
     return bits;
@@ -135,14 +142,16 @@ static int bits_of(const fl_resize_axis_key *key) {
 static void copying_weights(fl_resize_axis *axis, const fl_resize_axis_key *key) {
     double *weight = axis->weight;
     for (uint32_t i = 0; i < key->count; i++, weight += axis->taps) {
-        const uint32_t at = (uint32_t)((int64_t)key->start + key->begin + (key->mirror ? key->count - 1 - i : i));
+        const uint32_t at =
+            (uint32_t)((int64_t)key->start + key->begin + (key->mirror ? key->count - 1 - i : i));
         axis->first[i] = inside(key, at, axis->taps);
         for (uint32_t k = 0; k < axis->taps; k++) weight[k] = at == axis->first[i] + k ? 1.0 : 0.0;
     }
 }
 
 /* A constant count of taps unrolls the loops, which take a tenth of a resize otherwise. */
-static inline __attribute__((always_inline)) void fill(fl_resize_axis *axis, const fl_resize_axis_key *key, uint32_t taps) {
+static inline __attribute__((always_inline)) void fill(fl_resize_axis *axis, const fl_resize_axis_key *key,
+                                                       uint32_t taps) {
     if (key->filter == FL_RESIZE_BICUBIC) antialias_weights(axis, key, FL_RESIZE_BICUBIC, taps);
     else antialias_weights(axis, key, FL_RESIZE_BILINEAR, taps);
     if (key->sum == FL_RESIZE_LONG) quantize(axis, key->count, taps, 32767, 1);
@@ -161,7 +170,9 @@ static fl_code fill_table(fl_resize_axis *axis, const fl_resize_axis_key *key, f
     const uint32_t wanted = (uint32_t)ceil(fl_resize_axis_width(key));
     if (key->sum == FL_RESIZE_LONG && key->horizontal) axis->taps = (wanted + 1) / 2 * 2;
     else axis->taps = wanted < key->source ? wanted : key->source;
-    axis->stride = key->sum == FL_RESIZE_LONG ? (axis->taps + 1) / 2 * 2 : key->horizontal ? 2 * axis->taps : axis->taps;
+    axis->stride = key->sum == FL_RESIZE_LONG ? (axis->taps + 1) / 2 * 2
+                   : key->horizontal          ? 2 * axis->taps
+                                              : axis->taps;
     axis->bits = key->sum == FL_RESIZE_QUAD ? 15 : bits_of(key);
 
     fl_code code = fl_resize_fit(&axis->weight_buffer, key->count, axis->taps * sizeof *axis->weight, err);
@@ -182,9 +193,10 @@ static fl_code fill_table(fl_resize_axis *axis, const fl_resize_axis_key *key, f
 }
 
 static bool same_key(const fl_resize_axis_key *a, const fl_resize_axis_key *b) {
-    return a->start == b->start && a->length == b->length && a->source == b->source && a->out == b->out && a->begin == b->begin &&
-           a->count == b->count && a->filter == b->filter && a->antialias == b->antialias && a->mirror == b->mirror &&
-           a->horizontal == b->horizontal && a->sum == b->sum;
+    return a->start == b->start && a->length == b->length && a->source == b->source && a->out == b->out &&
+           a->begin == b->begin && a->count == b->count && a->filter == b->filter &&
+           a->antialias == b->antialias && a->mirror == b->mirror && a->horizontal == b->horizontal &&
+           a->sum == b->sum;
 }
 
 fl_code fl_resize_axis_build(fl_resize_axis *axis, const fl_resize_axis_key *key, fl_error *err) {
@@ -203,24 +215,30 @@ fl_code fl_resize_axis_build(fl_resize_axis *axis, const fl_resize_axis_key *key
     axis->low = a < b ? a : b;
     axis->high = (a < b ? b : a) + axis->taps;
     /* The AVX2 kernel loads 16 bytes for 4 taps, or for the last 2. */
-    axis->reach =
-        key->horizontal && key->sum == FL_RESIZE_LONG ? ((size_t)axis->high - (axis->taps % 4 == 2 ? 2 : 4)) * 3 + FL_RESIZE_LOAD : 0;
+    axis->reach = key->horizontal && key->sum == FL_RESIZE_LONG
+                      ? ((size_t)axis->high - (axis->taps % 4 == 2 ? 2 : 4)) * 3 + FL_RESIZE_LOAD
+                      : 0;
     axis->high = axis->high < key->source ? axis->high : key->source;
     axis->key = *key;
     axis->valid = true;
     return FL_OK;
 }
 
-static fl_resize_axis_key key_of(double start, double length, uint32_t source, uint32_t out, const fl_resize_spec *spec) {
-    fl_resize_axis_key key = {
-        .start = start, .length = length, .source = source, .out = out, .filter = spec->filter, .antialias = spec->antialias};
+static fl_resize_axis_key key_of(double start, double length, uint32_t source, uint32_t out,
+                                 const fl_resize_spec *spec) {
+    fl_resize_axis_key key = {.start = start,
+                              .length = length,
+                              .source = source,
+                              .out = out,
+                              .filter = spec->filter,
+                              .antialias = spec->antialias};
     const double over = key.start + key.length - source;
     if (over > 0.0 && over <= FL_RESIZE_EDGE) key.length -= over;
     return key;
 }
 
-void fl_resize_axis_keys(const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_resize_axis_key *across,
-                         fl_resize_axis_key *down) {
+void fl_resize_axis_keys(const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink,
+                         fl_resize_axis_key *across, fl_resize_axis_key *down) {
     *across = key_of(spec->x, spec->width, view->width, spec->out_width, spec);
     across->begin = spec->window.x;
     across->count = spec->window.width;

@@ -9,7 +9,8 @@ typedef enum fl_resize_sum { FL_RESIZE_LONG = 0, FL_RESIZE_QUAD = 1 } fl_resize_
 
 enum {
     FL_RESIZE_QUAD_TAPS = 16, /* a longer filter takes FL_RESIZE_LONG: roundings of its taps would add up */
-    FL_RESIZE_COEF_BITS_MAX = 22, /* 255 * 2^22 times bicubic's sum of |coefficients| (below 1.9) stays inside an int32 */
+    FL_RESIZE_COEF_BITS_MAX =
+        22, /* 255 * 2^22 times bicubic's sum of |coefficients| (below 1.9) stays inside an int32 */
     FL_RESIZE_LOAD = 16, /* a horizontal kernel reads this many bytes at a pixel, whatever it uses of them */
     FL_RESIZE_BLOCK = 4 /* kernels across make this many output pixels at a time; tables are padded to it */
 };
@@ -45,8 +46,8 @@ typedef struct fl_resize_axis {
 } fl_resize_axis;
 
 /* The keys of a resize but for `sum` and `horizontal`. */
-void fl_resize_axis_keys(const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_resize_axis_key *across,
-                         fl_resize_axis_key *down);
+void fl_resize_axis_keys(const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink,
+                         fl_resize_axis_key *across, fl_resize_axis_key *down);
 
 /* True if output i along this axis is one source pixel. */
 bool fl_resize_axis_copies(const fl_resize_axis_key *key);

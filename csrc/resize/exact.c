@@ -60,40 +60,57 @@ void fl_resize_exact_free(fl_resize_exact *exact) {
 /* ---- Pillow's decisions ---- */
 
 /* Written so that a NaN fails. */
-static bool inside(float begin, float end, uint32_t size) { return begin >= 0.0f && end <= (float)size && end - begin >= 0.0f; }
+static bool inside(float begin, float end, uint32_t size) {
+    return begin >= 0.0f && end <= (float)size && end - begin >= 0.0f;
+}
 
 static fl_code check_spec(const fl_resize_exact_spec *spec, fl_error *err) {
     const fl_code code = fl_resize_check_out(spec->out_width, spec->out_height, &spec->window, err);
     if (code) return code;
-    if (!spec->image_width || !spec->image_height || spec->image_width > FL_IMAGE_SIDE_MAX || spec->image_height > FL_IMAGE_SIDE_MAX)
-        return fl_fail(err, FL_EARG, "resize: an image of %u x %u pixels", spec->image_width, spec->image_height);
+    if (!spec->image_width || !spec->image_height || spec->image_width > FL_IMAGE_SIDE_MAX ||
+        spec->image_height > FL_IMAGE_SIDE_MAX)
+        return fl_fail(err, FL_EARG, "resize: an image of %u x %u pixels", spec->image_width,
+                       spec->image_height);
     if ((unsigned)spec->filter > FL_RESIZE_EXACT_MKS2021 || (unsigned)spec->order > FL_RESIZE_BY_SHRINK)
-        return fl_fail(err, FL_EARG, "resize: no filter %d or no order %d", (int)spec->filter, (int)spec->order);
-    if (!inside(spec->left, spec->right, spec->image_width) || !inside(spec->top, spec->bottom, spec->image_height))
-        return fl_fail(err, FL_EARG, "resize: the box (%g, %g, %g, %g) is not inside the %u x %u image", spec->left, spec->top, spec->right,
-                       spec->bottom, spec->image_width, spec->image_height);
+        return fl_fail(err, FL_EARG, "resize: no filter %d or no order %d", (int)spec->filter,
+                       (int)spec->order);
+    if (!inside(spec->left, spec->right, spec->image_width) ||
+        !inside(spec->top, spec->bottom, spec->image_height))
+        return fl_fail(err, FL_EARG, "resize: the box (%g, %g, %g, %g) is not inside the %u x %u image",
+                       spec->left, spec->top, spec->right, spec->bottom, spec->image_width,
+                       spec->image_height);
     return FL_OK;
 }
 
-static bool equals(float begin, float end, uint32_t out) { return begin == (float)(uint32_t)begin && end - begin == (float)out; }
+static bool equals(float begin, float end, uint32_t out) {
+    return begin == (float)(uint32_t)begin && end - begin == (float)out;
+}
 
 static bool crops(const fl_resize_exact_spec *spec) {
-    return equals(spec->left, spec->right, spec->out_width) && equals(spec->top, spec->bottom, spec->out_height);
+    return equals(spec->left, spec->right, spec->out_width) &&
+           equals(spec->top, spec->bottom, spec->out_height);
 }
 
 static bool goes_across_first(const fl_resize_exact_spec *spec) {
     if (spec->order != FL_RESIZE_BY_SHRINK) return spec->order == FL_RESIZE_ACROSS_FIRST;
-    const int64_t narrower = (int64_t)spec->image_width - spec->out_width, lower = (int64_t)spec->image_height - spec->out_height;
+    const int64_t narrower = (int64_t)spec->image_width - spec->out_width,
+                  lower = (int64_t)spec->image_height - spec->out_height;
     return !(lower > 0 && lower > 2 * narrower);
 }
 
-static fl_resize_exact_key key_of(float begin, float end, uint32_t source, uint32_t out, const fl_resize_exact_spec *spec) {
+static fl_resize_exact_key key_of(float begin, float end, uint32_t source, uint32_t out,
+                                  const fl_resize_exact_spec *spec) {
     const bool left_out = out == source && begin == 0.0f && end == (float)out;
-    return (fl_resize_exact_key){
-        .begin = begin, .end = end, .source = source, .out = out, .filter = spec->filter, .copies = left_out || crops(spec)};
+    return (fl_resize_exact_key){.begin = begin,
+                                 .end = end,
+                                 .source = source,
+                                 .out = out,
+                                 .filter = spec->filter,
+                                 .copies = left_out || crops(spec)};
 }
 
-static void make_keys(const fl_resize_exact_spec *spec, bool mirror, fl_resize_exact_key *across, fl_resize_exact_key *down) {
+static void make_keys(const fl_resize_exact_spec *spec, bool mirror, fl_resize_exact_key *across,
+                      fl_resize_exact_key *down) {
     *across = key_of(spec->left, spec->right, spec->image_width, spec->out_width, spec);
     across->from = spec->window.x;
     across->count = spec->window.width;
@@ -167,7 +184,9 @@ static void go_across(const job *job, const uint8_t *const *src, uint8_t *const 
     else job->kernels->across(job->across, src, dst);
 }
 
-static const int16_t *coef_of(const fl_resize_exact_axis *axis, uint32_t i) { return axis->coef + (size_t)i * 2 * axis->taps; }
+static const int16_t *coef_of(const fl_resize_exact_axis *axis, uint32_t i) {
+    return axis->coef + (size_t)i * 2 * axis->taps;
+}
 
 /* Output row i of the source's columns in use. */
 static void go_down(const job *job, uint32_t i, uint8_t *dst) {
@@ -209,16 +228,20 @@ static fl_code run_across(const job *job, bool down_first, fl_error *err) {
         uint8_t *line[ROWS];
         for (uint32_t j = 0; j < ROWS; j++) {
             const uint32_t at = i + j < down->key.count ? i + j : down->key.count - 1;
-            src[j] = down_first ? made_row(job, at, at - i, at == i + j) : source_row(job, down->first[at], (int)(at - i));
+            src[j] = down_first ? made_row(job, at, at - i, at == i + j)
+                                : source_row(job, down->first[at], (int)(at - i));
             line[j] = fl_resize_rows_at(&job->rows, at, (int)(at - i));
         }
         go_across(job, src, line);
-        for (uint32_t j = 0; j < ROWS && i + j < down->key.count; j++) fl_resize_rows_store(&job->rows, i + j, line[j]);
+        for (uint32_t j = 0; j < ROWS && i + j < down->key.count; j++)
+            fl_resize_rows_store(&job->rows, i + j, line[j]);
     }
     return FL_OK;
 }
 
-static uint8_t *ring_row(const job *job, uint32_t r) { return (uint8_t *)job->exact->between.bytes + r % job->slots * job->pitch; }
+static uint8_t *ring_row(const job *job, uint32_t r) {
+    return (uint8_t *)job->exact->between.bytes + r % job->slots * job->pitch;
+}
 
 /* Brings the ring up to source row `upto`. */
 static void advance(job *job, uint32_t upto) {
@@ -244,10 +267,12 @@ static fl_code run_across_first(job *job, fl_error *err) {
     if (code) return code;
     const uint8_t **taps = job->exact->taps.bytes;
     for (uint32_t i = 0; i < down->key.count; i++) {
-        const uint32_t first = down->first[i], last = first + down->taps < down->high ? first + down->taps - 1 : down->high - 1;
+        const uint32_t first = down->first[i],
+                       last = first + down->taps < down->high ? first + down->taps - 1 : down->high - 1;
         job->next = job->next > first ? job->next : first;
         advance(job, last);
-        for (uint32_t k = 0; k < down->taps; k++) taps[k] = ring_row(job, first + k < last ? first + k : last);
+        for (uint32_t k = 0; k < down->taps; k++)
+            taps[k] = ring_row(job, first + k < last ? first + k : last);
         uint8_t *line = fl_resize_rows_at(&job->rows, i, 0);
         job->kernels->down(coef_of(down, i), down->taps, taps, line, n);
         fl_resize_rows_store(&job->rows, i, line);
@@ -280,7 +305,8 @@ static void run_copy(const job *job, uint32_t left, uint32_t top) {
 
 FL_INLINE void pick(const uint8_t *row, const uint32_t *columns, uint8_t *line, uint32_t n, size_t channels) {
     for (uint32_t i = 0; i < n; i++, line += channels)
-        for (size_t c = 0; c < channels; c++) line[c] = columns[i] == NO_PIXEL ? 0 : row[columns[i] * channels + c];
+        for (size_t c = 0; c < channels; c++)
+            line[c] = columns[i] == NO_PIXEL ? 0 : row[columns[i] * channels + c];
 }
 
 static void pick_rows(const job *job, const uint32_t *columns, uint32_t left, const uint32_t *lines) {
@@ -298,15 +324,19 @@ static void pick_rows(const job *job, const uint32_t *columns, uint32_t left, co
 static fl_code check_part(const job *job, const fl_box *reads, fl_error *err) {
     const fl_resize_exact_spec *spec = job->spec;
     const int64_t x = spec->image_x + reads->x, y = spec->image_y + reads->y;
-    if (x >= 0 && y >= 0 && x + reads->width <= job->view->width && y + reads->height <= job->view->height) return FL_OK;
+    if (x >= 0 && y >= 0 && x + reads->width <= job->view->width && y + reads->height <= job->view->height)
+        return FL_OK;
     return fl_fail(err, FL_EARG,
-                   "resize: the view of %u x %u pixels lacks some of (%u, %u) + %u x %u of the image that begins at (%lld, %lld)",
-                   job->view->width, job->view->height, reads->x, reads->y, reads->width, reads->height, (long long)spec->image_x,
-                   (long long)spec->image_y);
+                   "resize: the view of %u x %u pixels lacks some of (%u, %u) + %u x %u of the image that "
+                   "begins at (%lld, %lld)",
+                   job->view->width, job->view->height, reads->x, reads->y, reads->width, reads->height,
+                   (long long)spec->image_x, (long long)spec->image_y);
 }
 
-static fl_code run_nearest(job *job, const fl_resize_exact_key *across, const fl_resize_exact_key *down, fl_error *err) {
-    fl_code code = fl_resize_fit(&job->exact->columns, (size_t)across->count + down->count, sizeof(uint32_t), err);
+static fl_code run_nearest(job *job, const fl_resize_exact_key *across, const fl_resize_exact_key *down,
+                           fl_error *err) {
+    fl_code code =
+        fl_resize_fit(&job->exact->columns, (size_t)across->count + down->count, sizeof(uint32_t), err);
     if (code) return code;
     uint32_t *columns = job->exact->columns.bytes, *lines = columns + across->count, right, bottom;
     fl_box reads;
@@ -321,14 +351,16 @@ static fl_code run_nearest(job *job, const fl_resize_exact_key *across, const fl
     return FL_OK;
 }
 
-static fl_code run_passes(job *job, const fl_resize_exact_key *across, const fl_resize_exact_key *down, fl_error *err) {
+static fl_code run_passes(job *job, const fl_resize_exact_key *across, const fl_resize_exact_key *down,
+                          fl_error *err) {
     fl_resize_exact *exact = job->exact;
     fl_code code = fl_resize_exact_axis_build(&exact->across, across, err);
     if (!code) code = fl_resize_exact_axis_build(&exact->down, down, err);
     if (code) return code;
     job->across = &exact->across;
     job->down = &exact->down;
-    const fl_box reads = {exact->across.low, exact->down.low, exact->across.high - exact->across.low, exact->down.high - exact->down.low};
+    const fl_box reads = {exact->across.low, exact->down.low, exact->across.high - exact->across.low,
+                          exact->down.high - exact->down.low};
     code = check_part(job, &reads, err);
     if (code) return code;
     if (!reads.width || !reads.height) {
@@ -348,8 +380,8 @@ static fl_code run_passes(job *job, const fl_resize_exact_key *across, const fl_
     return across_first ? run_across_first(job, err) : run_across(job, true, err);
 }
 
-fl_code fl_resize_exact_run(fl_resize_exact *exact, const fl_view *view, const fl_resize_exact_spec *spec, const fl_sink *sink,
-                            fl_error *err) {
+fl_code fl_resize_exact_run(fl_resize_exact *exact, const fl_view *view, const fl_resize_exact_spec *spec,
+                            const fl_sink *sink, fl_error *err) {
     fl_code code = fl_resize_check_ends(view, sink, err);
     if (!code) code = check_spec(spec, err);
     if (code) return code;
@@ -357,12 +389,12 @@ fl_code fl_resize_exact_run(fl_resize_exact *exact, const fl_view *view, const f
     if (!(view->channels == 0 || (view->channels == 1 && view->depth == 1)) || sink->dtype == FL_U16)
         return fl_fail(err, FL_EARG, "resize: planes, where RGB or grey of 8 bits is meant");
     if (sink->width != window->width || sink->height != window->height)
-        return fl_fail(err, FL_EARG, "resize: a window of %u x %u pixels does not fill the %u x %u sink", window->width, window->height,
-                       sink->width, sink->height);
-    if (spec->image_x < -(int64_t)FL_IMAGE_SIDE_MAX || spec->image_x > FL_IMAGE_SIDE_MAX || spec->image_y < -(int64_t)FL_IMAGE_SIDE_MAX ||
-        spec->image_y > FL_IMAGE_SIDE_MAX)
-        return fl_fail(err, FL_EARG, "resize: an image that begins at (%lld, %lld) of the view", (long long)spec->image_x,
-                       (long long)spec->image_y);
+        return fl_fail(err, FL_EARG, "resize: a window of %u x %u pixels does not fill the %u x %u sink",
+                       window->width, window->height, sink->width, sink->height);
+    if (spec->image_x < -(int64_t)FL_IMAGE_SIDE_MAX || spec->image_x > FL_IMAGE_SIDE_MAX ||
+        spec->image_y < -(int64_t)FL_IMAGE_SIDE_MAX || spec->image_y > FL_IMAGE_SIDE_MAX)
+        return fl_fail(err, FL_EARG, "resize: an image that begins at (%lld, %lld) of the view",
+                       (long long)spec->image_x, (long long)spec->image_y);
     if (!window->width || !window->height) return FL_OK;
 
     job job = {.exact = exact, .view = view, .spec = spec, .channels = view->channels ? 1 : 3};
@@ -372,10 +404,12 @@ fl_code fl_resize_exact_run(fl_resize_exact *exact, const fl_view *view, const f
     fl_resize_exact_key across, down;
     make_keys(spec, sink->hflip, &across, &down);
     if (crops(spec)) {
-        const fl_box reads = {(uint32_t)spec->left + window->x, (uint32_t)spec->top + window->y, window->width, window->height};
+        const fl_box reads = {(uint32_t)spec->left + window->x, (uint32_t)spec->top + window->y,
+                              window->width, window->height};
         code = check_part(&job, &reads, err);
         if (!code) run_copy(&job, reads.x, reads.y);
         return code;
     }
-    return spec->filter == FL_RESIZE_EXACT_NEAREST ? run_nearest(&job, &across, &down, err) : run_passes(&job, &across, &down, err);
+    return spec->filter == FL_RESIZE_EXACT_NEAREST ? run_nearest(&job, &across, &down, err)
+                                                   : run_passes(&job, &across, &down, err);
 }

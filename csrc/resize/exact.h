@@ -32,7 +32,11 @@ typedef enum fl_resize_exact_filter { /* Pillow's numbers */
                                       FL_RESIZE_EXACT_MKS2021 = 7
 } fl_resize_exact_filter;
 
-typedef enum fl_resize_order { FL_RESIZE_ACROSS_FIRST = 0, FL_RESIZE_DOWN_FIRST = 1, FL_RESIZE_BY_SHRINK = 2 } fl_resize_order;
+typedef enum fl_resize_order {
+    FL_RESIZE_ACROSS_FIRST = 0,
+    FL_RESIZE_DOWN_FIRST = 1,
+    FL_RESIZE_BY_SHRINK = 2
+} fl_resize_order;
 
 typedef struct fl_resize_exact_spec {
     /* The image, beyond whose edges no pixel exists. The view holds all of it or a part: image_x and image_y are the place of the image's
@@ -41,7 +45,8 @@ typedef struct fl_resize_exact_spec {
     uint32_t image_width, image_height;
     float left, top, right, bottom; /* the box, in pixels of the image */
     uint32_t out_width, out_height; /* what the box becomes */
-    fl_box window; /* the part of out that is wanted, inside it; it fills the sink, before the sink's mirror */
+    fl_box
+        window; /* the part of out that is wanted, inside it; it fills the sink, before the sink's mirror */
     fl_resize_exact_filter filter;
     fl_resize_order order;
 } fl_resize_exact_spec;
@@ -55,7 +60,7 @@ fl_code fl_resize_exact_reads(const fl_resize_exact_spec *spec, fl_box *box, fl_
 
 /* Writes the window into the sink, whose size it has. View and sink are RGB, or planes of one channel of one byte. FL_EARG when something
  * does not fit, or when the view lacks a pixel of fl_resize_exact_reads. */
-fl_code fl_resize_exact_run(fl_resize_exact *exact, const fl_view *view, const fl_resize_exact_spec *spec, const fl_sink *sink,
-                            fl_error *err);
+fl_code fl_resize_exact_run(fl_resize_exact *exact, const fl_view *view, const fl_resize_exact_spec *spec,
+                            const fl_sink *sink, fl_error *err);
 
 #endif

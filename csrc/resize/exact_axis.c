@@ -7,15 +7,17 @@
 #include "resize/axis.h"
 
 /* Half the width of each filter, unstretched. */
-static const double SUPPORT[] = {[FL_RESIZE_EXACT_LANCZOS] = 3.0, [FL_RESIZE_EXACT_BILINEAR] = 1.0, [FL_RESIZE_EXACT_BICUBIC] = 2.0,
-                                 [FL_RESIZE_EXACT_BOX] = 0.5,     [FL_RESIZE_EXACT_HAMMING] = 1.0,  [FL_RESIZE_EXACT_MKS2013] = 2.5,
+static const double SUPPORT[] = {[FL_RESIZE_EXACT_LANCZOS] = 3.0, [FL_RESIZE_EXACT_BILINEAR] = 1.0,
+                                 [FL_RESIZE_EXACT_BICUBIC] = 2.0, [FL_RESIZE_EXACT_BOX] = 0.5,
+                                 [FL_RESIZE_EXACT_HAMMING] = 1.0, [FL_RESIZE_EXACT_MKS2013] = 2.5,
                                  [FL_RESIZE_EXACT_MKS2021] = 4.5};
 
 static inline double sinc(double x) { return x == 0.0 ? 1.0 : sin(x * M_PI) / (x * M_PI); }
 
 static inline double hamming(double x) {
     if (x == 0.0) return 1.0;
-    return x < 1.0 ? sin(x * M_PI) / (x * M_PI) * ((double)0.54f + (double)0.46f * cos(x * M_PI)) : 0.0; /* Pillow writes float constants */
+    return x < 1.0 ? sin(x * M_PI) / (x * M_PI) * ((double)0.54f + (double)0.46f * cos(x * M_PI))
+                   : 0.0; /* Pillow writes float constants */
 }
 
 /* Cubic convolution (Keys, 1981) with a = -0.5, in Pillow's order of operations. */
@@ -77,7 +79,8 @@ static inline span span_of(const fl_resize_exact_key *key, const geometry *g, ui
     if (key->copies) return (span){0.0, (uint32_t)key->begin + out, (uint32_t)key->begin + out + 1};
     const double center = g->begin + (out + 0.5) * g->scale;
     const double low = center - g->support + 0.5, high = center + g->support + 0.5;
-    const uint32_t first = low < 0.0 ? 0 : (uint32_t)low, end = high > key->source ? key->source : (uint32_t)high;
+    const uint32_t first = low < 0.0 ? 0 : (uint32_t)low,
+                   end = high > key->source ? key->source : (uint32_t)high;
     return (span){center, first < end ? first : end, end};
 }
 
@@ -97,7 +100,9 @@ static uint32_t survey(const fl_resize_exact_key *key, uint32_t *low, uint32_t *
     return longest;
 }
 
-void fl_resize_exact_range(const fl_resize_exact_key *key, uint32_t *low, uint32_t *high) { (void)survey(key, low, high); }
+void fl_resize_exact_range(const fl_resize_exact_key *key, uint32_t *low, uint32_t *high) {
+    (void)survey(key, low, high);
+}
 
 /* ---- the table ---- */
 
@@ -110,14 +115,16 @@ static inline int32_t fixed(double weight) {
 
 /* Sets the coefficient of tap k; low is of -1024 .. 1023. */
 static inline void put(int16_t *coef, uint32_t k, int32_t value) {
-    const int32_t half = 1 << (FL_RESIZE_EXACT_LOW_BITS - 1), high = (value + half) >> FL_RESIZE_EXACT_LOW_BITS;
+    const int32_t half = 1 << (FL_RESIZE_EXACT_LOW_BITS - 1),
+                  high = (value + half) >> FL_RESIZE_EXACT_LOW_BITS;
     int16_t *pair = coef + k / 2 * FL_RESIZE_EXACT_PAIR;
     pair[k % 2] = (int16_t)high;
     pair[2 + k % 2] = (int16_t)(value - high * (1 << FL_RESIZE_EXACT_LOW_BITS));
 }
 
 /* Spans begin where all `longest` taps lie in low .. high - 1; what a shorter span has there besides is 0. */
-FL_INLINE void fill(fl_resize_exact_axis *axis, const fl_resize_exact_key *key, uint32_t longest, fl_resize_exact_filter filter) {
+FL_INLINE void fill(fl_resize_exact_axis *axis, const fl_resize_exact_key *key, uint32_t longest,
+                    fl_resize_exact_filter filter) {
     const geometry g = geometry_of(key);
     const uint32_t last = axis->high - longest;
     double *weight = axis->weight_buffer.bytes;
@@ -130,7 +137,8 @@ FL_INLINE void fill(fl_resize_exact_axis *axis, const fl_resize_exact_key *key, 
             weight[k] = filter_at(filter, ((int32_t)(k + at.low) - at.center + 0.5) * g.inverse);
             sum += weight[k];
         }
-        for (uint32_t k = 0; k < taps; k++) put(coef, at.low - first + k, fixed(sum != 0.0 ? weight[k] / sum : weight[k]));
+        for (uint32_t k = 0; k < taps; k++)
+            put(coef, at.low - first + k, fixed(sum != 0.0 ? weight[k] / sum : weight[k]));
         axis->first[i] = first;
     }
 }
@@ -156,18 +164,21 @@ static void fill_table(fl_resize_exact_axis *axis, const fl_resize_exact_key *ke
 }
 
 static bool same_key(const fl_resize_exact_key *a, const fl_resize_exact_key *b) {
-    return a->begin == b->begin && a->end == b->end && a->source == b->source && a->out == b->out && a->from == b->from &&
-           a->count == b->count && a->filter == b->filter && a->copies == b->copies && a->mirror == b->mirror;
+    return a->begin == b->begin && a->end == b->end && a->source == b->source && a->out == b->out &&
+           a->from == b->from && a->count == b->count && a->filter == b->filter && a->copies == b->copies &&
+           a->mirror == b->mirror;
 }
 
-fl_code fl_resize_exact_axis_build(fl_resize_exact_axis *axis, const fl_resize_exact_key *key, fl_error *err) {
+fl_code fl_resize_exact_axis_build(fl_resize_exact_axis *axis, const fl_resize_exact_key *key,
+                                   fl_error *err) {
     if (axis->valid && same_key(&axis->key, key)) return FL_OK;
     axis->valid = false;
     const uint32_t padded = (key->count + FL_RESIZE_BLOCK - 1) / FL_RESIZE_BLOCK * FL_RESIZE_BLOCK;
     const uint32_t longest = survey(key, &axis->low, &axis->high);
     axis->taps = (longest + 1) / 2 * 2;
     fl_code code = fl_resize_fit(&axis->first_buffer, padded, sizeof *axis->first, err);
-    if (!code) code = fl_resize_fit(&axis->coef_buffer, padded, 2 * (size_t)axis->taps * sizeof *axis->coef, err);
+    if (!code)
+        code = fl_resize_fit(&axis->coef_buffer, padded, 2 * (size_t)axis->taps * sizeof *axis->coef, err);
     if (!code) code = fl_resize_fit(&axis->weight_buffer, longest, sizeof(double), err);
     if (code) return code;
     axis->first = axis->first_buffer.bytes;

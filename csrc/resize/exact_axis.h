@@ -7,7 +7,8 @@
 
 enum {
     FL_RESIZE_EXACT_BITS = 22, /* fraction bits of a coefficient */
-    FL_RESIZE_EXACT_LOW_BITS = 11, /* a coefficient is high << 11 + low, both int16: two 16-bit multiplies are exact */
+    FL_RESIZE_EXACT_LOW_BITS =
+        11, /* a coefficient is high << 11 + low, both int16: two 16-bit multiplies are exact */
     FL_RESIZE_EXACT_PAIR = 4 /* int16 of a pair of taps: high, high, low, low */
 };
 
@@ -26,7 +27,8 @@ typedef struct fl_resize_exact_axis {
     fl_resize_exact_key key;
     bool valid;
     uint32_t taps; /* of the longest filter, made even */
-    uint32_t *first; /* count, padded to FL_RESIZE_BLOCK with copies of the last; without `mirror` it never decreases */
+    uint32_t *
+        first; /* count, padded to FL_RESIZE_BLOCK with copies of the last; without `mirror` it never decreases */
     int16_t *coef; /* 2 * taps for each output, in pairs; 0 in the padding */
     uint32_t low, high; /* pixels low .. high - 1 of the image are used */
     fl_buffer first_buffer, coef_buffer, weight_buffer;

@@ -19,8 +19,11 @@ typedef struct fl_resize_half_ramp {
 } fl_resize_half_ramp;
 
 /* NULL when the table's values must be looked up. dtype: FL_F16 or FL_BF16. */
-const fl_resize_half_ramp *fl_resize_half_ramp_of(fl_resize_half_ramp *ramp, const void *table, fl_dtype dtype);
-void fl_resize_half_ramp_interleaved(const fl_resize_half_ramp *ramp, const uint8_t *rgb, uint16_t *dst, size_t n); /* n pixels */
-void fl_resize_half_ramp_plane(const fl_resize_half_ramp *ramp, int channel, const uint8_t *bytes, uint16_t *dst, size_t n); /* n bytes */
+const fl_resize_half_ramp *fl_resize_half_ramp_of(fl_resize_half_ramp *ramp, const void *table,
+                                                  fl_dtype dtype);
+void fl_resize_half_ramp_interleaved(const fl_resize_half_ramp *ramp, const uint8_t *rgb, uint16_t *dst,
+                                     size_t n); /* n pixels */
+void fl_resize_half_ramp_plane(const fl_resize_half_ramp *ramp, int channel, const uint8_t *bytes,
+                               uint16_t *dst, size_t n); /* n bytes */
 
 #endif

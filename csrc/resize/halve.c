@@ -6,7 +6,8 @@
 #include "resize/kernels_scalar.h"
 
 fl_code fl_resize_halve(const fl_view *view, fl_buffer *room, fl_view *half, fl_error *err) {
-    const fl_resize_kernels *kernels = fl_cpu_has(FL_CPU_AVX2) ? fl_resize_kernels_avx2() : &fl_resize_kernels_scalar;
+    const fl_resize_kernels *kernels =
+        fl_cpu_has(FL_CPU_AVX2) ? fl_resize_kernels_avx2() : &fl_resize_kernels_scalar;
     const uint32_t width = view->width / 2 + view->width % 2, height = view->height / 2 + view->height % 2;
     const size_t stride = (size_t)width * 3;
     const fl_code code = fl_resize_fit(room, height, stride, err);
@@ -21,6 +22,10 @@ fl_code fl_resize_halve(const fl_view *view, fl_buffer *room, fl_view *half, fl_
             out[stride - 3 + c] = (uint8_t)((top[last] + bottom[last] + 1) >> 1);
         }
     }
-    *half = (fl_view){.pixels = room->bytes, .stride = stride, .width = width, .height = height, .tail = room->room - height * stride};
+    *half = (fl_view){.pixels = room->bytes,
+                      .stride = stride,
+                      .width = width,
+                      .height = height,
+                      .tail = room->room - height * stride};
     return FL_OK;
 }

@@ -17,7 +17,8 @@
 #include "resize/axis.h"
 
 enum {
-    FL_RESIZE_QUAD_BITS = 7, /* fraction bits of a quad's int16: 255 << 7 fits, and so do the roundings of FL_RESIZE_QUAD_TAPS */
+    FL_RESIZE_QUAD_BITS =
+        7, /* fraction bits of a quad's int16: 255 << 7 fits, and so do the roundings of FL_RESIZE_QUAD_TAPS */
     FL_RESIZE_QUAD_LANES = 16, /* a quad: red, green, blue and a lane that counts for nothing, of four rows */
 };
 
@@ -42,10 +43,11 @@ typedef struct fl_resize_kernels {
      * last are wanted may be the same. */
     void (*quad_across)(const fl_resize_axis *axis, const int16_t *quads, uint8_t *const dst[4]);
     /* Two source rows to two rows of key.count * 3 values. Both may be the same. Reads axis->reach bytes from each row's start. */
-    void (*long_across)(const fl_resize_axis *axis, fl_resize_row_form form, const uint8_t *const src[2], int16_t *const dst[2]);
+    void (*long_across)(const fl_resize_axis *axis, fl_resize_row_form form, const uint8_t *const src[2],
+                        int16_t *const dst[2]);
     /* rows[0..taps) of n values each, combined by coef into n bytes; reads and writes nothing past n. */
-    void (*long_down)(const fl_resize_axis *axis, fl_resize_row_form form, const int16_t *coef, const int16_t *const *rows, uint8_t *dst,
-                      size_t n);
+    void (*long_down)(const fl_resize_axis *axis, fl_resize_row_form form, const int16_t *coef,
+                      const int16_t *const *rows, uint8_t *dst, size_t n);
     /* n RGB pixels, last first. */
     void (*mirror)(const uint8_t *rgb, uint8_t *dst, size_t n);
     /* n RGB pixels into three planes. */

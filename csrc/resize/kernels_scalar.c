@@ -4,7 +4,9 @@
 
 enum { CHUNK = 64 }; /* sums of so many values stay in registers or L1 while the taps go by */
 
-static inline int32_t clip(int32_t value, int32_t low, int32_t high) { return value < low ? low : value > high ? high : value; }
+static inline int32_t clip(int32_t value, int32_t low, int32_t high) {
+    return value < low ? low : value > high ? high : value;
+}
 
 /* Products are cut to FL_RESIZE_QUAD_BITS; half a unit for each, on average what the cuts lose, is there from the start. */
 static void quad_down(const fl_resize_quad_rows *rows, int16_t *quads, size_t n) {
@@ -18,7 +20,8 @@ static void quad_down(const fl_resize_quad_rows *rows, int16_t *quads, size_t n)
             const uint8_t *src = rows->row[j] + k * rows->stride;
             const uint32_t coef = (uint16_t)rows->coef[j][k];
             for (size_t p = 0; p < n; p++)
-                for (int c = 0; c < 3; c++) quads[p * FL_RESIZE_QUAD_LANES + 4 * j + c] += (int16_t)(src[3 * p + c] * coef >> 8);
+                for (int c = 0; c < 3; c++)
+                    quads[p * FL_RESIZE_QUAD_LANES + 4 * j + c] += (int16_t)(src[3 * p + c] * coef >> 8);
         }
     }
 }
@@ -31,10 +34,13 @@ static void quad_across(const fl_resize_axis *axis, const int16_t *quads, uint8_
         int16_t sum[FL_RESIZE_QUAD_LANES] = {0};
         for (uint32_t k = 0; k < axis->taps; k++)
             for (int lane = 0; lane < FL_RESIZE_QUAD_LANES; lane++)
-                sum[lane] = (int16_t)(sum[lane] + ((quad[k * FL_RESIZE_QUAD_LANES + lane] * coef[2 * k] + (1 << 14)) >> 15));
+                sum[lane] =
+                    (int16_t)(sum[lane] +
+                              ((quad[k * FL_RESIZE_QUAD_LANES + lane] * coef[2 * k] + (1 << 14)) >> 15));
         for (int j = 0; j < 4; j++)
             for (int c = 0; c < 3; c++)
-                dst[j][3 * i + c] = (uint8_t)((sum[4 * j + c] + (1 << (FL_RESIZE_QUAD_BITS - 1))) >> FL_RESIZE_QUAD_BITS);
+                dst[j][3 * i + c] =
+                    (uint8_t)((sum[4 * j + c] + (1 << (FL_RESIZE_QUAD_BITS - 1))) >> FL_RESIZE_QUAD_BITS);
     }
 }
 
@@ -56,13 +62,14 @@ static void long_row(const fl_resize_axis *axis, fl_resize_row_form form, const 
     }
 }
 
-static void long_across(const fl_resize_axis *axis, fl_resize_row_form form, const uint8_t *const src[2], int16_t *const dst[2]) {
+static void long_across(const fl_resize_axis *axis, fl_resize_row_form form, const uint8_t *const src[2],
+                        int16_t *const dst[2]) {
     long_row(axis, form, src[0], dst[0]);
     if (dst[1] != dst[0]) long_row(axis, form, src[1], dst[1]);
 }
 
-static void long_down(const fl_resize_axis *axis, fl_resize_row_form form, const int16_t *coef, const int16_t *const *rows, uint8_t *dst,
-                      size_t n) {
+static void long_down(const fl_resize_axis *axis, fl_resize_row_form form, const int16_t *coef,
+                      const int16_t *const *rows, uint8_t *dst, size_t n) {
     const int shift = axis->bits + form.bits;
     int32_t sum[CHUNK];
     for (size_t at = 0; at < n; at += CHUNK) {
@@ -87,7 +94,8 @@ static void mirror(const uint8_t *rgb, uint8_t *dst, size_t n) {
 }
 
 static void split(const uint8_t *rgb, uint8_t *const plane[3], size_t n) {
-    uint8_t *restrict red = plane[0], *restrict green = plane[1], *restrict blue = plane[2]; /* planes of one image */
+    uint8_t *restrict red = plane[0], *restrict green = plane[1],
+                      *restrict blue = plane[2]; /* planes of one image */
     for (size_t i = 0; i < n; i++) {
         red[i] = rgb[3 * i];
         green[i] = rgb[3 * i + 1];
@@ -97,7 +105,9 @@ static void split(const uint8_t *rgb, uint8_t *const plane[3], size_t n) {
 
 static void halve(const uint8_t *top, const uint8_t *bottom, uint8_t *dst, size_t n) {
     for (size_t i = 0; i < n; i++, top += 6, bottom += 6, dst += 3)
-        for (size_t c = 0; c < 3; c++) dst[c] = (uint8_t)((top[c] + top[c + 3] + bottom[c] + bottom[c + 3] + 2) >> 2);
+        for (size_t c = 0; c < 3; c++)
+            dst[c] = (uint8_t)((top[c] + top[c + 3] + bottom[c] + bottom[c + 3] + 2) >> 2);
 }
 
-const fl_resize_kernels fl_resize_kernels_scalar = {quad_down, quad_across, long_across, long_down, mirror, split, halve};
+const fl_resize_kernels fl_resize_kernels_scalar = {quad_down, quad_across, long_across, long_down,
+                                                    mirror,    split,       halve};

@@ -11,8 +11,8 @@
 
 /* 16 bytes of two rows, one in each lane. */
 FL_AVX2_INLINE __m256i fl_resize_load_rows(const uint8_t *low, const uint8_t *high) {
-    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)low)), _mm_loadu_si128((const __m128i *)high),
-                                   1);
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)low)),
+                                   _mm_loadu_si128((const __m128i *)high), 1);
 }
 
 /* Two int16 coefficients, for every pair of taps in a vector. */

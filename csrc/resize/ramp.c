@@ -36,19 +36,23 @@ FL_AVX2_FMA_INLINE line lines_of(const fl_resize_ramp *ramp, int c, int step) {
     return (struct line){_mm256_loadu_ps(mean), _mm256_loadu_ps(std), _mm256_loadu_ps(inverse)};
 }
 
-FL_AVX2_FMA void fl_resize_ramp_interleaved(const fl_resize_ramp *ramp, const uint8_t *rgb, float *dst, size_t n) {
+FL_AVX2_FMA void fl_resize_ramp_interleaved(const fl_resize_ramp *ramp, const uint8_t *rgb, float *dst,
+                                            size_t n) {
     const line lines[3] = {lines_of(ramp, 0, 1), lines_of(ramp, 2, 1), lines_of(ramp, 1, 1)};
     size_t i = 0;
     for (; i + 8 <= n; i += 8, rgb += 24, dst += 24)
-        for (int k = 0; k < 3; k++) _mm256_storeu_ps(dst + 8 * k, convert(_mm_loadl_epi64((const __m128i *)(rgb + 8 * k)), lines[k]));
+        for (int k = 0; k < 3; k++)
+            _mm256_storeu_ps(dst + 8 * k, convert(_mm_loadl_epi64((const __m128i *)(rgb + 8 * k)), lines[k]));
     for (size_t k = 0; i + k < n; k++)
         for (int c = 0; c < 3; c++) dst[3 * k + c] = ramp->table[c][rgb[3 * k + c]];
 }
 
-FL_AVX2_FMA void fl_resize_ramp_plane(const fl_resize_ramp *ramp, int channel, const uint8_t *bytes, float *dst, size_t n) {
+FL_AVX2_FMA void fl_resize_ramp_plane(const fl_resize_ramp *ramp, int channel, const uint8_t *bytes,
+                                      float *dst, size_t n) {
     const line line = lines_of(ramp, channel, 0);
     const size_t whole = n / 8 * 8;
-    for (size_t i = 0; i < whole; i += 8) _mm256_storeu_ps(dst + i, convert(_mm_loadl_epi64((const __m128i *)(bytes + i)), line));
+    for (size_t i = 0; i < whole; i += 8)
+        _mm256_storeu_ps(dst + i, convert(_mm_loadl_epi64((const __m128i *)(bytes + i)), line));
     for (size_t i = whole; i < n; i++) dst[i] = ramp->table[channel][bytes[i]];
 }
 
@@ -80,7 +84,8 @@ static bool find_line(fl_resize_ramp *ramp, int channel) {
         const float mean = -table[0] * ramp->std[channel];
         for (int j = 0; j <= 2 * NEAR; j++) {
             ramp->mean[channel] = moved(mean, j % 2 ? (j + 1) / 2 : -j / 2);
-            if (gives(ramp, channel, probe, sizeof probe) && gives(ramp, channel, all, sizeof all)) return true;
+            if (gives(ramp, channel, probe, sizeof probe) && gives(ramp, channel, all, sizeof all))
+                return true;
         }
     }
     return false;
@@ -107,7 +112,8 @@ void fl_resize_ramp_interleaved(const fl_resize_ramp *ramp, const uint8_t *rgb, 
     for (size_t i = 0; i < 3 * n; i++) dst[i] = ramp->table[i % 3][rgb[i]];
 }
 
-void fl_resize_ramp_plane(const fl_resize_ramp *ramp, int channel, const uint8_t *bytes, float *dst, size_t n) {
+void fl_resize_ramp_plane(const fl_resize_ramp *ramp, int channel, const uint8_t *bytes, float *dst,
+                          size_t n) {
     for (size_t i = 0; i < n; i++) dst[i] = ramp->table[channel][bytes[i]];
 }
 

@@ -15,7 +15,9 @@ typedef struct fl_resize_ramp {
 
 /* NULL when the table's values must be looked up. */
 const fl_resize_ramp *fl_resize_ramp_of(fl_resize_ramp *ramp, const void *table);
-void fl_resize_ramp_interleaved(const fl_resize_ramp *ramp, const uint8_t *rgb, float *dst, size_t n); /* n pixels */
-void fl_resize_ramp_plane(const fl_resize_ramp *ramp, int channel, const uint8_t *bytes, float *dst, size_t n); /* n bytes of one channel */
+void fl_resize_ramp_interleaved(const fl_resize_ramp *ramp, const uint8_t *rgb, float *dst,
+                                size_t n); /* n pixels */
+void fl_resize_ramp_plane(const fl_resize_ramp *ramp, int channel, const uint8_t *bytes, float *dst,
+                          size_t n); /* n bytes of one channel */
 
 #endif

@@ -20,7 +20,8 @@
 struct fl_resizer {
     fl_resize_axis across, down;
     fl_resize_ramps ramps;
-    fl_buffer between; /* FL_RESIZE_QUAD: quads of the columns in use. FL_RESIZE_LONG: a ring, row r of the source at slot r % slots */
+    fl_buffer
+        between; /* FL_RESIZE_QUAD: quads of the columns in use. FL_RESIZE_LONG: a ring, row r of the source at slot r % slots */
     fl_buffer spare[2]; /* copies of rows whose end a kernel would read beyond */
     fl_buffer line[FL_RESIZE_LINES];
     fl_buffer rows; /* pointers to the rows that one output row is made of */
@@ -62,32 +63,36 @@ void fl_resizer_free(fl_resizer *resizer) {
 static bool sees(double start, double length, uint32_t out, uint32_t from, uint32_t count, uint32_t source) {
     if (!(length > 0.0)) return false;
     const double scale = length / out;
-    return start + from * scale >= -FL_RESIZE_EDGE && start + ((double)from + count) * scale <= source + FL_RESIZE_EDGE;
+    return start + from * scale >= -FL_RESIZE_EDGE &&
+           start + ((double)from + count) * scale <= source + FL_RESIZE_EDGE;
 }
 
 fl_code fl_resize_check_out(uint32_t width, uint32_t height, const fl_box *window, fl_error *err) {
     if (width == 0 || height == 0 || width > FL_IMAGE_SIDE_MAX || height > FL_IMAGE_SIDE_MAX)
         return fl_fail(err, FL_EARG, "resize: an output of %u x %u pixels", width, height);
-    if (window->width > width || window->x > width - window->width || window->height > height || window->y > height - window->height)
-        return fl_fail(err, FL_EARG, "resize: the window (%u, %u) + %u x %u is not inside the %u x %u output", window->x, window->y,
-                       window->width, window->height, width, height);
+    if (window->width > width || window->x > width - window->width || window->height > height ||
+        window->y > height - window->height)
+        return fl_fail(err, FL_EARG, "resize: the window (%u, %u) + %u x %u is not inside the %u x %u output",
+                       window->x, window->y, window->width, window->height, width, height);
     return FL_OK;
 }
 
 fl_code fl_resize_check_ends(const fl_view *view, const fl_sink *sink, fl_error *err) {
     if (view->pixels == NULL || view->width == 0 || view->height == 0 || view->width > FL_IMAGE_SIDE_MAX ||
         view->height > FL_IMAGE_SIDE_MAX || view->stride < view->width * fl_view_pixel(view))
-        return fl_fail(err, FL_EARG, "resize: a view of %u x %u pixels, %zu bytes a row", view->width, view->height, view->stride);
+        return fl_fail(err, FL_EARG, "resize: a view of %u x %u pixels, %zu bytes a row", view->width,
+                       view->height, view->stride);
     if (fl_sink_pitch(sink) < sink->width || fl_sink_plane(sink) < fl_sink_pitch(sink) * sink->height)
-        return fl_fail(err, FL_EARG, "resize: a sink of %u x %u pixels with %u from row to row and %zu from plane to plane", sink->width,
-                       sink->height, sink->pitch, sink->plane);
+        return fl_fail(err, FL_EARG,
+                       "resize: a sink of %u x %u pixels with %u from row to row and %zu from plane to plane",
+                       sink->width, sink->height, sink->pitch, sink->plane);
     if (sink->channels != view->channels || sink->depth != view->depth)
-        return fl_fail(err, FL_EARG, "resize: a sink of %d channels of %d bytes for a view of %d of %d", sink->channels, sink->depth,
-                       view->channels, view->depth);
+        return fl_fail(err, FL_EARG, "resize: a sink of %d channels of %d bytes for a view of %d of %d",
+                       sink->channels, sink->depth, view->channels, view->depth);
     if (sink->data == NULL || (unsigned)sink->layout > FL_CHW || (unsigned)sink->dtype > FL_U16 ||
         (sink->dtype != FL_U8 && sink->dtype != FL_U16 && sink->lut == NULL))
-        return fl_fail(err, FL_EARG, "resize: a sink of dtype %d and layout %d without %s", (int)sink->dtype, (int)sink->layout,
-                       sink->data == NULL ? "data" : "a table");
+        return fl_fail(err, FL_EARG, "resize: a sink of dtype %d and layout %d without %s", (int)sink->dtype,
+                       (int)sink->layout, sink->data == NULL ? "data" : "a table");
     return FL_OK;
 }
 
@@ -100,27 +105,29 @@ fl_code fl_resize_check(const fl_view *view, const fl_resize_spec *spec, const f
         return fl_fail(err, FL_EARG, "resize: no filter %d", (int)spec->filter);
     if (!(sees(spec->x, spec->width, spec->out_width, window->x, window->width, view->width) &&
           sees(spec->y, spec->height, spec->out_height, window->y, window->height, view->height)))
-        return fl_fail(err, FL_EARG, "resize: the box (%g, %g) + %g x %g is not inside the %u x %u view", spec->x, spec->y, spec->width,
-                       spec->height, view->width, view->height);
-    if (window->width > sink->width || spec->at_x > sink->width - window->width || window->height > sink->height ||
-        spec->at_y > sink->height - window->height)
-        return fl_fail(err, FL_EARG, "resize: a window of %u x %u at (%u, %u) is not inside the %u x %u sink", window->width,
-                       window->height, spec->at_x, spec->at_y, sink->width, sink->height);
+        return fl_fail(err, FL_EARG, "resize: the box (%g, %g) + %g x %g is not inside the %u x %u view",
+                       spec->x, spec->y, spec->width, spec->height, view->width, view->height);
+    if (window->width > sink->width || spec->at_x > sink->width - window->width ||
+        window->height > sink->height || spec->at_y > sink->height - window->height)
+        return fl_fail(err, FL_EARG, "resize: a window of %u x %u at (%u, %u) is not inside the %u x %u sink",
+                       window->width, window->height, spec->at_x, spec->at_y, sink->width, sink->height);
     return FL_OK;
 }
 
-static void make_keys(const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_resize_axis_key *across,
-                      fl_resize_axis_key *down) {
+static void make_keys(const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink,
+                      fl_resize_axis_key *across, fl_resize_axis_key *down) {
     fl_resize_axis_keys(view, spec, sink, across, down);
     across->horizontal = true;
-    const bool quad = spec->filter == FL_RESIZE_BILINEAR && fl_resize_axis_width(across) <= FL_RESIZE_QUAD_TAPS &&
+    const bool quad = spec->filter == FL_RESIZE_BILINEAR &&
+                      fl_resize_axis_width(across) <= FL_RESIZE_QUAD_TAPS &&
                       fl_resize_axis_width(down) <= FL_RESIZE_QUAD_TAPS;
     across->sum = down->sum = quad ? FL_RESIZE_QUAD : FL_RESIZE_LONG;
 }
 
 static void run_copy(const job *job, const fl_resize_axis_key *across, const fl_resize_axis_key *down) {
     const fl_view *view = job->view;
-    const uint8_t *row = view->pixels + (size_t)(down->start + down->begin) * view->stride + (size_t)(across->start + across->begin) * 3;
+    const uint8_t *row = view->pixels + (size_t)(down->start + down->begin) * view->stride +
+                         (size_t)(across->start + across->begin) * 3;
     for (uint32_t i = 0; i < down->count; i++, row += view->stride) {
         uint8_t *line = across->mirror ? fl_resize_rows_at(&job->rows, i, 0) : NULL;
         if (line) job->kernels->mirror(row, line, job->n / 3);
@@ -128,13 +135,16 @@ static void run_copy(const job *job, const fl_resize_axis_key *across, const fl_
     }
 }
 
-static const int16_t *coef_of(const fl_resize_axis *axis, uint32_t i) { return axis->coef + (size_t)i * axis->stride; }
+static const int16_t *coef_of(const fl_resize_axis *axis, uint32_t i) {
+    return axis->coef + (size_t)i * axis->stride;
+}
 
 static fl_code run_quads(const job *job, fl_error *err) {
     const fl_resize_axis *down = job->down, *across = job->across;
     fl_resizer *resizer = job->resizer;
     const size_t columns = across->high - across->low;
-    const fl_code code = fl_resize_fit(&resizer->between, columns, FL_RESIZE_QUAD_LANES * sizeof(int16_t), err);
+    const fl_code code =
+        fl_resize_fit(&resizer->between, columns, FL_RESIZE_QUAD_LANES * sizeof(int16_t), err);
     if (code != FL_OK) return code;
     int16_t *quads = resizer->between.bytes;
     for (uint32_t i = 0; i < down->key.count; i += 4) {
@@ -146,11 +156,13 @@ static fl_code run_quads(const job *job, fl_error *err) {
             rows.coef[j] = coef_of(down, at);
             line[j] = fl_resize_rows_at(&job->rows, at, (int)(at - i));
         }
-        for (int j = 0; j < 4 && job->rows.in_place; j++) /* the batch is not in the cache: it is fetched while rows go down */
+        for (int j = 0; j < 4 && job->rows.in_place;
+             j++) /* the batch is not in the cache: it is fetched while rows go down */
             for (size_t at = 0; at < job->n; at += 64) __builtin_prefetch(line[j] + at, 1);
         job->kernels->quad_down(&rows, quads, columns);
         job->kernels->quad_across(across, quads, line);
-        for (uint32_t j = 0; j < 4 && i + j < down->key.count; j++) fl_resize_rows_store(&job->rows, i + j, line[j]);
+        for (uint32_t j = 0; j < 4 && i + j < down->key.count; j++)
+            fl_resize_rows_store(&job->rows, i + j, line[j]);
     }
     return FL_OK;
 }
@@ -168,7 +180,9 @@ static const uint8_t *source_row(const job *job, uint32_t r, int spare) {
     return copy;
 }
 
-static void *ring_row(const job *job, uint32_t r) { return (char *)job->resizer->between.bytes + r % job->slots * job->pitch; }
+static void *ring_row(const job *job, uint32_t r) {
+    return (char *)job->resizer->between.bytes + r % job->slots * job->pitch;
+}
 
 /* Brings the ring up to source row `upto`. */
 static void advance(job *job, uint32_t upto) {
@@ -183,7 +197,8 @@ static void advance(job *job, uint32_t upto) {
 
 static fl_code reserve_ring(job *job, fl_error *err) {
     fl_resizer *resizer = job->resizer;
-    const size_t row = (size_t)job->view->width * 3, spare = job->across->reach > row ? job->across->reach : row;
+    const size_t row = (size_t)job->view->width * 3,
+                 spare = job->across->reach > row ? job->across->reach : row;
     job->slots = (size_t)job->down->taps + 2;
     job->pitch = (job->n * sizeof(int16_t) + 63) / 64 * 64;
     fl_code code = fl_resize_fit(&resizer->rows, job->down->taps, sizeof(void *), err);
@@ -204,7 +219,8 @@ static fl_code run_long(job *job, fl_error *err) {
         advance(job, first + down->taps - 1);
         for (uint32_t k = 0; k < down->taps; k++) rows[k] = ring_row(job, first + k);
         uint8_t *line = fl_resize_rows_at(&job->rows, i, 0);
-        job->kernels->long_down(down, job->form, coef_of(down, i), (const int16_t *const *)rows, line, job->n);
+        job->kernels->long_down(down, job->form, coef_of(down, i), (const int16_t *const *)rows, line,
+                                job->n);
         fl_resize_rows_store(&job->rows, i, line);
     }
     return FL_OK;
@@ -213,17 +229,21 @@ static fl_code run_long(job *job, fl_error *err) {
 /* Antialiased bicubic is clipped as Pillow's; what torch interpolates is not, and overshoots by less than 64. */
 static fl_resize_row_form form_of(const fl_resize_spec *spec, const fl_resize_axis_key *down) {
     const int bits = fl_resize_row_bits(down);
-    return spec->antialias ? (fl_resize_row_form){bits, 0, 255 << bits} : (fl_resize_row_form){bits, -32768, 32767};
+    return spec->antialias ? (fl_resize_row_form){bits, 0, 255 << bits}
+                           : (fl_resize_row_form){bits, -32768, 32767};
 }
 
-fl_code fl_resize(fl_resizer *resizer, const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_error *err) {
+fl_code fl_resize(fl_resizer *resizer, const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink,
+                  fl_error *err) {
     fl_code code = fl_resize_check(view, spec, sink, err);
     if (code != FL_OK) return code;
-    if (view->channels || sink->dtype == FL_U16) return fl_fail(err, FL_EARG, "resize: planes, where RGB is meant");
+    if (view->channels || sink->dtype == FL_U16)
+        return fl_fail(err, FL_EARG, "resize: planes, where RGB is meant");
     if (spec->window.width == 0 || spec->window.height == 0) return FL_OK;
 
     job job = {.resizer = resizer, .view = view, .across = &resizer->across, .down = &resizer->down};
-    code = fl_resize_rows_start(&job.rows, sink, spec->at_x, spec->at_y, spec->window.width, &resizer->ramps, resizer->line, err);
+    code = fl_resize_rows_start(&job.rows, sink, spec->at_x, spec->at_y, spec->window.width, &resizer->ramps,
+                                resizer->line, err);
     if (code != FL_OK) return code;
     job.kernels = job.rows.kernels;
     job.n = (size_t)spec->window.width * 3;

@@ -32,7 +32,8 @@ void fl_resizer_free(fl_resizer *resizer); /* NULL is allowed */
 
 /* Writes the window into the sink; the sink's other pixels are left alone. FL_EARG when box or window do not fit. When the box is
  * whole pixels and equals out in size, pixels are copied unresampled. */
-fl_code fl_resize(fl_resizer *resizer, const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_error *err);
+fl_code fl_resize(fl_resizer *resizer, const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink,
+                  fl_error *err);
 
 /* Checks an output's size, and that the window is inside it: FL_EARG. */
 fl_code fl_resize_check_out(uint32_t width, uint32_t height, const fl_box *window, fl_error *err);

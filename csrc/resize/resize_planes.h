@@ -17,7 +17,8 @@ void fl_resize_planes_free(fl_resize_planes *planes); /* NULL is allowed */
 
 /* fl_resize for a view and a sink of planes, whose channels and depth must be the same: values go into a sink of FL_U8 or FL_U16 as they
  * are, into floats through its table. FL_EARG when something does not fit. */
-fl_code fl_resize_planes_run(fl_resize_planes *planes, const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_error *err);
+fl_code fl_resize_planes_run(fl_resize_planes *planes, const fl_view *view, const fl_resize_spec *spec,
+                             const fl_sink *sink, fl_error *err);
 
 /* fl_resize_sink_fill for a sink of planes: `values` has one for each channel. */
 void fl_resize_planes_fill(const fl_sink *sink, const fl_box *keep, const uint16_t *values);

@@ -8,21 +8,22 @@
 #include "resize/kernels_scalar.h"
 
 /* Table look-ups for one element type: n RGB pixels, interleaved or into planes `plane` elements apart. */
-#define LOOK_UP(NAME, TYPE)                                                                                                                \
-    static void NAME##_interleaved(const uint8_t *rgb, const TYPE *lut, TYPE *restrict dst, size_t n) {                                    \
-        const TYPE *red = lut, *green = lut + 256, *blue = lut + 512;                                                                      \
-        for (size_t i = 0; i < n; i++, rgb += 3, dst += 3) {                                                                               \
-            dst[0] = red[rgb[0]];                                                                                                          \
-            dst[1] = green[rgb[1]];                                                                                                        \
-            dst[2] = blue[rgb[2]];                                                                                                         \
-        }                                                                                                                                  \
-    }                                                                                                                                      \
-    static void NAME##_planar(const uint8_t *rgb, const TYPE *lut, TYPE *restrict dst, size_t plane, size_t n) {                           \
-        for (int c = 0; c < 3; c++, rgb++, lut += 256, dst += plane)                                                                       \
-            for (size_t i = 0; i < n; i++) dst[i] = lut[rgb[3 * i]];                                                                       \
-    }                                                                                                                                      \
-    static void NAME##_grey(const uint8_t *grey, const TYPE *lut, TYPE *restrict dst, size_t n) {                                          \
-        for (size_t i = 0; i < n; i++) dst[i] = lut[grey[i]];                                                                              \
+#define LOOK_UP(NAME, TYPE)                                                                                  \
+    static void NAME##_interleaved(const uint8_t *rgb, const TYPE *lut, TYPE *restrict dst, size_t n) {      \
+        const TYPE *red = lut, *green = lut + 256, *blue = lut + 512;                                        \
+        for (size_t i = 0; i < n; i++, rgb += 3, dst += 3) {                                                 \
+            dst[0] = red[rgb[0]];                                                                            \
+            dst[1] = green[rgb[1]];                                                                          \
+            dst[2] = blue[rgb[2]];                                                                           \
+        }                                                                                                    \
+    }                                                                                                        \
+    static void NAME##_planar(const uint8_t *rgb, const TYPE *lut, TYPE *restrict dst, size_t plane,         \
+                              size_t n) {                                                                    \
+        for (int c = 0; c < 3; c++, rgb++, lut += 256, dst += plane)                                         \
+            for (size_t i = 0; i < n; i++) dst[i] = lut[rgb[3 * i]];                                         \
+    }                                                                                                        \
+    static void NAME##_grey(const uint8_t *grey, const TYPE *lut, TYPE *restrict dst, size_t n) {            \
+        for (size_t i = 0; i < n; i++) dst[i] = lut[grey[i]];                                                \
     }
 LOOK_UP(word, uint32_t)
 LOOK_UP(half, uint16_t)
@@ -40,7 +41,8 @@ static void ramp_planar(const fl_resize_rows *rows, size_t at, const uint8_t *rg
         rows->kernels->split(rgb + 3 * i, (uint8_t *const[3]){bytes[0], bytes[1], bytes[2]}, m);
         for (int c = 0; c < 3; c++) {
             const size_t place = (size_t)c * plane + at + i;
-            if (rows->half) fl_resize_half_ramp_plane(rows->half, c, bytes[c], (uint16_t *)rows->sink->data + place, m);
+            if (rows->half)
+                fl_resize_half_ramp_plane(rows->half, c, bytes[c], (uint16_t *)rows->sink->data + place, m);
             else fl_resize_ramp_plane(rows->ramp, c, bytes[c], (float *)rows->sink->data + place, m);
         }
     }
@@ -60,10 +62,13 @@ static void store_rgb(const fl_resize_rows *rows, size_t at, const uint8_t *rgb,
     if (sink->dtype == FL_U8) {
         uint8_t *data = sink->data;
         if (sink->layout == FL_HWC) memcpy(data + 3 * at, rgb, 3 * n);
-        else rows->kernels->split(rgb, (uint8_t *const[3]){data + at, data + plane + at, data + 2 * plane + at}, n);
+        else
+            rows->kernels->split(rgb,
+                                 (uint8_t *const[3]){data + at, data + plane + at, data + 2 * plane + at}, n);
     } else if (rows->ramp || rows->half) {
         if (sink->layout != FL_HWC) ramp_planar(rows, at, rgb, n);
-        else if (rows->half) fl_resize_half_ramp_interleaved(rows->half, rgb, (uint16_t *)sink->data + 3 * at, n);
+        else if (rows->half)
+            fl_resize_half_ramp_interleaved(rows->half, rgb, (uint16_t *)sink->data + 3 * at, n);
         else fl_resize_ramp_interleaved(rows->ramp, rgb, (float *)sink->data + 3 * at, n);
     } else if (sink->dtype == FL_F32) {
         uint32_t *data = sink->data; /* the bits of a float: copied, never calculated with */
@@ -76,8 +81,9 @@ static void store_rgb(const fl_resize_rows *rows, size_t at, const uint8_t *rgb,
     }
 }
 
-fl_code fl_resize_rows_start(fl_resize_rows *rows, const fl_sink *sink, uint32_t at_x, uint32_t at_y, uint32_t n, fl_resize_ramps *ramps,
-                             fl_buffer line[FL_RESIZE_LINES], fl_error *err) {
+fl_code fl_resize_rows_start(fl_resize_rows *rows, const fl_sink *sink, uint32_t at_x, uint32_t at_y,
+                             uint32_t n, fl_resize_ramps *ramps, fl_buffer line[FL_RESIZE_LINES],
+                             fl_error *err) {
     const bool grey = sink->channels == 1;
     *rows = (fl_resize_rows){.sink = sink, .line = line, .y = at_y, .n = n};
     rows->kernels = fl_cpu_has(FL_CPU_AVX2) ? fl_resize_kernels_avx2() : &fl_resize_kernels_scalar;
@@ -87,7 +93,8 @@ fl_code fl_resize_rows_start(fl_resize_rows *rows, const fl_sink *sink, uint32_t
     if ((sink->dtype == FL_F16 || sink->dtype == FL_BF16) && !grey)
         rows->half = fl_resize_half_ramp_of(&ramps->half, sink->lut, sink->dtype);
     fl_code code = FL_OK;
-    for (int i = 0; i < FL_RESIZE_LINES && !code && !rows->in_place; i++) code = fl_resize_fit(&line[i], n, grey ? 1 : 3, err);
+    for (int i = 0; i < FL_RESIZE_LINES && !code && !rows->in_place; i++)
+        code = fl_resize_fit(&line[i], n, grey ? 1 : 3, err);
     return code;
 }
 
@@ -120,12 +127,14 @@ static void make_filling(const fl_sink *sink, const uint8_t rgb[3], filling *f) 
     const size_t size = element_size(sink->dtype);
     uint8_t colour[UNIT_MAX];
     for (size_t c = 0; c < 3; c++)
-        memcpy(colour + c * size, sink->dtype == FL_U8 ? rgb + c : (const uint8_t *)sink->lut + (256 * c + rgb[c]) * size, size);
+        memcpy(colour + c * size,
+               sink->dtype == FL_U8 ? rgb + c : (const uint8_t *)sink->lut + (256 * c + rgb[c]) * size, size);
     f->planes = sink->layout == FL_HWC ? 1 : 3;
     f->unit = 3 * size / f->planes;
     for (size_t p = 0; p < f->planes; p++) {
         memcpy(f->line[p], colour + p * f->unit, f->unit);
-        for (size_t have = f->unit; have < FILL_PIXELS * f->unit; have *= 2) memcpy(f->line[p] + have, f->line[p], have);
+        for (size_t have = f->unit; have < FILL_PIXELS * f->unit; have *= 2)
+            memcpy(f->line[p] + have, f->line[p], have);
     }
 }
 

@@ -33,8 +33,9 @@ typedef struct fl_resize_rows {
 } fl_resize_rows;
 
 /* Rows of n pixels whose first is to be at (at_x, at_y) of the unmirrored image. `ramps` are the resizer's. FL_ENOMEM. */
-fl_code fl_resize_rows_start(fl_resize_rows *rows, const fl_sink *sink, uint32_t at_x, uint32_t at_y, uint32_t n, fl_resize_ramps *ramps,
-                             fl_buffer line[FL_RESIZE_LINES], fl_error *err);
+fl_code fl_resize_rows_start(fl_resize_rows *rows, const fl_sink *sink, uint32_t at_x, uint32_t at_y,
+                             uint32_t n, fl_resize_ramps *ramps, fl_buffer line[FL_RESIZE_LINES],
+                             fl_error *err);
 
 /* Where row i of the window is to be finished: in the sink, or in one of the lines. */
 uint8_t *fl_resize_rows_at(const fl_resize_rows *rows, uint32_t i, int line);

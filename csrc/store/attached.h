@@ -24,7 +24,8 @@ enum { FL_ATTACHED_HEAD = 32 }; /* bytes before the path */
 /* Reads the image of an entry into the buffer. `base`: the shard's base folder; NULL: it has none. `stamp`: the file's (fl_place_stamp), as it
  * was opened; NULL: not asked for. FL_ERECORD: the entry is damaged. FL_ECHECKSUM: the file was changed. FL_EIO: it is gone, cannot be read, or
  * is no regular file. FL_ERESOURCE: the process may open no more files. FL_ENOMEM. */
-fl_code fl_attached_read(fl_span entry, const char *base, fl_buffer *buffer, fl_span *image, uint64_t *stamp, fl_error *err);
+fl_code fl_attached_read(fl_span entry, const char *base, fl_buffer *buffer, fl_span *image, uint64_t *stamp,
+                         fl_error *err);
 
 /* The stamp that the file of an entry has now; 0: it cannot be told. */
 uint64_t fl_attached_now(fl_span entry, const char *base);

@@ -13,7 +13,8 @@
 void fl_edges_make(const uint32_t *from, uint32_t count, uint32_t size, uint32_t *edges);
 
 /* Pixels of the result that show [from, to) of the source: [*first, *end). Edges may be NULL: the source as it is. */
-static inline void fl_edges_shown(const uint32_t *edges, uint32_t from, uint32_t to, uint32_t *first, uint32_t *end) {
+static inline void fl_edges_shown(const uint32_t *edges, uint32_t from, uint32_t to, uint32_t *first,
+                                  uint32_t *end) {
     const uint32_t a = edges ? edges[from] : from, b = edges ? edges[to] : to;
     *first = a < b ? a : b, *end = a < b ? b : a;
 }

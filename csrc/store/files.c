@@ -34,11 +34,12 @@ struct fl_files {
     size_t prefix_size;
     uint64_t paths, count; /* of names; of entries */
     uint64_t *starts;      /* of each name */
-    uint64_t *stamps;      /* of each name, as its file must be; NULL: entries are whole files, whatever they have become */
-    place *places;         /* of each entry; NULL: entry i is file i */
+    uint64_t *
+        stamps; /* of each name, as its file must be; NULL: entries are whole files, whatever they have become */
+    place *places; /* of each entry; NULL: entry i is file i */
     uint64_t left; /* kinds of images that are not taken, a bit each */
-    _Atomic uint64_t *sound;   /* the stamp of each file that was proved sound; 0: not yet */
-    learnt *_Atomic *learnt;   /* of each file; NULL: nothing */
+    _Atomic uint64_t *sound; /* the stamp of each file that was proved sound; 0: not yet */
+    learnt *_Atomic *learnt; /* of each file; NULL: nothing */
     _Atomic uint64_t indexes, held;
     uint64_t room;
     fl_page_cache cache;
@@ -53,15 +54,19 @@ static fl_code index_names(fl_files *files, size_t size, fl_error *err) {
     size_t at = 0;
     for (uint64_t i = 0; i < files->paths; i++) {
         const char *end = at < size ? memchr(files->names + at, 0, size - at) : NULL;
-        if (!end) return fl_fail(err, FL_EARG, "%" PRIu64 " paths are fewer than the %" PRIu64 " that were told", i, files->paths);
+        if (!end)
+            return fl_fail(err, FL_EARG, "%" PRIu64 " paths are fewer than the %" PRIu64 " that were told", i,
+                           files->paths);
         const size_t length = (size_t)(end - files->names) - at;
         if (files->prefix_size + length >= PATH_MAX)
-            return fl_fail(err, FL_EARG, "path %" PRIu64 " has %zu bytes, and the system takes %d", i, files->prefix_size + length,
-                           PATH_MAX - 1);
+            return fl_fail(err, FL_EARG, "path %" PRIu64 " has %zu bytes, and the system takes %d", i,
+                           files->prefix_size + length, PATH_MAX - 1);
         files->starts[i] = at;
         at += length + 1;
     }
-    if (at != size) return fl_fail(err, FL_EARG, "%zu bytes follow the last of %" PRIu64 " paths", size - at, files->paths);
+    if (at != size)
+        return fl_fail(err, FL_EARG, "%zu bytes follow the last of %" PRIu64 " paths", size - at,
+                       files->paths);
     return FL_OK;
 }
 
@@ -70,15 +75,18 @@ static fl_code copy_places(fl_files *files, const fl_files_places *from, fl_erro
     for (uint64_t i = 0; i < files->count; i++) {
         const place at = {from->offsets[i], from->sizes[i], from->paths[i]};
         if (at.path >= files->paths)
-            return fl_fail(err, FL_EARG, "place %" PRIu64 " is in path %" PRIu32 " of %" PRIu64, i, at.path, files->paths);
+            return fl_fail(err, FL_EARG, "place %" PRIu64 " is in path %" PRIu32 " of %" PRIu64, i, at.path,
+                           files->paths);
         if (at.size > FL_PLACE_MOST || at.offset > (uint64_t)INT64_MAX - at.size || (!at.size && at.offset))
-            return fl_fail(err, FL_EARG, "place %" PRIu64 " has %" PRIu32 " bytes at %" PRIu64, i, at.size, at.offset);
+            return fl_fail(err, FL_EARG, "place %" PRIu64 " has %" PRIu32 " bytes at %" PRIu64, i, at.size,
+                           at.offset);
         files->places[i] = at;
     }
     return FL_OK;
 }
 
-static fl_code fill(fl_files *files, const char *prefix, const char *names, size_t size, const fl_files_places *places, fl_error *err) {
+static fl_code fill(fl_files *files, const char *prefix, const char *names, size_t size,
+                    const fl_files_places *places, fl_error *err) {
     const uint64_t count = files->count;
     files->prefix_size = strlen(prefix);
     files->prefix = strdup(prefix);
@@ -92,16 +100,19 @@ static fl_code fill(fl_files *files, const char *prefix, const char *names, size
         files->places = calloc(count + 1, sizeof *files->places);
         good = good && files->stamps && files->places;
     }
-    if (!good) return fl_fail(err, FL_ENOMEM, "no memory for %" PRIu64 " images and paths of %zu bytes", count, size);
+    if (!good)
+        return fl_fail(err, FL_ENOMEM, "no memory for %" PRIu64 " images and paths of %zu bytes", count,
+                       size);
     memcpy(files->names, names, size);
     const fl_code code = index_names(files, size, err);
     return code || !places ? code : copy_places(files, places, err);
 }
 
-static fl_code create(fl_files **out, const char *prefix, const char *names, size_t size, uint64_t count, const fl_files_places *places,
-                      size_t room, fl_error *err) {
+static fl_code create(fl_files **out, const char *prefix, const char *names, size_t size, uint64_t count,
+                      const fl_files_places *places, size_t room, fl_error *err) {
     *out = NULL;
-    if (count > size || size > PTRDIFF_MAX) return fl_fail(err, FL_EARG, "%" PRIu64 " paths do not fit %zu bytes", count, size);
+    if (count > size || size > PTRDIFF_MAX)
+        return fl_fail(err, FL_EARG, "%" PRIu64 " paths do not fit %zu bytes", count, size);
     if (places && places->count > PTRDIFF_MAX / sizeof(place))
         return fl_fail(err, FL_EARG, "%" PRIu64 " places are too many", places->count);
     fl_files *files = calloc(1, sizeof *files);
@@ -119,18 +130,20 @@ static fl_code create(fl_files **out, const char *prefix, const char *names, siz
     return FL_OK;
 }
 
-fl_code fl_files_create(fl_files **out, const char *prefix, const char *names, size_t size, uint64_t count, size_t room, fl_error *err) {
+fl_code fl_files_create(fl_files **out, const char *prefix, const char *names, size_t size, uint64_t count,
+                        size_t room, fl_error *err) {
     return create(out, prefix, names, size, count, NULL, room, err);
 }
 
-fl_code fl_files_create_places(fl_files **out, const char *prefix, const char *names, size_t size, uint64_t count,
-                               const fl_files_places *places, size_t room, fl_error *err) {
+fl_code fl_files_create_places(fl_files **out, const char *prefix, const char *names, size_t size,
+                               uint64_t count, const fl_files_places *places, size_t room, fl_error *err) {
     return create(out, prefix, names, size, count, places, room, err);
 }
 
 void fl_files_free(fl_files *files) {
     if (!files) return;
-    for (uint64_t i = 0; files->learnt && i < files->count; i++) free(atomic_load_explicit(&files->learnt[i], memory_order_relaxed));
+    for (uint64_t i = 0; files->learnt && i < files->count; i++)
+        free(atomic_load_explicit(&files->learnt[i], memory_order_relaxed));
     free(files->learnt);
     free(files->sound);
     free(files->prefix);
@@ -150,11 +163,14 @@ void fl_files_take_only(fl_files *files, uint64_t kinds) { files->left = ~kinds;
 
 bool fl_files_takes(const fl_files *files, uint32_t kind) { return kind < 64 && !(files->left >> kind & 1); }
 
-static uint64_t number_of(const fl_files *files, uint64_t index) { return files->places ? files->places[index].path : index; }
+static uint64_t number_of(const fl_files *files, uint64_t index) {
+    return files->places ? files->places[index].path : index;
+}
 
 static void join_path(const fl_files *files, uint64_t number, char path[PATH_MAX]) {
     memcpy(path, files->prefix, files->prefix_size);
-    strcpy(path + files->prefix_size, files->names + files->starts[number]); /* index_names() has measured it */
+    strcpy(path + files->prefix_size,
+           files->names + files->starts[number]); /* index_names() has measured it */
 }
 
 uint64_t fl_files_now(const fl_files *files, uint64_t index) {
@@ -164,14 +180,16 @@ uint64_t fl_files_now(const fl_files *files, uint64_t index) {
 }
 
 /* Opens the file of an entry, and tells which part of it the entry is. */
-static fl_code open_entry(const fl_files *files, uint64_t index, int *fd, struct stat *st, extent *part, fl_error *err) {
+static fl_code open_entry(const fl_files *files, uint64_t index, int *fd, struct stat *st, extent *part,
+                          fl_error *err) {
     const uint64_t number = number_of(files, index);
     char path[PATH_MAX];
     join_path(files, number, path);
     fl_code code = fl_place_open(path, fd, st, err);
     if (code) return code;
     const bool whole = !files->places || !files->places[index].size;
-    *part = whole ? (extent){0, (uint64_t)st->st_size} : (extent){files->places[index].offset, files->places[index].size};
+    *part = whole ? (extent){0, (uint64_t)st->st_size}
+                  : (extent){files->places[index].offset, files->places[index].size};
     if (files->stamps && files->stamps[number] && files->stamps[number] != fl_place_stamp(st))
         code = fl_fail(err, FL_EIO, "its file has changed since it was listed: load the dataset again");
     else code = fl_place_check(st, part->offset, part->size, err);
@@ -179,8 +197,10 @@ static fl_code open_entry(const fl_files *files, uint64_t index, int *fd, struct
     return code;
 }
 
-fl_code fl_files_read(const fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes, uint64_t *stamp, fl_error *err) {
-    if (index >= files->count) return fl_fail(err, FL_ENOTFOUND, "there is no file %" PRIu64 " of %" PRIu64, index, files->count);
+fl_code fl_files_read(const fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes,
+                      uint64_t *stamp, fl_error *err) {
+    if (index >= files->count)
+        return fl_fail(err, FL_ENOTFOUND, "there is no file %" PRIu64 " of %" PRIu64, index, files->count);
     int fd;
     struct stat st;
     extent part;
@@ -192,7 +212,9 @@ fl_code fl_files_read(const fl_files *files, uint64_t index, fl_buffer *buffer, 
     return code;
 }
 
-uint64_t fl_files_stamp(const fl_files *files, uint64_t index) { return atomic_load_explicit(&files->sound[index], memory_order_acquire); }
+uint64_t fl_files_stamp(const fl_files *files, uint64_t index) {
+    return atomic_load_explicit(&files->sound[index], memory_order_acquire);
+}
 
 bool fl_files_known(const fl_files *files, uint64_t index, uint64_t stamp, fl_span *found) {
     *found = (fl_span){NULL, 0};
@@ -209,7 +231,8 @@ static void keep_index(fl_files *files, uint64_t index, uint64_t stamp, fl_span 
         if (kept) {
             kept->stamp = stamp, kept->size = found.size;
             memcpy(kept->bytes, found.bytes, found.size);
-            if (atomic_compare_exchange_strong_explicit(&files->learnt[index], &none, kept, memory_order_release, memory_order_relaxed)) {
+            if (atomic_compare_exchange_strong_explicit(&files->learnt[index], &none, kept,
+                                                        memory_order_release, memory_order_relaxed)) {
                 atomic_fetch_add_explicit(&files->indexes, 1, memory_order_relaxed);
                 return;
             }

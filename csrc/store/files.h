@@ -22,12 +22,14 @@ typedef struct fl_files fl_files;
 
 /* `names`: `count` paths, each ended by a zero, of `size` bytes together, which are copied. A path is `prefix` and its name. FL_EARG where that is
  * not what they are, or a path is too long; FL_ENOMEM. `room`: bytes that indexes may take. */
-fl_code fl_files_create(fl_files **out, const char *prefix, const char *names, size_t size, uint64_t count, size_t room, fl_error *err);
+fl_code fl_files_create(fl_files **out, const char *prefix, const char *names, size_t size, uint64_t count,
+                        size_t room, fl_error *err);
 void fl_files_free(fl_files *files); /* NULL is allowed */
 
 /* Images that are parts of files: image i is sizes[i] bytes at offsets[i] of path number paths[i]. Size 0: the file as a whole, offset 0. */
 typedef struct fl_files_places {
-    const uint64_t *stamps; /* of each path: the stamp (fl_place_stamp) that its file must have, 0 for any; NULL: any */
+    const uint64_t
+        *stamps; /* of each path: the stamp (fl_place_stamp) that its file must have, 0 for any; NULL: any */
     const uint64_t *offsets;
     const uint32_t *sizes, *paths;
     uint64_t count;
@@ -36,8 +38,8 @@ typedef struct fl_files_places {
 /* As fl_files_create(), of `count` paths; the list has as many entries as `places`, which are copied. Of such a list a JPEG counts as sound only
  * if it is certain that its metadata do not turn it (jpeg/exif.h): who made it has its readers heed them. FL_EARG: a place is of no path, or of
  * more bytes than an image may have. */
-fl_code fl_files_create_places(fl_files **out, const char *prefix, const char *names, size_t size, uint64_t count,
-                               const fl_files_places *places, size_t room, fl_error *err);
+fl_code fl_files_create_places(fl_files **out, const char *prefix, const char *names, size_t size,
+                               uint64_t count, const fl_files_places *places, size_t room, fl_error *err);
 bool fl_files_upright(const fl_files *files); /* whether it is such a list */
 
 /* Leaves files of all other formats to who opens what is not decoded here. `kinds`: bit k is that of record kind k. Before the list is read. */
@@ -48,7 +50,8 @@ uint64_t fl_files_count(const fl_files *files);
 
 /* The bytes of file `index`, in the buffer, until it is used again, and its stamp. FL_ENOTFOUND: there is no such index. FL_EIO: it cannot be
  * opened or read, is no regular file, is empty or larger than 1 GiB, or was cut meanwhile; a part is not in its file, or that has another stamp. */
-fl_code fl_files_read(const fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes, uint64_t *stamp, fl_error *err);
+fl_code fl_files_read(const fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes,
+                      uint64_t *stamp, fl_error *err);
 
 /* The stamp that the file of entry `index` has now; 0: its status cannot be told. index < count. */
 uint64_t fl_files_now(const fl_files *files, uint64_t index);

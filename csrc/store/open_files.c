@@ -20,13 +20,14 @@ struct fl_open_files {
     fl_open_files_open open;
     void *opaque;
     pthread_mutex_t lock; /* guards all that follows */
-    uint32_t most, made;  /* slots */
+    uint32_t most, made; /* slots */
     uint32_t newest, oldest, free;
     uint32_t *slot_of, count, room; /* of each file; NONE: it is not open */
     slot slots[];
 };
 
-fl_code fl_open_files_create(fl_open_files **out, uint32_t most, fl_open_files_open open, void *opaque, fl_error *err) {
+fl_code fl_open_files_create(fl_open_files **out, uint32_t most, fl_open_files_open open, void *opaque,
+                             fl_error *err) {
     fl_open_files *files = calloc(1, sizeof *files + most * sizeof *files->slots);
     *out = files;
     if (!files) return fl_fail(err, FL_ENOMEM, "no memory for a table of %" PRIu32 " open files", most);

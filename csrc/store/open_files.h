@@ -36,7 +36,8 @@ typedef struct fl_open_file {
 } fl_open_file;
 
 /* Makes a table that keeps at most `most` files open, at least 1, besides those in use. */
-fl_code fl_open_files_create(fl_open_files **out, uint32_t most, fl_open_files_open open, void *opaque, fl_error *err);
+fl_code fl_open_files_create(fl_open_files **out, uint32_t most, fl_open_files_open open, void *opaque,
+                             fl_error *err);
 /* Closes all; where not `ours`, it frees memory alone: in a forked child the descriptors' numbers may mean other files. NULL is allowed. */
 void fl_open_files_free(fl_open_files *files, bool ours);
 

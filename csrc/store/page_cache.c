@@ -29,4 +29,6 @@ bool fl_page_cache_ahead(fl_page_cache *cache, int fd, uint64_t offset, uint32_t
     return false;
 }
 
-bool fl_page_cache_warm(const fl_page_cache *cache) { return atomic_load_explicit(&cache->found, memory_order_relaxed) >= WARM; }
+bool fl_page_cache_warm(const fl_page_cache *cache) {
+    return atomic_load_explicit(&cache->found, memory_order_relaxed) >= WARM;
+}

@@ -13,7 +13,8 @@ fl_code fl_place_open(const char *path, int *fd, struct stat *st, fl_error *err)
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (*fd < 0) {
         const bool full = errno == EMFILE || errno == ENFILE;
-        const char *what = full ? "raise the limit on open files (ulimit -n): it cannot be opened" : "it cannot be opened";
+        const char *what =
+            full ? "raise the limit on open files (ulimit -n): it cannot be opened" : "it cannot be opened";
         return fl_fail_sys(err, full || errno == ENOMEM ? FL_ERESOURCE : FL_EIO, errno, "%s", what);
     }
     fl_code code = FL_OK;
@@ -30,16 +31,21 @@ fl_code fl_place_check(const struct stat *st, uint64_t offset, uint64_t size, fl
     const uint64_t whole = st->st_size > 0 ? (uint64_t)st->st_size : 0;
     if (!size || size > FL_PLACE_MOST) return fl_fail(err, FL_EIO, "it has %" PRIu64 " bytes", size);
     if (offset > whole || size > whole - offset)
-        return fl_fail(err, FL_EIO, "its %" PRIu64 " bytes at %" PRIu64 " are not in the file, which has %" PRIu64, size, offset, whole);
+        return fl_fail(err, FL_EIO,
+                       "its %" PRIu64 " bytes at %" PRIu64 " are not in the file, which has %" PRIu64, size,
+                       offset, whole);
     return FL_OK;
 }
 
-fl_code fl_place_read(int fd, uint64_t offset, size_t size, fl_buffer *buffer, fl_span *bytes, fl_error *err) {
-    if (!fl_buffer_fit(buffer, size, 1, RULE)) return fl_fail(err, FL_ENOMEM, "no memory for an image of %zu bytes", size);
+fl_code fl_place_read(int fd, uint64_t offset, size_t size, fl_buffer *buffer, fl_span *bytes,
+                      fl_error *err) {
+    if (!fl_buffer_fit(buffer, size, 1, RULE))
+        return fl_fail(err, FL_ENOMEM, "no memory for an image of %zu bytes", size);
     uint8_t *into = buffer->bytes;
     for (size_t done = 0; done < size;) {
         const ssize_t count = pread(fd, into + done, size - done, (off_t)(offset + done));
-        if (count == 0) return fl_fail(err, FL_EIO, "it was cut to %zu of %zu bytes while it was read", done, size);
+        if (count == 0)
+            return fl_fail(err, FL_EIO, "it was cut to %zu of %zu bytes while it was read", done, size);
         if (count < 0 && errno != EINTR) return fl_fail_sys(err, FL_EIO, errno, "it cannot be read");
         if (count > 0) done += (size_t)count;
     }
@@ -48,8 +54,9 @@ fl_code fl_place_read(int fd, uint64_t offset, size_t size, fl_buffer *buffer, f
 }
 
 uint64_t fl_place_stamp(const struct stat *st) {
-    const uint64_t parts[] = {(uint64_t)st->st_ino,          (uint64_t)st->st_size,        (uint64_t)st->st_mtim.tv_sec,
-                              (uint64_t)st->st_mtim.tv_nsec, (uint64_t)st->st_ctim.tv_sec, (uint64_t)st->st_ctim.tv_nsec};
+    const uint64_t parts[] = {(uint64_t)st->st_ino,         (uint64_t)st->st_size,
+                              (uint64_t)st->st_mtim.tv_sec, (uint64_t)st->st_mtim.tv_nsec,
+                              (uint64_t)st->st_ctim.tv_sec, (uint64_t)st->st_ctim.tv_nsec};
     uint64_t mixed = 0x9E3779B97F4A7C15u;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         mixed = (mixed ^ parts[i]) * 0xD6E8FEB86659FD93u;

@@ -19,15 +19,20 @@ static const uint8_t *varint(const uint8_t *at, const uint8_t *end, uint32_t *va
     return NULL;
 }
 
-static fl_code bad_row(uint32_t row, fl_error *err) { return fl_fail(err, FL_ERECORD, "row %" PRIu32 " of its runs does not hold", row); }
+static fl_code bad_row(uint32_t row, fl_error *err) {
+    return fl_fail(err, FL_ERECORD, "row %" PRIu32 " of its runs does not hold", row);
+}
 
-static fl_code bad_runs(fl_error *err) { return fl_fail(err, FL_ERECORD, "the runs of a row do not sum to its width"); }
+static fl_code bad_runs(fl_error *err) {
+    return fl_fail(err, FL_ERECORD, "the runs of a row do not sum to its width");
+}
 
 /* Takes the next row of the cursor's strip. */
 static fl_code next_row(fl_planes_cursor *c, uint32_t row, fl_error *err) {
     uint32_t size;
     const uint8_t *at = varint(c->at, c->end, &size);
-    if (!at || size > (size_t)(c->end - at) || (!size && row % FL_PLANES_STRIP == 0)) return bad_row(row, err);
+    if (!at || size > (size_t)(c->end - at) || (!size && row % FL_PLANES_STRIP == 0))
+        return bad_row(row, err);
     if (size) c->runs = (fl_span){at, size};
     c->at = at + size;
     c->row = row;
@@ -63,7 +68,8 @@ typedef struct run {
 } run;
 
 /* The run that begins at column x; NULL: it does not hold. Returns what follows it. */
-static inline const uint8_t *next_run(const uint8_t *at, const uint8_t *end, uint32_t pixel, uint32_t x, uint32_t width, run *out) {
+static inline const uint8_t *next_run(const uint8_t *at, const uint8_t *end, uint32_t pixel, uint32_t x,
+                                      uint32_t width, run *out) {
     if ((size_t)(end - at) < pixel) return NULL;
     out->value = at;
     at += pixel;
@@ -75,7 +81,8 @@ static inline const uint8_t *next_run(const uint8_t *at, const uint8_t *end, uin
     } else if (!(at = varint(at, end, &length))) {
         return NULL;
     }
-    if (!length || length >= width - x || at == end) return NULL; /* at least one column is left for the last run */
+    if (!length || length >= width - x || at == end)
+        return NULL; /* at least one column is left for the last run */
     out->end = x + length;
     return at;
 }
@@ -90,7 +97,8 @@ static inline void put(uint8_t *out, uint32_t at, const uint8_t *value, uint32_t
     for (uint32_t i = 0; i < count; i++) memcpy(out + 2 * (size_t)(at + i), &label, sizeof label);
 }
 
-fl_code fl_planes_runs_fill(const fl_planes *planes, fl_span runs, uint32_t first, uint32_t count, uint8_t *out, fl_error *err) {
+fl_code fl_planes_runs_fill(const fl_planes *planes, fl_span runs, uint32_t first, uint32_t count,
+                            uint8_t *out, fl_error *err) {
     const uint8_t *at = runs.bytes, *end = at + runs.size;
     const uint32_t stop = first + count;
     run found;
@@ -103,7 +111,8 @@ fl_code fl_planes_runs_fill(const fl_planes *planes, fl_span runs, uint32_t firs
     return FL_OK;
 }
 
-fl_code fl_planes_runs_pick(const fl_planes *planes, fl_span runs, const uint32_t *edges, uint32_t stop, uint8_t *out, fl_error *err) {
+fl_code fl_planes_runs_pick(const fl_planes *planes, fl_span runs, const uint32_t *edges, uint32_t stop,
+                            uint8_t *out, fl_error *err) {
     const uint8_t *at = runs.bytes, *end = at + runs.size;
     run found;
     for (uint32_t x = 0; x < stop; x = found.end) {
@@ -142,8 +151,10 @@ static size_t encode_row(const uint8_t *row, uint32_t width, uint32_t pixel, uin
     return size;
 }
 
-size_t fl_planes_runs_encode(const uint8_t *pixels, uint32_t height, uint32_t width, uint32_t pixel, uint8_t *out, size_t room) {
-    const size_t stride = (size_t)width * pixel, table = (size_t)((height + FL_PLANES_STRIP - 1) / FL_PLANES_STRIP) * 4;
+size_t fl_planes_runs_encode(const uint8_t *pixels, uint32_t height, uint32_t width, uint32_t pixel,
+                             uint8_t *out, size_t room) {
+    const size_t stride = (size_t)width * pixel,
+                 table = (size_t)((height + FL_PLANES_STRIP - 1) / FL_PLANES_STRIP) * 4;
     size_t size = table;
     if (table > room) return 0;
     for (uint32_t y = 0; y < height; y++) {
@@ -152,7 +163,8 @@ size_t fl_planes_runs_encode(const uint8_t *pixels, uint32_t height, uint32_t wi
         if (y % FL_PLANES_STRIP && !memcmp(row, row - stride, stride)) {
             out[size++] = 0;
         } else {
-            const size_t written = encode_row(row, width, pixel, out + size + VARINT_MOST, room - size - VARINT_MOST);
+            const size_t written =
+                encode_row(row, width, pixel, out + size + VARINT_MOST, room - size - VARINT_MOST);
             if (!written) return 0;
             const size_t head = put_varint(out + size, (uint32_t)written);
             memmove(out + size + head, out + size + VARINT_MOST, written);

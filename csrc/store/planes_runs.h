@@ -24,12 +24,15 @@ typedef struct fl_planes_cursor {
 fl_code fl_planes_runs_seek(const fl_planes *planes, fl_planes_cursor *cursor, uint32_t row, fl_error *err);
 
 /* Writes the pixels of columns [x, x + count) of a row. FL_ERECORD. */
-fl_code fl_planes_runs_fill(const fl_planes *planes, fl_span runs, uint32_t x, uint32_t count, uint8_t *out, fl_error *err);
+fl_code fl_planes_runs_fill(const fl_planes *planes, fl_span runs, uint32_t x, uint32_t count, uint8_t *out,
+                            fl_error *err);
 
 /* Writes what a result shows of the columns below `stop`, by its edges of the planes' width: see store/edges.h. FL_ERECORD. */
-fl_code fl_planes_runs_pick(const fl_planes *planes, fl_span runs, const uint32_t *edges, uint32_t stop, uint8_t *out, fl_error *err);
+fl_code fl_planes_runs_pick(const fl_planes *planes, fl_span runs, const uint32_t *edges, uint32_t stop,
+                            uint8_t *out, fl_error *err);
 
 /* Writes table and rows of pixels of `pixel` bytes (1 or 2) into `room` bytes; returns their number, 0 where they do not fit. */
-size_t fl_planes_runs_encode(const uint8_t *pixels, uint32_t height, uint32_t width, uint32_t pixel, uint8_t *out, size_t room);
+size_t fl_planes_runs_encode(const uint8_t *pixels, uint32_t height, uint32_t width, uint32_t pixel,
+                             uint8_t *out, size_t room);
 
 #endif

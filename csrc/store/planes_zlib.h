@@ -18,10 +18,11 @@ fl_code fl_planes_inflater_create(const fl_planes *planes, fl_planes_inflater **
 void fl_planes_inflater_free(fl_planes_inflater *inflater); /* NULL is nothing */
 
 /* The pixels of a row, valid until the next call. FL_ERECORD, FL_ENOMEM. */
-fl_code fl_planes_inflater_row(fl_planes_inflater *inflater, uint32_t row, fl_buffer *scratch, const uint8_t **out, fl_error *err);
+fl_code fl_planes_inflater_row(fl_planes_inflater *inflater, uint32_t row, fl_buffer *scratch,
+                               const uint8_t **out, fl_error *err);
 
 /* Writes table and strips into `room` bytes; *size is 0 where they do not fit. FL_ENOMEM. */
-fl_code fl_planes_deflate(const uint8_t *pixels, uint32_t height, uint32_t width, uint32_t channels, uint32_t depth, uint8_t *out,
-                          size_t room, size_t *size, fl_error *err);
+fl_code fl_planes_deflate(const uint8_t *pixels, uint32_t height, uint32_t width, uint32_t channels,
+                          uint32_t depth, uint8_t *out, size_t room, size_t *size, fl_error *err);
 
 #endif

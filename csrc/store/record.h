@@ -23,15 +23,17 @@ enum {
 };
 typedef enum fl_record_kind {
     FL_RECORD_KIND_JPEG = 1,
-    FL_RECORD_KIND_RAW = 2, /* u32 height, u32 width, u32 channels (3), then height x width x channels bytes */
+    FL_RECORD_KIND_RAW =
+        2, /* u32 height, u32 width, u32 channels (3), then height x width x channels bytes */
     FL_RECORD_KIND_BYTES = 3,
     FL_RECORD_KIND_TEXT = 4, /* UTF-8 */
     FL_RECORD_KIND_JSON = 5, /* UTF-8 */
-    FL_RECORD_KIND_INDEX = 6, /* jpeg/entropy_index.h, of the image whose field number is its own less FL_RECORD_INDEX */
-    FL_RECORD_KIND_PLACE = 7,   /* store/attached.h: an image in a file outside of the dataset */
-    FL_RECORD_KIND_PLANES = 8,  /* store/planes.h */
+    FL_RECORD_KIND_INDEX =
+        6, /* jpeg/entropy_index.h, of the image whose field number is its own less FL_RECORD_INDEX */
+    FL_RECORD_KIND_PLACE = 7, /* store/attached.h: an image in a file outside of the dataset */
+    FL_RECORD_KIND_PLANES = 8, /* store/planes.h */
     FL_RECORD_KIND_VARYING = 9, /* store/varying.h */
-    FL_RECORD_KIND_DCT = 10,    /* a JPEG in the DCT form, jpeg/dct_form.h */
+    FL_RECORD_KIND_DCT = 10, /* a JPEG in the DCT form, jpeg/dct_form.h */
     FL_RECORD_KIND_PNG = 11,
     FL_RECORD_KIND_WEBP = 12
 } fl_record_kind;

@@ -8,8 +8,10 @@ fl_code fl_rle_check(fl_span counts, uint32_t height, uint32_t width, fl_error *
     uint64_t sum = 0;
     for (size_t i = 0; i + 4 <= counts.size; i += 4) sum += fl_bytes_le32(counts.bytes + i);
     if (sum != (uint64_t)height * width)
-        return fl_fail(err, FL_ERECORD, "its run lengths sum to %" PRIu64 ", its %" PRIu32 " x %" PRIu32 " pixels are %" PRIu64, sum, width,
-                       height, (uint64_t)height * width);
+        return fl_fail(err, FL_ERECORD,
+                       "its run lengths sum to %" PRIu64 ", its %" PRIu32 " x %" PRIu32
+                       " pixels are %" PRIu64,
+                       sum, width, height, (uint64_t)height * width);
     return FL_OK;
 }
 
@@ -18,7 +20,8 @@ typedef struct canvas {
     const fl_rle_axis *rows, *columns;
     uint8_t *out;
     size_t stride;
-    uint32_t top, bottom, left, right; /* the box that has all changes; its last row may lie below the last of the result */
+    uint32_t top, bottom, left,
+        right; /* the box that has all changes; its last row may lie below the last of the result */
 } canvas;
 
 /* The changes of pixels [from, to) of a column, which are ones. */
@@ -41,14 +44,20 @@ static void join(uint8_t *restrict row, const uint8_t *restrict above, uint32_t 
     for (uint32_t j = 0; j < count; j++) row[j] ^= above[j];
 }
 
-fl_code fl_rle_sample(fl_span counts, uint32_t height, uint32_t width, const fl_rle_axis *rows, const fl_rle_axis *columns, uint8_t *out,
-                      size_t stride, fl_error *err) {
+fl_code fl_rle_sample(fl_span counts, uint32_t height, uint32_t width, const fl_rle_axis *rows,
+                      const fl_rle_axis *columns, uint8_t *out, size_t stride, fl_error *err) {
     const fl_code code = fl_rle_check(counts, height, width, err);
     if (code) return code;
     if ((!rows->edges && rows->count != height) || (!columns->edges && columns->count != width))
-        return fl_fail(err, FL_EARG, "%" PRIu32 " x %" PRIu32 " pixels as %" PRIu32 " x %" PRIu32 " without edges", width, height,
-                       columns->count, rows->count);
-    canvas c = {.rows = rows, .columns = columns, .out = out, .stride = stride, .top = rows->count, .left = columns->count};
+        return fl_fail(err, FL_EARG,
+                       "%" PRIu32 " x %" PRIu32 " pixels as %" PRIu32 " x %" PRIu32 " without edges", width,
+                       height, columns->count, rows->count);
+    canvas c = {.rows = rows,
+                .columns = columns,
+                .out = out,
+                .stride = stride,
+                .top = rows->count,
+                .left = columns->count};
     uint32_t x = 0, y = 0;
     for (size_t i = 0; i < counts.size / 4; i++) {
         uint32_t run = fl_bytes_le32(counts.bytes + 4 * i);

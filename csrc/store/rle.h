@@ -24,7 +24,7 @@ fl_code fl_rle_check(fl_span counts, uint32_t height, uint32_t width, fl_error *
 
 /* Writes the ones of a mask into zeros: rows->count rows of columns->count bytes, `stride` bytes apart. Nothing is written where the counts do
  * not hold. See NOTE [ rle: sampling by runs ]. FL_ERECORD; FL_EARG: an axis as the source is, of another size than that. */
-fl_code fl_rle_sample(fl_span counts, uint32_t height, uint32_t width, const fl_rle_axis *rows, const fl_rle_axis *columns, uint8_t *out,
-                      size_t stride, fl_error *err);
+fl_code fl_rle_sample(fl_span counts, uint32_t height, uint32_t width, const fl_rle_axis *rows,
+                      const fl_rle_axis *columns, uint8_t *out, size_t stride, fl_error *err);
 
 #endif

@@ -75,7 +75,9 @@ static uint32_t process_now(void) { return atomic_load_explicit(&process_number,
 
 static fl_code store_check(const fl_store *store, fl_error *err) {
     if (store->process == process_now()) return FL_OK;
-    return fl_fail(err, FL_EFORK, "this store was opened before a fork and belongs to the parent: open the dataset again in the child");
+    return fl_fail(
+        err, FL_EFORK,
+        "this store was opened before a fork and belongs to the parent: open the dataset again in the child");
 }
 
 fl_code fl_store_create(fl_store **out, fl_error *err) {
@@ -95,7 +97,8 @@ static void expect_random(int fd) { (void)posix_fadvise(fd, 0, 0, POSIX_FADV_RAN
 
 /* Opens a path; of a guarded shard no link, and no file that everybody may write. */
 static int open_path(const shard *s) {
-    const int fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (s->guarded ? O_NOFOLLOW : 0)); /* waits for no FIFO */
+    const int fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY |
+                                     (s->guarded ? O_NOFOLLOW : 0)); /* waits for no FIFO */
     struct stat st;
     if (fd < 0 || !s->guarded || (fstat(fd, &st) == 0 && !(st.st_mode & S_IWOTH))) return fd;
     close(fd);
@@ -124,7 +127,8 @@ static fl_code reopen(void *opaque, uint32_t number, int *fd, fl_error *err) {
     if (s->absent) return fl_fail(err, FL_ESHARD, ABSENT, s->name);
     *fd = open_file(store, s);
     if (*fd < 0 && errno == ENOENT)
-        return fl_fail(err, FL_ESHARD, "shard %.80s was removed while it was open: open the dataset again", s->name);
+        return fl_fail(err, FL_ESHARD, "shard %.80s was removed while it was open: open the dataset again",
+                       s->name);
     if (*fd < 0) return fl_fail_sys(err, FL_EIO, errno, "cannot open shard %.80s again", s->name);
     const bool known = fstat(*fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == s->bytes;
     const bool same = known && st.st_dev == s->device && st.st_ino == s->inode;
@@ -141,7 +145,8 @@ static fl_code reopen(void *opaque, uint32_t number, int *fd, fl_error *err) {
 static fl_code share_files(fl_store *store, fl_error *err) {
     fl_open_files *files;
     fl_code code = fl_open_files_create(&files, store->held, reopen, store, err);
-    for (uint32_t i = 0; i < store->shards && !code; i++) code = fl_open_files_add(files, store->shard[i].fd, err); /* -1: it has none */
+    for (uint32_t i = 0; i < store->shards && !code; i++)
+        code = fl_open_files_add(files, store->shard[i].fd, err); /* -1: it has none */
     if (code) {
         fl_open_files_free(files, false); /* the descriptors are still the shards' */
         return code;
@@ -156,7 +161,8 @@ static bool has_room(const fl_store *store) {
     struct rlimit limit;
     if (store->held < FL_OPEN_FILES_LEAST) return true;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
-    return limit.rlim_cur == RLIM_INFINITY || atomic_load_explicit(&live_files, memory_order_relaxed) < limit.rlim_cur / 4;
+    return limit.rlim_cur == RLIM_INFINITY ||
+           atomic_load_explicit(&live_files, memory_order_relaxed) < limit.rlim_cur / 4;
 }
 
 /* Keeps the file of the next shard open: for good where there is room, else until others are used more. */
@@ -172,9 +178,13 @@ static fl_code keep_file(fl_store *store, shard *s, fl_error *err) {
 }
 
 static fl_code check_size(const shard *s, const struct stat *st, fl_error *err) {
-    if (!S_ISREG(st->st_mode)) return fl_fail(err, FL_ESHARD, "shard %.80s is not a regular file: copy it again or pack again", s->name);
+    if (!S_ISREG(st->st_mode))
+        return fl_fail(err, FL_ESHARD, "shard %.80s is not a regular file: copy it again or pack again",
+                       s->name);
     if ((uint64_t)st->st_size == s->bytes && s->bytes) return FL_OK;
-    return fl_fail(err, FL_ESHARD, "shard %.80s is %" PRIu64 " bytes long, the manifest says %" PRIu64 ": copy it again or pack again",
+    return fl_fail(err, FL_ESHARD,
+                   "shard %.80s is %" PRIu64 " bytes long, the manifest says %" PRIu64
+                   ": copy it again or pack again",
                    s->name, (uint64_t)st->st_size, s->bytes);
 }
 
@@ -182,15 +192,20 @@ static fl_code check_size(const shard *s, const struct stat *st, fl_error *err) 
 static fl_code shard_open(fl_store *store, shard *s, const fl_shard_spec *spec, fl_error *err) {
     struct stat st;
     if (s->absent) {
-        if (!spec->given) return fl_fail(err, FL_EARG, "of shard %.80s, which is not on this disk, no places are given", s->name);
+        if (!spec->given)
+            return fl_fail(err, FL_EARG, "of shard %.80s, which is not on this disk, no places are given",
+                           s->name);
         fl_code code = fl_store_tree_given(spec->given, s->bytes, s->name, &s->tree, err);
         return code ? code : keep_file(store, s, err);
     }
     s->fd = open_file(store, s);
-    if (s->fd < 0 && errno == EMFILE && !store->files && store->held && !share_files(store, NULL)) s->fd = open_file(store, s);
-    if (s->fd < 0 && errno == ENOENT) return fl_fail(err, FL_ESHARD, "shard %.80s is missing: copy it again or pack again", s->name);
+    if (s->fd < 0 && errno == EMFILE && !store->files && store->held && !share_files(store, NULL))
+        s->fd = open_file(store, s);
+    if (s->fd < 0 && errno == ENOENT)
+        return fl_fail(err, FL_ESHARD, "shard %.80s is missing: copy it again or pack again", s->name);
     if (s->fd < 0) return fl_fail_sys(err, FL_EIO, errno, "cannot open shard %.80s", s->name);
-    if (fstat(s->fd, &st) != 0) return fl_fail_sys(err, FL_EIO, errno, "cannot ask for the size of shard %.80s", s->name);
+    if (fstat(s->fd, &st) != 0)
+        return fl_fail_sys(err, FL_EIO, errno, "cannot ask for the size of shard %.80s", s->name);
     fl_code code = check_size(s, &st, err);
     if (code) return code;
     s->device = st.st_dev, s->inode = st.st_ino;
@@ -220,25 +235,35 @@ static bool fits_one_more(fl_store *store) {
 fl_code fl_store_add(fl_store *store, const fl_shard_spec *spec, fl_error *err) {
     fl_code code = store_check(store, err);
     if (code) return code;
-    if (spec->first != store->count || spec->count == 0 || spec->count > UINT64_MAX - spec->first || store->shards == UINT32_MAX - 1) {
-        return fl_fail(err, FL_EARG, "a shard of samples %" PRIu64 "+%" PRIu64 " does not follow %" PRIu64, spec->first, spec->count,
-                       store->count);
+    if (spec->first != store->count || spec->count == 0 || spec->count > UINT64_MAX - spec->first ||
+        store->shards == UINT32_MAX - 1) {
+        return fl_fail(err, FL_EARG, "a shard of samples %" PRIu64 "+%" PRIu64 " does not follow %" PRIu64,
+                       spec->first, spec->count, store->count);
     }
     if (spec->stored < spec->count || spec->stored > UINT64_MAX - spec->key) {
-        return fl_fail(err, FL_EARG, "a shard of %" PRIu64 " stored samples from %" PRIu64 " on does not hold %" PRIu64, spec->stored,
-                       spec->key, spec->count);
+        return fl_fail(err, FL_EARG,
+                       "a shard of %" PRIu64 " stored samples from %" PRIu64 " on does not hold %" PRIu64,
+                       spec->stored, spec->key, spec->count);
     }
-    if (spec->given && (!spec->places || spec->places->rows != spec->stored || spec->places->width != sizeof(fl_store_row)))
+    if (spec->given &&
+        (!spec->places || spec->places->rows != spec->stored || spec->places->width != sizeof(fl_store_row)))
         return fl_fail(err, FL_EARG, "there is no table of the places of %" PRIu64 " samples", spec->stored);
-    if (!fits_one_more(store)) return fl_fail(err, FL_ENOMEM, "no memory for %" PRIu32 " shards", store->shards + 1);
+    if (!fits_one_more(store))
+        return fl_fail(err, FL_ENOMEM, "no memory for %" PRIu32 " shards", store->shards + 1);
     shard *s = &store->shard[store->shards];
-    *s = (shard){.first = spec->first, .count = spec->count, .bytes = spec->bytes, .key = spec->key, .stored = spec->stored, .fd = -1};
+    *s = (shard){.first = spec->first,
+                 .count = spec->count,
+                 .bytes = spec->bytes,
+                 .key = spec->key,
+                 .stored = spec->stored,
+                 .fd = -1};
     if (!(s->path = strdup(spec->path))) return fl_fail(err, FL_ENOMEM, "no memory for the path of a shard");
     s->absent = spec->absent, s->guarded = spec->guarded;
     if (spec->given) s->places = *spec->places;
     const char *slash = strrchr(s->path, '/');
     s->name = slash ? slash + 1 : s->path;
-    if (spec->base && !(s->base = strdup(spec->base))) code = fl_fail(err, FL_ENOMEM, "no memory for the base of shard %.80s", s->name);
+    if (spec->base && !(s->base = strdup(spec->base)))
+        code = fl_fail(err, FL_ENOMEM, "no memory for the base of shard %.80s", s->name);
     if (!code) code = shard_open(store, s, spec, err);
     if (code) {
         shard_close(s, true);
@@ -272,7 +297,8 @@ static void give_file(const fl_store *store, fl_open_file file) {
 }
 
 /* Reads exactly `size` bytes of a shard at `offset`. */
-static fl_code read_file(const fl_store *store, const shard *s, void *into, size_t size, uint64_t offset, fl_error *err) {
+static fl_code read_file(const fl_store *store, const shard *s, void *into, size_t size, uint64_t offset,
+                         fl_error *err) {
     fl_open_file file;
     fl_code code = take_file(store, s, &file, err);
     if (code) return code;
@@ -282,11 +308,12 @@ static fl_code read_file(const fl_store *store, const shard *s, void *into, size
 }
 
 /* The shard of that number, and where in it a column's chunk lies. */
-static fl_code find_column(const fl_store *store, uint32_t index, const char *name, const shard **in, fl_store_place *place,
-                           fl_error *err) {
+static fl_code find_column(const fl_store *store, uint32_t index, const char *name, const shard **in,
+                           fl_store_place *place, fl_error *err) {
     fl_code code = store_check(store, err);
     if (code) return code;
-    if (index >= store->shards) return fl_fail(err, FL_EARG, "there is no shard %" PRIu32 " of %" PRIu32, index, store->shards);
+    if (index >= store->shards)
+        return fl_fail(err, FL_EARG, "there is no shard %" PRIu32 " of %" PRIu32, index, store->shards);
     const shard *s = *in = &store->shard[index];
     const size_t size = strlen(name);
     for (uint32_t i = 0; i < s->tree.column_count; i++) {
@@ -295,10 +322,12 @@ static fl_code find_column(const fl_store *store, uint32_t index, const char *na
         *place = column->place;
         return FL_OK;
     }
-    return fl_fail(err, FL_ESHARD, "shard %.80s has no column %.60s: copy it again or pack again", s->name, name);
+    return fl_fail(err, FL_ESHARD, "shard %.80s has no column %.60s: copy it again or pack again", s->name,
+                   name);
 }
 
-fl_code fl_store_column_size(const fl_store *store, uint32_t index, const char *name, size_t *size, fl_error *err) {
+fl_code fl_store_column_size(const fl_store *store, uint32_t index, const char *name, size_t *size,
+                             fl_error *err) {
     const shard *s = NULL;
     fl_store_place place = {0, 0, 0};
     fl_code code = find_column(store, index, name, &s, &place, err);
@@ -306,12 +335,14 @@ fl_code fl_store_column_size(const fl_store *store, uint32_t index, const char *
     return code;
 }
 
-fl_code fl_store_column(const fl_store *store, uint32_t index, const char *name, void *into, size_t size, fl_error *err) {
+fl_code fl_store_column(const fl_store *store, uint32_t index, const char *name, void *into, size_t size,
+                        fl_error *err) {
     const shard *s = NULL;
     fl_store_place place = {0, 0, 0};
     fl_code code = find_column(store, index, name, &s, &place, err);
     if (code) return code;
-    if (place.size != size) return fl_fail(err, FL_EARG, "column %.60s has %" PRIu32 " bytes, not %zu", name, place.size, size);
+    if (place.size != size)
+        return fl_fail(err, FL_EARG, "column %.60s has %" PRIu32 " bytes, not %zu", name, place.size, size);
     return read_file(store, s, into, size, fl_store_place_offset(place), err);
 }
 
@@ -345,12 +376,14 @@ const char *fl_store_base(const fl_store *store, uint64_t index) {
 fl_code fl_store_set_rows(fl_store *store, uint32_t index, const uint32_t *rows, fl_error *err) {
     fl_code code = store_check(store, err);
     if (code) return code;
-    if (index >= store->shards) return fl_fail(err, FL_EARG, "there is no shard %" PRIu32 " of %" PRIu32, index, store->shards);
+    if (index >= store->shards)
+        return fl_fail(err, FL_EARG, "there is no shard %" PRIu32 " of %" PRIu32, index, store->shards);
     shard *s = &store->shard[index];
     for (uint64_t i = 0; i < s->count; i++) {
         if (rows[i] >= s->stored || (i && rows[i] <= rows[i - 1])) {
             return fl_fail(err, FL_ESHARD,
-                           "the rows of shard %.80s are damaged (number %" PRIu64 " is %" PRIu32 "): copy the dataset again or pack again",
+                           "the rows of shard %.80s are damaged (number %" PRIu64 " is %" PRIu32
+                           "): copy the dataset again or pack again",
                            s->name, i, rows[i]);
         }
     }
@@ -391,12 +424,16 @@ static fl_code find_place(const shard *s, uint64_t index, fl_store_row *row, fl_
     }
     fl_code code = fl_table_row(&s->places, stored, row, err);
     if (code || fl_store_place_inside(row->place, s->bytes)) return code;
-    return fl_fail(err, FL_ESHARD, "its place in shard %.80s is not within the file: `fastload index` names it anew", s->name);
+    return fl_fail(err, FL_ESHARD,
+                   "its place in shard %.80s is not within the file: `fastload index` names it anew",
+                   s->name);
 }
 
 uint64_t fl_store_record_size(const fl_store *store, uint64_t index) {
     fl_store_row row;
-    if (index >= store->count || find_place(&store->shard[fl_store_shard_of(store, index)], index, &row, NULL)) return 0;
+    if (index >= store->count ||
+        find_place(&store->shard[fl_store_shard_of(store, index)], index, &row, NULL))
+        return 0;
     return row.place.size;
 }
 
@@ -404,16 +441,20 @@ uint64_t fl_store_record_size(const fl_store *store, uint64_t index) {
 static fl_code find_shard(const fl_store *store, uint64_t index, const shard **s, fl_error *err) {
     fl_code code = store_check(store, err);
     if (code) return code;
-    if (index >= store->count) return fl_fail(err, FL_ENOTFOUND, "there is no sample %" PRIu64 " of %" PRIu64, index, store->count);
+    if (index >= store->count)
+        return fl_fail(err, FL_ENOTFOUND, "there is no sample %" PRIu64 " of %" PRIu64, index, store->count);
     *s = &store->shard[fl_store_shard_of(store, index)];
     return FL_OK;
 }
 
 static fl_code check_record(const shard *s, fl_store_row row, fl_span record, fl_error *err) {
     if (!(s->crc || s->places.file) || fl_crc32c(0, record.bytes, record.size) == row.crc) return FL_OK;
-    if (atomic_load_explicit(&s->replaced, memory_order_relaxed)) return fl_fail(err, FL_ESHARD, REPLACED, s->name);
-    return fl_fail(err, FL_ECHECKSUM, "its bytes in shard %.80s are not those that were packed (CRC32C differs): copy the shard again",
-                   s->name);
+    if (atomic_load_explicit(&s->replaced, memory_order_relaxed))
+        return fl_fail(err, FL_ESHARD, REPLACED, s->name);
+    return fl_fail(
+        err, FL_ECHECKSUM,
+        "its bytes in shard %.80s are not those that were packed (CRC32C differs): copy the shard again",
+        s->name);
 }
 
 fl_code fl_store_check_record(const fl_store *store, uint64_t index, fl_span record, fl_error *err) {
@@ -423,12 +464,14 @@ fl_code fl_store_check_record(const fl_store *store, uint64_t index, fl_span rec
     if (!code) code = find_place(s, index, &row, err);
     if (code) return code;
     if (record.size != row.place.size)
-        return fl_fail(err, FL_ECHECKSUM, "%zu bytes were given for it, and its record in shard %.80s has %" PRIu32, record.size, s->name,
-                       row.place.size);
+        return fl_fail(err, FL_ECHECKSUM,
+                       "%zu bytes were given for it, and its record in shard %.80s has %" PRIu32, record.size,
+                       s->name, row.place.size);
     return check_record(s, row, record, err);
 }
 
-fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint64_t index, fl_span *record, fl_error *err) {
+fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint64_t index, fl_span *record,
+                            fl_error *err) {
     const shard *s = NULL;
     fl_store_row row = {0};
     fl_code code = find_shard(store, index, &s, err);
@@ -459,7 +502,8 @@ bool fl_store_ahead(fl_store *store, uint64_t index) {
     if (store_check(store, NULL) || index >= store->count) return false;
     const shard *s = &store->shard[fl_store_shard_of(store, index)];
     if (find_place(s, index, &row, NULL) || take_file(store, s, &file, NULL)) return false;
-    const bool there = fl_page_cache_ahead(&store->cache, file.fd, fl_store_place_offset(row.place), row.place.size, SMALL);
+    const bool there =
+        fl_page_cache_ahead(&store->cache, file.fd, fl_store_place_offset(row.place), row.place.size, SMALL);
     give_file(store, file);
     return there;
 }

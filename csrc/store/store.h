@@ -37,12 +37,15 @@ typedef struct fl_shard_spec {
     uint64_t first, count; /* samples first .. first+count-1 of the dataset; count is at least 1 */
     uint64_t bytes; /* exact size of the file */
     uint64_t key, stored; /* the file's samples have the keys key .. key+stored-1; stored is at least count */
-    const char *base; /* the folder that paths in its records are relative to, copied by fl_store_add; NULL: none */
-    bool absent; /* nothing of the file is on this disk: it is not opened, `given` says where all lies, and reading it is FL_ESHARD */
-    bool guarded; /* the file lies where others may write: a link in its place, and a file that everybody may write, are FL_EIO */
+    const char
+        *base; /* the folder that paths in its records are relative to, copied by fl_store_add; NULL: none */
+    bool
+        absent; /* nothing of the file is on this disk: it is not opened, `given` says where all lies, and reading it is FL_ESHARD */
+    bool
+        guarded; /* the file lies where others may write: a link in its place, and a file that everybody may write, are FL_EIO */
     const fl_store_tree *given; /* its columns: see fl_store_tree_given; NULL: its trees are walked */
-    const fl_table
-        *places; /* with `given`: an fl_store_row for each stored sample. The struct is copied; what it points to must outlive the store */
+    const fl_table *
+        places; /* with `given`: an fl_store_row for each stored sample. The struct is copied; what it points to must outlive the store */
 } fl_shard_spec;
 
 fl_code fl_store_create(fl_store **out, fl_error *err);
@@ -52,8 +55,10 @@ void fl_store_close(fl_store *store); /* after every reader; NULL is allowed */
 
 /* The size of a shard's column chunk, which has a row for each stored sample, and its bytes, read to `into`, which has room for exactly that size (FL_EARG). FL_ESHARD where there is no
  * such column, or the file was cut. The contents are the caller's to check. */
-fl_code fl_store_column_size(const fl_store *store, uint32_t shard, const char *name, size_t *size, fl_error *err);
-fl_code fl_store_column(const fl_store *store, uint32_t shard, const char *name, void *into, size_t size, fl_error *err);
+fl_code fl_store_column_size(const fl_store *store, uint32_t shard, const char *name, size_t *size,
+                             fl_error *err);
+fl_code fl_store_column(const fl_store *store, uint32_t shard, const char *name, void *into, size_t size,
+                        fl_error *err);
 
 /* Tree of a shard: `stored` places of samples, in order (NULL where they are in a table), and the columns'. Valid until the next fl_store_add. shard < shards. */
 const fl_store_tree *fl_store_shard_tree(const fl_store *store, uint32_t shard, uint64_t *stored);
@@ -82,7 +87,8 @@ void fl_store_reader_free(fl_store_reader *reader); /* NULL is allowed */
 
 /* The record of sample index, valid until this reader's next get: FL_ENOTFOUND, FL_ESHARD, FL_ECHECKSUM, FL_ENOMEM. The record's own fields
  * are not yet checked. */
-fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint64_t index, fl_span *record, fl_error *err);
+fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint64_t index, fl_span *record,
+                            fl_error *err);
 
 enum { FL_STORE_HEAD = 4096 };
 

@@ -52,12 +52,15 @@ void fl_table_file_free(fl_table_file *file) {
 }
 
 /* Compares the blocks from `block` on, which `bytes` holds, with their checksums. */
-static fl_code check_blocks(const fl_table *t, uint64_t block, const uint8_t *bytes, size_t size, fl_error *err) {
+static fl_code check_blocks(const fl_table *t, uint64_t block, const uint8_t *bytes, size_t size,
+                            fl_error *err) {
     const size_t whole = (size_t)fl_table_block_rows(t->width) * t->width;
     for (size_t at = 0; at < size; at += whole, block++) {
         const size_t part = size - at < whole ? size - at : whole;
         if (fl_crc32c(0, bytes + at, part) != t->crcs[block])
-            return fl_fail(err, FL_ESHARD, "%.80s is damaged (at byte %" PRIu64 ", its checksum differs): `fastload index` writes it anew",
+            return fl_fail(err, FL_ESHARD,
+                           "%.80s is damaged (at byte %" PRIu64
+                           ", its checksum differs): `fastload index` writes it anew",
                            t->file->name, t->offset + block * whole);
     }
     return FL_OK;
@@ -68,7 +71,8 @@ static fl_code read_blocks(const fl_table *t, uint64_t block, uint64_t count, ui
     const uint32_t each = fl_table_block_rows(t->width);
     const uint64_t first = block * each, left = t->rows - first;
     const size_t size = (size_t)(count * each < left ? count * each : left) * t->width;
-    fl_code code = fl_store_shard_read(t->file->fd, into, size, t->offset + first * t->width, t->file->name, err);
+    fl_code code =
+        fl_store_shard_read(t->file->fd, into, size, t->offset + first * t->width, t->file->name, err);
     return code ? code : check_blocks(t, block, into, size, err);
 }
 
@@ -100,7 +104,8 @@ static fl_code copy_rows(const fl_table *t, uint64_t first, uint32_t count, uint
 
 static fl_code check_rows(const fl_table *t, uint64_t first, uint64_t count, fl_error *err) {
     if (first <= t->rows && count <= t->rows - first) return FL_OK;
-    return fl_fail(err, FL_EARG, "there are no rows %" PRIu64 "+%" PRIu64 " of %" PRIu64, first, count, t->rows);
+    return fl_fail(err, FL_EARG, "there are no rows %" PRIu64 "+%" PRIu64 " of %" PRIu64, first, count,
+                   t->rows);
 }
 
 fl_code fl_table_row(const fl_table *t, uint64_t row, void *into, fl_error *err) {
@@ -127,7 +132,8 @@ fl_code fl_table_read(const fl_table *t, uint64_t first, uint64_t count, void *i
 }
 
 fl_code fl_table_sample_row(const fl_tables *t, uint64_t index, void *into, fl_error *err) {
-    if (index >= t->count) return fl_fail(err, FL_ENOTFOUND, "there is no sample %" PRIu64 " of %" PRIu64, index, t->count);
+    if (index >= t->count)
+        return fl_fail(err, FL_ENOTFOUND, "there is no sample %" PRIu64 " of %" PRIu64, index, t->count);
     uint32_t low = 0, high = t->shards;
     while (high - low > 1) {
         const uint32_t middle = low + (high - low) / 2;

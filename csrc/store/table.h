@@ -51,7 +51,8 @@ fl_code fl_table_read(const fl_table *table, uint64_t first, uint64_t count, voi
 typedef struct fl_tables {
     const int64_t *firsts; /* [shards] number of each shard's first sample, ascending from 0 */
     const fl_table *tables; /* [shards] rows of the shard's stored samples */
-    const uint32_t *const *rows; /* [shards] numbers of the stored samples that count; NULL: the shard's first ones */
+    const uint32_t *const
+        *rows; /* [shards] numbers of the stored samples that count; NULL: the shard's first ones */
     uint32_t shards;
     uint64_t count; /* samples */
 } fl_tables;

@@ -17,7 +17,9 @@ typedef struct fl_store_place {
     uint32_t size;
 } fl_store_place;
 
-static inline uint64_t fl_store_place_offset(fl_store_place place) { return (uint64_t)place.high << 32 | place.low; }
+static inline uint64_t fl_store_place_offset(fl_store_place place) {
+    return (uint64_t)place.high << 32 | place.low;
+}
 
 /* True if a value lies inside a file of `bytes` bytes. */
 static inline bool fl_store_place_inside(fl_store_place place, uint64_t bytes) {
@@ -50,16 +52,19 @@ typedef struct fl_store_tree {
  * and value those trees reach lies inside the file, that no two of them share a page, that depths and page kinds are what liblmdb
  * asserts, and that the keys of `samples` are exactly first .. first+count-1 in order. Records' own pages are not read. On failure *tree holds
  * nothing. FL_ESHARD names `name`, the page and what does not hold. */
-fl_code fl_store_tree_read(int fd, uint64_t bytes, uint64_t first, uint64_t count, const char *name, fl_store_tree *tree, fl_error *err);
+fl_code fl_store_tree_read(int fd, uint64_t bytes, uint64_t first, uint64_t count, const char *name,
+                           fl_store_tree *tree, fl_error *err);
 
 /* Checks the columns of a file of `bytes` bytes as someone else names them, and copies them to *tree: the names of given->columns lie in
  * given->names, with at most FL_STORE_COLUMN_NAME bytes each. FL_OK promises that every chunk lies inside the file. given->samples is not
  * looked at, and *tree has none. On failure *tree holds nothing; FL_ESHARD names `name`. */
-fl_code fl_store_tree_given(const fl_store_tree *given, uint64_t bytes, const char *name, fl_store_tree *tree, fl_error *err);
+fl_code fl_store_tree_given(const fl_store_tree *given, uint64_t bytes, const char *name, fl_store_tree *tree,
+                            fl_error *err);
 
 void fl_store_tree_free(fl_store_tree *tree);
 
 /* Reads exactly `size` bytes at `offset`. FL_ESHARD where the file ends before, FL_EIO. */
-fl_code fl_store_shard_read(int fd, void *into, size_t size, uint64_t offset, const char *name, fl_error *err);
+fl_code fl_store_shard_read(int fd, void *into, size_t size, uint64_t offset, const char *name,
+                            fl_error *err);
 
 #endif

@@ -30,7 +30,9 @@ typedef enum name {
     XMP = 0x20504D58
 } name;
 
-static fl_code unsupported(fl_error *err, const char *why) { return fl_fail(err, FL_EUNSUPPORTED, "the WebP %s", why); }
+static fl_code unsupported(fl_error *err, const char *why) {
+    return fl_fail(err, FL_EUNSUPPORTED, "the WebP %s", why);
+}
 
 bool fl_webp_is(fl_span data) {
     if (data.size < NAMED || memcmp(data.bytes, "RIFF", 4) || memcmp(data.bytes + 8, "WEBP", 4)) return false;
@@ -69,7 +71,8 @@ static fl_code read_chunks(fl_webp *webp, fl_span left, fl_error *err) {
         if (!chunk.size) return unsupported(err, "ends within a chunk");
         const uint32_t name = fl_bytes_le32(chunk.bytes);
         const int order = order_of(name);
-        if (!order || order < before || (order == before && order != METADATA) || (order == METADATA && before < IMAGE))
+        if (!order || order < before || (order == before && order != METADATA) ||
+            (order == METADATA && before < IMAGE))
             return unsupported(err, "has a chunk where none of its kind is due");
         if (name == VP8L && before == ALPHA) return unsupported(err, "has two kinds of alpha");
         if (order == ALPHA || (order == IMAGE && before != ALPHA)) webp->image = chunk;
@@ -87,13 +90,15 @@ fl_code fl_webp_open(fl_span data, fl_webp *webp, fl_error *err) {
     *webp = (fl_webp){.may_turn = false};
     if (!fl_webp_is(data)) return unsupported(err, "does not begin as one");
     const uint32_t size = fl_bytes_le32(data.bytes + 4); /* of what follows */
-    if (size % 2 || size < RIFF || size > data.size - HEAD) return unsupported(err, "is shorter than it says");
+    if (size % 2 || size < RIFF || size > data.size - HEAD)
+        return unsupported(err, "is shorter than it says");
     const fl_span chunks = {data.bytes + RIFF, size + HEAD - RIFF}, first = first_of(chunks);
     if (!first.size) return unsupported(err, "ends within a chunk");
     const fl_span others = {first.bytes + first.size, chunks.size - first.size};
     const bool extended = fl_bytes_le32(first.bytes) == VP8X;
     if (extended) {
-        if (first.size != HEAD + VP8X_SIZE || first.bytes[HEAD] & ~FLAGS) return unsupported(err, "is animated, or has unknown flags");
+        if (first.size != HEAD + VP8X_SIZE || first.bytes[HEAD] & ~FLAGS)
+            return unsupported(err, "is animated, or has unknown flags");
         const fl_code code = read_chunks(webp, others, err);
         if (code) return code;
     } else {
@@ -101,10 +106,12 @@ fl_code fl_webp_open(fl_span data, fl_webp *webp, fl_error *err) {
         webp->image = first;
     }
     WebPBitstreamFeatures found;
-    if (WebPGetFeatures(webp->image.bytes, webp->image.size, &found) != VP8_STATUS_OK || found.width < 1 || found.height < 1)
+    if (WebPGetFeatures(webp->image.bytes, webp->image.size, &found) != VP8_STATUS_OK || found.width < 1 ||
+        found.height < 1)
         return unsupported(err, "has a damaged header");
     webp->width = (uint32_t)found.width, webp->height = (uint32_t)found.height;
-    if (extended && (side_at(first.bytes + HEAD + 4) != webp->width || side_at(first.bytes + HEAD + 7) != webp->height))
+    if (extended &&
+        (side_at(first.bytes + HEAD + 4) != webp->width || side_at(first.bytes + HEAD + 7) != webp->height))
         return unsupported(err, "has an image that does not fill its canvas");
     return FL_OK;
 }
@@ -115,14 +122,17 @@ static uint32_t beginning(uint32_t at) { return at < MARGIN ? 0 : (at - MARGIN) 
 /* Where the pixels end that are decoded for a box that ends at `at`. */
 static uint32_t ending(uint32_t at, uint32_t size) { return size - at < MARGIN ? size : at + MARGIN; }
 
-fl_code fl_webp_box(const fl_webp *webp, fl_box box, bool sound, fl_buffer *buffer, fl_view *view, fl_error *err) {
+fl_code fl_webp_box(const fl_webp *webp, fl_box box, bool sound, fl_buffer *buffer, fl_view *view,
+                    fl_error *err) {
     WebPDecoderConfig config;
-    if (!WebPInitDecoderConfig(&config)) return fl_fail(err, FL_EUNSUPPORTED, "libwebp is of another version than it was built for");
+    if (!WebPInitDecoderConfig(&config))
+        return fl_fail(err, FL_EUNSUPPORTED, "libwebp is of another version than it was built for");
     const uint32_t left = beginning(box.x), top = beginning(box.y);
     const uint32_t right = ending(box.x + box.width, webp->width);
     const uint32_t bottom = sound ? ending(box.y + box.height, webp->height) : webp->height;
     const size_t stride = 3 * (size_t)(right - left), rows = bottom - top, size = stride * rows;
-    if (!fl_buffer_fit(buffer, size + BEYOND, 1, RULE)) return fl_fail(err, FL_ENOMEM, "no memory for %zu bytes of a WebP", size);
+    if (!fl_buffer_fit(buffer, size + BEYOND, 1, RULE))
+        return fl_fail(err, FL_ENOMEM, "no memory for %zu bytes of a WebP", size);
     config.options.use_cropping = 1;
     config.options.crop_left = (int)left, config.options.crop_width = (int)(right - left);
     config.options.crop_top = (int)top, config.options.crop_height = (int)rows;

@@ -34,6 +34,7 @@ fl_code fl_webp_open(fl_span data, fl_webp *webp, fl_error *err);
 
 /* The pixels of a box of an open image, in the buffer. All of its data is read, so that which files are errors does not depend on the box, but
  * of one that is known to be `sound`. FL_EUNSUPPORTED: it is damaged. */
-fl_code fl_webp_box(const fl_webp *webp, fl_box box, bool sound, fl_buffer *buffer, fl_view *view, fl_error *err);
+fl_code fl_webp_box(const fl_webp *webp, fl_box box, bool sound, fl_buffer *buffer, fl_view *view,
+                    fl_error *err);
 
 #endif

@@ -91,21 +91,38 @@ class Annotations:
         def boxes(value: Any, name: str) -> Any:
             form = self.formats if isinstance(self.formats, str) else self.formats.get(name, "xyxy")
             if form not in FORMATS:
-                raise ArgumentError(f"{name}: boxes of the format {form!r} are not moved on a device; those of {', '.join(FORMATS)} are")
-            return _moved_rows(value, name, images, motions, _BOX, lambda rows, motion, per_row: _box(rows, motion, per_row, form))
+                raise ArgumentError(
+                    f"{name}: boxes of the format {form!r} are not moved on a device; those of {', '.join(FORMATS)} are"
+                )
+            return _moved_rows(
+                value,
+                name,
+                images,
+                motions,
+                _BOX,
+                lambda rows, motion, per_row: _box(rows, motion, per_row, form),
+            )
 
         def keypoints(value: Any, name: str) -> Any:
             own = [motion.exchanging(name, self.pairs) for motion in motions]
             return _moved_rows(value, name, images, own, _POINT, _keypoint)
 
-        return _each(self.masks, "masks", masks), _each(self.boxes, "boxes", boxes), _each(self.keypoints, "keypoints", keypoints)
+        return (
+            _each(self.masks, "masks", masks),
+            _each(self.boxes, "boxes", boxes),
+            _each(self.keypoints, "keypoints", keypoints),
+        )
 
 
 def _each(value: Any, name: str, move: Callable[[Any, str], Any]) -> Any:
     """One value, or each of several by name; None stays None."""
     if value is None:
         return None
-    return {key: move(each, key) for key, each in value.items()} if isinstance(value, Mapping) else move(value, name)
+    return (
+        {key: move(each, key) for key, each in value.items()}
+        if isinstance(value, Mapping)
+        else move(value, name)
+    )
 
 
 @dataclass(frozen=True)
@@ -152,7 +169,9 @@ def motions_of(images: Tensor, steps: Sequence[Step]) -> list[Motion]:
         moves = np.zeros(count, np.bool_)
         moves[step.rows] = True
         if step.kernel in (kernels.hflip, kernels.vflip):
-            planned.append(("flip", size, int(step.kernel is kernels.vflip), step.keypoint_pairs or (), {"rows": moves}))
+            planned.append(
+                ("flip", size, int(step.kernel is kernels.vflip), step.keypoint_pairs or (), {"rows": moves})
+            )
         elif step.kernel is kernels.affine:
             matrix = np.zeros((count, 2, 3), double)
             matrix[step.rows] = _forward(step.exact, size)
@@ -166,13 +185,22 @@ def motions_of(images: Tensor, steps: Sequence[Step]) -> list[Motion]:
             left, top, right, bottom = step.constants["pads"]
             tall, wide = size[0] + top + bottom, size[1] + left + right
             if (tall, wide) != size:
-                planned.append(("shift", (tall, wide), 0, (), {"by": np.tile(np.array([[-left, -top]], double), (count, 1))}))
+                planned.append(
+                    (
+                        "shift",
+                        (tall, wide),
+                        0,
+                        (),
+                        {"by": np.tile(np.array([[-left, -top]], double), (count, 1))},
+                    )
+                )
             size = step.size or size
             if (tall, wide) != size:
                 planned.append(("shift", size, 0, (), {"by": step.arrays["corner"][:, ::-1].astype(double)}))
     sent = iter(send([array for *_, arrays in planned for array in arrays.values()], images.device))
     return [
-        Motion(kind, size, axis=axis, pairs=pairs, **{name: next(sent) for name in arrays}) for kind, size, axis, pairs, arrays in planned
+        Motion(kind, size, axis=axis, pairs=pairs, **{name: next(sent) for name in arrays})
+        for kind, size, axis, pairs, arrays in planned
     ]
 
 
@@ -190,7 +218,12 @@ PerRow = Callable[[Tensor], Tensor]
 
 
 def _moved_rows(
-    value: Any, name: str, images: Tensor, motions: Sequence[Motion], width: int, move: Callable[[Tensor, Motion, PerRow], Tensor]
+    value: Any,
+    name: str,
+    images: Tensor,
+    motions: Sequence[Motion],
+    width: int,
+    move: Callable[[Tensor, Motion, PerRow], Tensor],
 ) -> Any:
     """Boxes or keypoints after all motions, in the form that they came in."""
     rows = _Rows.of(value, name, images, width)
@@ -201,7 +234,9 @@ def _moved_rows(
     out = rows.values
     for motion in motions:
         after = move(out, motion, rows.parameter).to(out.dtype)
-        out = after if motion.rows is None else torch.where(rows.parameter(motion.rows)[..., None], after, out)
+        out = (
+            after if motion.rows is None else torch.where(rows.parameter(motion.rows)[..., None], after, out)
+        )
     if rows.objects is not None:
         out = torch.where(rows.parameter(rows.objects, 2)[..., None], out, rows.values)
     return rows.wrap(out)
@@ -212,7 +247,9 @@ def _check_pairs(rows: _Rows, name: str, pairs: Sequence[Any]) -> None:
     leading = 2 if rows.sample is None else 1
     count = rows.values.shape[-2] if rows.values.ndim > leading + 1 else 1
     if wrong := next(filter(None, (wrong_pairs([pair], count) for pair in pairs)), ""):
-        raise ArgumentError(f"{name}: a flip exchanges keypoints that its objects of {count} do not have: {wrong}")
+        raise ArgumentError(
+            f"{name}: a flip exchanges keypoints that its objects of {count} do not have: {wrong}"
+        )
 
 
 @dataclass(frozen=True)
@@ -250,7 +287,9 @@ class _Rows:
                 f"{name}: {given.dtype} of {tuple(given.shape)}; give float32, float64, int32 or int64 with {what} numbers a row"
             )
         if given.device != images.device:
-            raise ArgumentError(f"{name} is on {given.device}, and the images are on {images.device}: move it there")
+            raise ArgumentError(
+                f"{name} is on {given.device}, and the images are on {images.device}: move it there"
+            )
         return rows
 
     @classmethod
@@ -265,21 +304,36 @@ class _Rows:
             return cls(value.values, None, objects, lambda out: value._replace(values=out))
         if isinstance(value, Flat):
             if value.offsets.shape != (count + 1,):
-                raise ArgumentError(f"{name}: Flat with {tuple(value.offsets.shape)} offsets for {count} images; give {count + 1}")
+                raise ArgumentError(
+                    f"{name}: Flat with {tuple(value.offsets.shape)} offsets for {count} images; give {count + 1}"
+                )
             places = torch.arange(len(value.values), device=device)
-            sample = torch.searchsorted(value.offsets.to(device)[1:].contiguous(), places, right=True).clamp_(max=max(count - 1, 0))
+            sample = torch.searchsorted(value.offsets.to(device)[1:].contiguous(), places, right=True).clamp_(
+                max=max(count - 1, 0)
+            )
             return cls(value.values, sample, None, lambda out: value._replace(values=out))
         if isinstance(value, list | tuple) and all(isinstance(each, Tensor) for each in value):
             if len(value) != count:
                 raise ArgumentError(f"{name}: a list of {len(value)} tensors for {count} images")
             lengths = [len(each) for each in value]
             sample = send([np.repeat(np.arange(count), lengths)], device)[0]
-            joined = torch.cat([each.as_subclass(Tensor) for each in value]) if value else torch.zeros((0, width), device=device)
-            return cls(joined, sample, None, lambda out: sequence_like(type(value), torch.split(out, lengths) if lengths else ()))
+            joined = (
+                torch.cat([each.as_subclass(Tensor) for each in value])
+                if value
+                else torch.zeros((0, width), device=device)
+            )
+            return cls(
+                joined,
+                sample,
+                None,
+                lambda out: sequence_like(type(value), torch.split(out, lengths) if lengths else ()),
+            )
         if isinstance(value, Tensor) and value.ndim >= 3 and len(value) == count:
             return cls(value.as_subclass(Tensor), None, None, lambda out: out)
         told = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-        raise ArgumentError(f"{name}: {told} for {count} images; give (B, N, ...), Padded, Flat, or a list of a tensor for each image")
+        raise ArgumentError(
+            f"{name}: {told} for {count} images; give (B, N, ...), Padded, Flat, or a list of a tensor for each image"
+        )
 
 
 _DTYPES = (torch.float32, torch.float64, torch.int32, torch.int64)
@@ -300,7 +354,9 @@ def _keypoint(points: Tensor, motion: Motion, per_row: PerRow) -> Tensor:
     elif motion.by is not None:
         out[..., :2] = points[..., :2] - per_row(motion.by).to(points.dtype)
     elif motion.matrix is not None:
-        out[..., :2] = _placed(_wide(points[..., 0]), _wide(points[..., 1]), per_row(motion.matrix)).to(points.dtype)
+        out[..., :2] = _placed(_wide(points[..., 0]), _wide(points[..., 1]), per_row(motion.matrix)).to(
+            points.dtype
+        )
     if points.shape[-1] > _POINT:
         out = torch.where(points[..., _POINT:] == 0, points, out)
     return _exchanged(out, motion.pairs)
@@ -319,7 +375,9 @@ def _exchanged(points: Tensor, pairs: Sequence[Any]) -> Tensor:
 
 def _placed(x: Tensor, y: Tensor, matrix: Tensor) -> Tensor:
     """Points (...) and (...) by matrices (..., 2, 3), as (..., 2)."""
-    return torch.stack([matrix[..., i, 0] * x + matrix[..., i, 1] * y + matrix[..., i, 2] for i in (0, 1)], dim=-1)
+    return torch.stack(
+        [matrix[..., i, 0] * x + matrix[..., i, 1] * y + matrix[..., i, 2] for i in (0, 1)], dim=-1
+    )
 
 
 def _matrix(motion: Motion) -> Tensor:
@@ -338,7 +396,9 @@ def _box_of_pixels(boxes: Tensor, motion: Motion, per_row: PerRow, form: str) ->
     matrix, last = per_row(_matrix(motion)), 0 if form == "xyxy" else 1
     left, top, right, bottom = _corners(_wide(boxes), form).unbind(-1)
     right, bottom = right - last, bottom - last
-    places = torch.stack([_projected(x, y, matrix) for x, y in ((left, top), (right, top), (right, bottom), (left, bottom))])
+    places = torch.stack(
+        [_projected(x, y, matrix) for x, y in ((left, top), (right, top), (right, bottom), (left, bottom))]
+    )
     return _as_form(torch.cat((places.amin(0), places.amax(0) + last), dim=-1), form)
 
 
@@ -351,15 +411,21 @@ def _box(boxes: Tensor, motion: Motion, per_row: PerRow, form: str) -> Tensor:
         if form == "xyxy":
             out[..., near], out[..., far] = extent - boxes[..., far], extent - boxes[..., near]
         else:
-            out[..., near] = extent - (boxes[..., near] + boxes[..., far] if form == "xywh" else boxes[..., near])
+            out[..., near] = extent - (
+                boxes[..., near] + boxes[..., far] if form == "xywh" else boxes[..., near]
+            )
         return out
     if motion.by is not None:
         by = per_row(motion.by).to(boxes.dtype)
-        corners = _corners(_wide(boxes - torch.cat((by, by if form == "xyxy" else torch.zeros_like(by)), dim=-1)), form)
+        corners = _corners(
+            _wide(boxes - torch.cat((by, by if form == "xyxy" else torch.zeros_like(by)), dim=-1)), form
+        )
     else:
         assert motion.matrix is not None
         matrix, (left, top, right, bottom) = per_row(motion.matrix), _corners(_wide(boxes), form).unbind(-1)
-        places = torch.stack([_placed(x, y, matrix) for x, y in ((left, top), (right, top), (right, bottom), (left, bottom))])
+        places = torch.stack(
+            [_placed(x, y, matrix) for x, y in ((left, top), (right, top), (right, bottom), (left, bottom))]
+        )
         corners = torch.cat((places.amin(0), places.amax(0)), dim=-1)
     height, width = motion.size
     corners[..., 0::2].clamp_(0, width)

@@ -50,7 +50,11 @@ def generators(seed_words: list[int], device: torch.device) -> Iterator[None]:
     """
     wide = seed_words[0] | seed_words[1] << 32
     ahead = None if device.type == "cpu" else torch.get_device_module(device)
-    on_device = None if ahead is None else (ahead.get_rng_state() if device.type == "mps" else ahead.get_rng_state(device))
+    on_device = (
+        None
+        if ahead is None
+        else (ahead.get_rng_state() if device.type == "mps" else ahead.get_rng_state(device))
+    )
     with kept_state():
         try:
             torch.default_generator.manual_seed(wide)
@@ -64,7 +68,9 @@ def generators(seed_words: list[int], device: torch.device) -> Iterator[None]:
             yield
         finally:
             if ahead is not None and on_device is not None:
-                ahead.set_rng_state(on_device) if device.type == "mps" else ahead.set_rng_state(on_device, device)
+                ahead.set_rng_state(on_device) if device.type == "mps" else ahead.set_rng_state(
+                    on_device, device
+                )
 
 
 class Seeded:
@@ -131,7 +137,9 @@ class AugmentBatch:
         if not isinstance(mask_fill, int) or not -LABEL_MOST <= mask_fill <= LABEL_MOST:
             raise TransformError(f"AugmentBatch: mask_fill={mask_fill!r}; give a label, such as 0 or 255")
         if not 0 <= first <= MIX_STREAM - OP_STREAM - len(self.ops):
-            raise TransformError(f"AugmentBatch: first={first} with {len(self.ops)} ops; give 0 to {MIX_STREAM - OP_STREAM}, both counted")
+            raise TransformError(
+                f"AugmentBatch: first={first} with {len(self.ops)} ops; give 0 to {MIX_STREAM - OP_STREAM}, both counted"
+            )
         for position, op in enumerate(self.ops):
             if mistake := class_mistake(op):
                 raise TransformError(f"AugmentBatch: {mistake}")
@@ -215,9 +223,13 @@ class AugmentBatch:
         of_kornia = 0 < modules == len(self.ops)  # which takes any channels, and float64
         known = images.dtype in DTYPES or (of_kornia and images.dtype == torch.float64)
         if images.ndim != 4 or (images.shape[1] != 3 and not of_kornia) or not known:
-            raise ArgumentError(f"AugmentBatch takes uint8 or float images (B, 3, H, W), not {images.dtype} of {tuple(images.shape)}")
+            raise ArgumentError(
+                f"AugmentBatch takes uint8 or float images (B, 3, H, W), not {images.dtype} of {tuple(images.shape)}"
+            )
         if len(rows) != len(images):
-            raise ArgumentError(f"AugmentBatch got {len(rows)} indices for {len(images)} images; give the dataset index of every row")
+            raise ArgumentError(
+                f"AugmentBatch got {len(rows)} indices for {len(images)} images; give the dataset index of every row"
+            )
         objects = Annotations(masks, boxes, keypoints, box_format, self.mask_fill, keypoint_pairs or {})
         if modules:
             self.check_objects(objects.given)
@@ -237,7 +249,10 @@ class AugmentBatch:
     @property
     def moves(self) -> bool:
         """True if an op moves pixels."""
-        return any(op.moves if isinstance(op, KorniaOp) else isinstance(op, _MOVING) or type(op) in _NATIVE for op in self.ops)
+        return any(
+            op.moves if isinstance(op, KorniaOp) else isinstance(op, _MOVING) or type(op) in _NATIVE
+            for op in self.ops
+        )
 
     def numbered(self, first: int) -> AugmentBatch:
         """A copy with the same ops and another `first`."""
@@ -268,13 +283,20 @@ class AugmentBatch:
     ) -> list[Step]:
         """The steps as the ops plan them, one after another, before flips are folded."""
         streams = range(OP_STREAM + self.first, OP_STREAM + self.first + len(self.ops))
-        wants = [(n, op.words if isinstance(op, Op) else _NATIVE[type(op)][0]) for n, op in zip(streams, self.ops, strict=True)]
+        wants = [
+            (n, op.words if isinstance(op, Op) else _NATIVE[type(op)][0])
+            for n, op in zip(streams, self.ops, strict=True)
+        ]
         height, width = images.shape[2:]
         steps: list[Step] = []
         triton = any(isinstance(op, ColorJitter) for op in self.ops) and at_once(images.device)
         for op, drawn in zip(self.ops, words_of(seed, epoch, indices, wants, occurrences), strict=True):
             frame = Frame(len(images), height, width, images.dtype != torch.uint8, triton, images.shape[1])
-            done = op.plan(Draw(drawn), frame) if isinstance(op, Op) else _NATIVE[type(op)][1](op, Draw(drawn), frame)
+            done = (
+                op.plan(Draw(drawn), frame)
+                if isinstance(op, Op)
+                else _NATIVE[type(op)][1](op, Draw(drawn), frame)
+            )
             height, width = next((step.size for step in reversed(done) if step.size), (height, width))
             steps += done
         return steps

@@ -32,7 +32,9 @@ class NotPerSample(TransformError):
 
     def __init__(self, module: object, reason: str) -> None:
         self.clause = f"{type(module).__name__} does not run per sample: {reason}"
-        super().__init__(f"KorniaOp: {self.clause}: {module!r}; give it as batch_transform, which seeds it per batch")
+        super().__init__(
+            f"KorniaOp: {self.clause}: {module!r}; give it as batch_transform, which seeds it per batch"
+        )
 
 
 _TRIAL = 120
@@ -106,7 +108,10 @@ class KorniaOp(Op):
         keys = words[:, 0] | words[:, 1] << np.uint64(32)
         traits = self._traits
         if traits.floats and not frame.floating:
-            raise fail(self, f"{self.module!r} makes values that bytes cannot hold: make floats of the images first (T.ToFloat())")
+            raise fail(
+                self,
+                f"{self.module!r} makes values that bytes cannot hold: make floats of the images first (T.ToFloat())",
+            )
         return [
             Step(
                 self.run,
@@ -136,16 +141,27 @@ class KorniaOp(Op):
         """The module on rows with these parameters, each (rows, ...); those of a whole batch stay on the host, where Kornia reads them."""
         if self._traits.alone and len(x) > 1:
             return _one_by_one(self.run, x, own, shared=shared)
-        wide = x / 255 if x.dtype == torch.uint8 else x.to(torch.promote_types(x.dtype, torch.float32), copy=True)
+        wide = (
+            x / 255
+            if x.dtype == torch.uint8
+            else x.to(torch.promote_types(x.dtype, torch.float32), copy=True)
+        )
         out: Tensor = self.module(wide, params=self._given(len(x), shared, own))
         if out.shape[:2] != x.shape[:2] or (out.shape != x.shape and not self._traits.resizes):
-            raise TransformError(f"{self!r} made {tuple(out.shape)} of {tuple(x.shape)}; a batch keeps its size")
+            raise TransformError(
+                f"{self!r} made {tuple(out.shape)} of {tuple(x.shape)}; a batch keeps its size"
+            )
         return (out * 255).round_().clamp_(0, 255).to(x.dtype) if x.dtype == torch.uint8 else out.to(x.dtype)
 
     def _given(self, rows: int, shared: Params, own: Params) -> Params:
         """Parameters as the module takes them."""
         numbers = self._traits.numbers
-        given = {**own, **shared, GATE: torch.ones(rows), SHAPE: torch.tensor([rows, *shared[SHAPE][1:].tolist()])}
+        given = {
+            **own,
+            **shared,
+            GATE: torch.ones(rows),
+            SHAPE: torch.tensor([rows, *shared[SHAPE][1:].tolist()]),
+        }
         return {**given, numbers: torch.arange(rows)[:, None]} if numbers else given
 
     def masks(self, x: Tensor, shared: Params, fill: int, **own: Tensor) -> Tensor:
@@ -157,18 +173,26 @@ class KorniaOp(Op):
             return _one_by_one(self.masks, x, own, shared=shared, fill=fill)
         wide, flags = x if x.dtype == torch.float64 else x.float(), self.module.flags
         sequence = library().AugmentationSequential(self.module)
-        own_flags = {name: _zero(flags[name]) for name in ("fill", "fill_value", "pad_value") if flags.get(name) is not None}
+        own_flags = {
+            name: _zero(flags[name])
+            for name in ("fill", "fill_value", "pad_value")
+            if flags.get(name) is not None
+        }
         own_flags |= {name: flags[name] for name in ("align_corners",) if name in flags}
         sequence.extra_args = {key: {**extra, **own_flags} for key, extra in sequence.extra_args.items()}
         (name, _), *_ = sequence.named_children()
         params = [library().container.params.ParamItem(name, self._given(len(x), shared, own))]
-        out = sequence(torch.cat((wide, torch.ones_like(wide[:, :1])), dim=1), params=params, data_keys=["mask"])
+        out = sequence(
+            torch.cat((wide, torch.ones_like(wide[:, :1])), dim=1), params=params, data_keys=["mask"]
+        )
         return torch.where(out[:, -1:] > 0.5, out[:, :-1], fill).to(x.dtype)
 
     def centres(self, step: Step, size: tuple[int, int]) -> Array:
         """Matrices (R, 3, 3), float64, of a step's rows, from pixels' centres to pixels' centres; `size`: (height, width) before it."""
         shared: Params = step.constants["shared"]
-        given = self._given(len(step.rows), shared, {name: torch.tensor(array) for name, array in step.arrays.items()})
+        given = self._given(
+            len(step.rows), shared, {name: torch.tensor(array) for name, array in step.arrays.items()}
+        )
         image = torch.empty((), dtype=torch.float64).expand(len(step.rows), int(shared[SHAPE][1]), *size)
         found: Array = self.module.generate_transformation_matrix(image, given, self.module.flags).numpy()
         return found
@@ -192,7 +216,9 @@ def _zero(fill: Any) -> Any:
 def _one_by_one(kernel: Callable[..., Tensor], x: Tensor, own: Params, **constants: Any) -> Tensor:
     """A kernel on rows that go in one by one."""
     each = [slice(row, row + 1) for row in range(len(x))]
-    return torch.cat([kernel(x[row], **constants, **{name: value[row] for name, value in own.items()}) for row in each])
+    return torch.cat(
+        [kernel(x[row], **constants, **{name: value[row] for name, value in own.items()}) for row in each]
+    )
 
 
 def _why_not(op: KorniaOp) -> str:
@@ -207,11 +233,18 @@ def _why_not(op: KorniaOp) -> str:
         try:
             steps = always.plan(Draw(np.array(_TRIED, np.uint32)), Frame(len(_TRIED), height, width, True))
             same = all(
-                torch.equal(_run(step, images, [range(len(step.rows))]), _run(step, images, ([place] for place in range(len(step.rows)))))
+                torch.equal(
+                    _run(step, images, [range(len(step.rows))]),
+                    _run(step, images, ([place] for place in range(len(step.rows)))),
+                )
                 for step in steps
             )
         except Exception as error:
-            return str(error) if isinstance(error, GlobalDraw) else f"trying that, Kornia raised {type(error).__name__}: {error}"
+            return (
+                str(error)
+                if isinstance(error, GlobalDraw)
+                else f"trying that, Kornia raised {type(error).__name__}: {error}"
+            )
         if _states() != before:
             return "it draws from a global generator"
     return "" if same else "what a row becomes depends on those beside it"
@@ -221,7 +254,11 @@ def _run(step: Step, images: Tensor, batches: Iterable[Sequence[int]]) -> Tensor
     """A step on batches of its rows."""
     own = {name: torch.from_numpy(array) for name, array in step.arrays.items()}
     found = [
-        step.kernel(images[step.rows[places]], **{name: value[places] for name, value in own.items()}, **step.constants)
+        step.kernel(
+            images[step.rows[places]],
+            **{name: value[places] for name, value in own.items()},
+            **step.constants,
+        )
         for places in map(list, batches)
     ]
     return torch.cat(found)

@@ -31,7 +31,9 @@ def contradiction(keys: Sequence[str], moves: bool, given: Mapping[str, Collecti
     if missing := sorted(named(keys) - given.keys()):
         return f"data_keys name {missing[0]}, and the batch has none: leave them out of data_keys"
     if moves and (left := sorted(given.keys() - named(keys))):
-        return f"the batch has {left[0]}, which would stay where they are: add {_ADVICE[left[0]]} to data_keys"
+        return (
+            f"the batch has {left[0]}, which would stay where they are: add {_ADVICE[left[0]]} to data_keys"
+        )
     written = {key.removeprefix("bbox_") for key in keys if key in _BOX_KEYS}
     formats = sorted({"xyxy", "xywh"} & set(given.get("boxes", ())) - written) if written else []
     return f"the batch's boxes are {formats[0]}: write 'bbox_{formats[0]}' in data_keys" if formats else ""

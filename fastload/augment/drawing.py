@@ -73,14 +73,25 @@ def _together(module: Any, keys: Keys, frame: Frame, way: Callable[[Keys, int], 
         rows += 1
     try:
         with way(keys, rows) as draws:
-            params: Params = module.forward_parameters(torch.Size((rows, frame.channels, frame.height, frame.width)))
+            params: Params = module.forward_parameters(
+                torch.Size((rows, frame.channels, frame.height, frame.width))
+            )
     except _OtherDraw:
         return None
     open_rows = np.flatnonzero(params.pop(GATE)[: len(keys)].numpy() > 0.5)
-    differing = {name: each for name, value in params.items() for first, each in draws.of_batch if value.data_ptr() == first.data_ptr()}
+    differing = {
+        name: each
+        for name, value in params.items()
+        for first, each in draws.of_batch
+        if value.data_ptr() == first.data_ptr()
+    }
     if len(differing) < len(draws.of_batch):  # something was made of a draw for the whole batch
         return None
-    own = {name: _array(value) for name, value in params.items() if name not in differing and value.ndim and len(value) == rows}
+    own = {
+        name: _array(value)
+        for name, value in params.items()
+        if name not in differing and value.ndim and len(value) == rows
+    }
     shared = {name: value for name, value in params.items() if name not in own}
     return [
         Drawn(
@@ -143,7 +154,9 @@ class _Rows(TorchFunctionMode):
         self.keys, self.rows = keys, rows
         self.of_batch: list[tuple[Tensor, list[Tensor]]] = []
 
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         kwargs = kwargs or {}
         if takes_generator(func) is None or kwargs.get("generator") is not None:
             return func(*args, **kwargs)
@@ -151,7 +164,13 @@ class _Rows(TorchFunctionMode):
         if func is torch.randperm and device.type == "cpu":
             return self.permutation(args[0])
         size = tuple(args[0] if args and not isinstance(args[0], int) else args)
-        if func is not torch.rand or device.type != "cpu" or not size or size[0] != self.rows or dtype not in (None, torch.float32):
+        if (
+            func is not torch.rand
+            or device.type != "cpu"
+            or not size
+            or size[0] != self.rows
+            or dtype not in (None, torch.float32)
+        ):
             raise _OtherDraw
         return self.uniform(size)
 

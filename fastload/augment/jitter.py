@@ -71,7 +71,11 @@ class ColorJitter(Op):
     def active(self) -> list[int]:
         """Numbers of the four ops that change anything."""
         neutral = (1.0, 1.0), (1.0, 1.0), (1.0, 1.0), (0.0, 0.0)
-        return [i for i, r in enumerate((self.brightness, self.contrast, self.saturation, self.hue)) if r != neutral[i]]
+        return [
+            i
+            for i, r in enumerate((self.brightness, self.contrast, self.saturation, self.hue))
+            if r != neutral[i]
+        ]
 
     def plan(self, draw: Draw, frame: Frame) -> list[Step]:
         rows, factors, order = self.factors(draw)
@@ -79,7 +83,11 @@ class ColorJitter(Op):
             kernel = _kernel().jitter
             codes = np.array([op if op in self.active() else _NONE for op in range(4)], np.int32)[order]
             arrays = {"codes": codes, "factor": np.take_along_axis(factors, order, 1).astype(np.float32)}
-            return [Step(kernel, rows, arrays, {"contrasts": _CONTRAST in self.active()})] if self.active() else []
+            return (
+                [Step(kernel, rows, arrays, {"contrasts": _CONTRAST in self.active()})]
+                if self.active()
+                else []
+            )
         steps = []
         for place in range(4):
             for op in self.active():

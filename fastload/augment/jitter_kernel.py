@@ -50,16 +50,24 @@ def _turned(r, g, b, factor, WHOLE: tl.constexpr):
     top, low = tl.maximum(tl.maximum(r, g), b), tl.minimum(tl.minimum(r, g), b)
     chroma = top - low
     scale = tl.div_rn(_of(chroma, 1.0), tl.maximum(chroma, 1e-12))
-    sector = tl.where(top == r, (g - b) * scale, tl.where(top == g, (b - r) * scale + 2.0, (r - g) * scale + 4.0))
+    sector = tl.where(
+        top == r, (g - b) * scale, tl.where(top == g, (b - r) * scale + 2.0, (r - g) * scale + 4.0)
+    )
     sector = tl.fma(_of(sector, 0.0) + factor, _of(sector, 6.0), sector)
-    r, g, b = _band(sector, 5.0, top, chroma), _band(sector, 3.0, top, chroma), _band(sector, 1.0, top, chroma)
+    r, g, b = (
+        _band(sector, 5.0, top, chroma),
+        _band(sector, 3.0, top, chroma),
+        _band(sector, 1.0, top, chroma),
+    )
     if WHOLE:
         r, g, b = r * 1.003917694091797, g * 1.003917694091797, b * 1.003917694091797
     return r, g, b
 
 
 @triton.jit
-def _done(r, g, b, row, codes, factors, mean, white, BEFORE: tl.constexpr, WHOLE: tl.constexpr, dtype: tl.constexpr):
+def _done(
+    r, g, b, row, codes, factors, mean, white, BEFORE: tl.constexpr, WHOLE: tl.constexpr, dtype: tl.constexpr
+):
     """The row's ops in their order; BEFORE: those before its contrast, which need no mean."""
     going = 1
     for place in tl.static_range(4):
@@ -78,7 +86,11 @@ def _done(r, g, b, row, codes, factors, mean, white, BEFORE: tl.constexpr, WHOLE
         if code == 3:
             r, g, b = _turned(r, g, b, factor, WHOLE)
         if code != 4:
-            r, g, b = _kept(r, white, WHOLE, dtype), _kept(g, white, WHOLE, dtype), _kept(b, white, WHOLE, dtype)
+            r, g, b = (
+                _kept(r, white, WHOLE, dtype),
+                _kept(g, white, WHOLE, dtype),
+                _kept(b, white, WHOLE, dtype),
+            )
     return r, g, b
 
 
@@ -92,7 +104,9 @@ def _places(plane, PIXELS: tl.constexpr, LAST: tl.constexpr):
 
 
 @triton.jit
-def _sums(source, codes, factors, sums, plane, white, WHOLE: tl.constexpr, LAST: tl.constexpr, PIXELS: tl.constexpr):
+def _sums(
+    source, codes, factors, sums, plane, white, WHOLE: tl.constexpr, LAST: tl.constexpr, PIXELS: tl.constexpr
+):
     """Luma before the contrast, summed over the program's pixels."""
     row, inside, at = _places(plane, PIXELS, LAST)
     apart = 1 if LAST else plane
@@ -105,13 +119,26 @@ def _sums(source, codes, factors, sums, plane, white, WHOLE: tl.constexpr, LAST:
 
 
 @triton.jit
-def _apply(source, out, codes, factors, means, plane, white, WHOLE: tl.constexpr, LAST: tl.constexpr, PIXELS: tl.constexpr):
+def _apply(
+    source,
+    out,
+    codes,
+    factors,
+    means,
+    plane,
+    white,
+    WHOLE: tl.constexpr,
+    LAST: tl.constexpr,
+    PIXELS: tl.constexpr,
+):
     row, inside, at = _places(plane, PIXELS, LAST)
     apart = 1 if LAST else plane
     r = tl.load(source + at, mask=inside, other=0).to(tl.float32)
     g = tl.load(source + at + apart, mask=inside, other=0).to(tl.float32)
     b = tl.load(source + at + 2 * apart, mask=inside, other=0).to(tl.float32)
-    r, g, b = _done(r, g, b, row, codes, factors, tl.load(means + row), white, False, WHOLE, source.dtype.element_ty)
+    r, g, b = _done(
+        r, g, b, row, codes, factors, tl.load(means + row), white, False, WHOLE, source.dtype.element_ty
+    )
     tl.store(out + at, r.to(source.dtype.element_ty), mask=inside)
     tl.store(out + at + apart, g.to(source.dtype.element_ty), mask=inside)
     tl.store(out + at + 2 * apart, b.to(source.dtype.element_ty), mask=inside)

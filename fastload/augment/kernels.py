@@ -63,7 +63,9 @@ def brightness(x: Tensor, factor: Tensor) -> Tensor:
 def saturation(x: Tensor, factor: Tensor) -> Tensor:
     """factor 0 is grey, 1 the image."""
     values, f = x.float(), column(factor)
-    return back(torch.addcmul(luma(values, x.dtype == torch.uint8) * (1.0 - f), values, f).clamp_(0.0, bound(x)), x)
+    return back(
+        torch.addcmul(luma(values, x.dtype == torch.uint8) * (1.0 - f), values, f).clamp_(0.0, bound(x)), x
+    )
 
 
 def mean_of(level: Tensor) -> Tensor:
@@ -92,12 +94,16 @@ def hue(x: Tensor, factor: Tensor) -> Tensor:
     chroma = top - low
     scale = chroma.clamp(min=1e-12).reciprocal_()
     r, g, b = values[:, 0:1], values[:, 1:2], values[:, 2:3]
-    sector = torch.where(top == r, (g - b) * scale, torch.where(top == g, (b - r) * scale + 2.0, (r - g) * scale + 4.0))
+    sector = torch.where(
+        top == r, (g - b) * scale, torch.where(top == g, (b - r) * scale + 2.0, (r - g) * scale + 4.0)
+    )
     sector.add_(column(factor), alpha=6.0)
     out = torch.empty_like(values)
     for channel, n in enumerate((5.0, 3.0, 1.0)):
         k = torch.remainder(sector + n, 6.0)
-        torch.sub(top, torch.minimum(k, 4.0 - k).clamp_(0.0, 1.0).mul_(chroma), out=out[:, channel : channel + 1])
+        torch.sub(
+            top, torch.minimum(k, 4.0 - k).clamp_(0.0, 1.0).mul_(chroma), out=out[:, channel : channel + 1]
+        )
     if whole:
         out.mul_((256.0 - 1e-3) / 255.0)  # torchvision's scaling of 0..1 to levels, which truncates
     return back(out.clamp_(0.0, bound(x)), x)
@@ -176,7 +182,9 @@ def erase(x: Tensor, box: Tensor, value: Tensor) -> Tensor:
     return torch.where(inside[:, None], value.to(x.dtype).view(1, 3, 1, 1), x)
 
 
-def crop(x: Tensor, corner: Tensor, fill: Tensor, pads: tuple[int, int, int, int], size: tuple[int, int]) -> Tensor:
+def crop(
+    x: Tensor, corner: Tensor, fill: Tensor, pads: tuple[int, int, int, int], size: tuple[int, int]
+) -> Tensor:
     """Pads with a colour, then cuts one box a row.
 
     corner: int64 (G, 2), top and left in the padded image; fill: float32, of one channel or of each; pads: left, top, right, bottom.
@@ -188,7 +196,9 @@ def crop(x: Tensor, corner: Tensor, fill: Tensor, pads: tuple[int, int, int, int
         padded.copy_(fill.to(x.dtype).view(1, -1, 1, 1).expand_as(padded))
         padded[:, :, top : top + height, left : left + width] = x
         x = padded
-    if on_cpu(x.device):  # gathering by index takes ten times as long there as copying windows, whose places are known
+    if on_cpu(
+        x.device
+    ):  # gathering by index takes ten times as long there as copying windows, whose places are known
         out = x.new_empty((rows, channels, *size))
         for row, (y, across) in enumerate(corner.tolist()):
             out[row] = x[row, :, y : y + size[0], across : across + size[1]]
@@ -197,7 +207,12 @@ def crop(x: Tensor, corner: Tensor, fill: Tensor, pads: tuple[int, int, int, int
     across = corner[:, 1:2] + torch.arange(size[1], device=x.device)
     which = torch.arange(rows, device=x.device)
     channel = torch.arange(channels, device=x.device)
-    return x[which[:, None, None, None], channel[None, :, None, None], down[:, None, :, None], across[:, None, None, :]]
+    return x[
+        which[:, None, None, None],
+        channel[None, :, None, None],
+        down[:, None, :, None],
+        across[:, None, None, :],
+    ]
 
 
 def affine(x: Tensor, matrix: Tensor, fill: Tensor | None = None, *, mode: str) -> Tensor:
@@ -221,16 +236,30 @@ def affine_labels(x: Tensor, matrix: Tensor, fill: Tensor | None = None) -> Tens
 def _resampled(values: Tensor, matrix: Tensor, fill: Tensor | None, mode: str) -> Tensor:
     rows, _, height, width = values.shape
     grid = torch.empty((rows, height, width, 2), dtype=torch.float32, device=values.device)
-    across = torch.arange(width, dtype=torch.float32, device=values.device).add_(0.5 - 0.5 * width).view(1, 1, -1)
-    down = torch.arange(height, dtype=torch.float32, device=values.device).add_(0.5 - 0.5 * height).view(1, -1, 1)
+    across = (
+        torch.arange(width, dtype=torch.float32, device=values.device).add_(0.5 - 0.5 * width).view(1, 1, -1)
+    )
+    down = (
+        torch.arange(height, dtype=torch.float32, device=values.device)
+        .add_(0.5 - 0.5 * height)
+        .view(1, -1, 1)
+    )
     for axis, half in ((0, 0.5 * width), (1, 0.5 * height)):
         m = matrix[:, axis] / half
-        torch.add(m[:, 0, None, None] * across, m[:, 1, None, None] * down + m[:, 2, None, None], out=grid[..., axis])
+        torch.add(
+            m[:, 0, None, None] * across,
+            m[:, 1, None, None] * down + m[:, 2, None, None],
+            out=grid[..., axis],
+        )
     if fill is None:
-        return torch.nn.functional.grid_sample(values, grid, mode=mode, padding_mode="zeros", align_corners=False)
+        return torch.nn.functional.grid_sample(
+            values, grid, mode=mode, padding_mode="zeros", align_corners=False
+        )
     # Outside is 0 to grid_sample: sampling what is above the fill, and adding it again, fills without a mask.
     fill = fill.view(1, -1, 1, 1)
-    return torch.nn.functional.grid_sample(values - fill, grid, mode=mode, padding_mode="zeros", align_corners=False).add_(fill)
+    return torch.nn.functional.grid_sample(
+        values - fill, grid, mode=mode, padding_mode="zeros", align_corners=False
+    ).add_(fill)
 
 
 CHEAP: frozenset[object] = frozenset({hflip, vflip, invert, posterize})

@@ -76,7 +76,10 @@ ROWWISE: Mapping[str, Traits] = {
 """By name in kornia.augmentation."""
 
 _WHOLE: Mapping[str, str] = {
-    **dict.fromkeys(("PatchMix", "RandomCutMixV2", "RandomMixUpV2", "RandomMosaic", "RandomTransplantation"), "it mixes samples"),
+    **dict.fromkeys(
+        ("PatchMix", "RandomCutMixV2", "RandomMixUpV2", "RandomMosaic", "RandomTransplantation"),
+        "it mixes samples",
+    ),
     "RandomDissolving": "it draws while it runs",
 }
 """Why a class does not run per sample."""
@@ -92,7 +95,12 @@ def is_kornia(value: object) -> bool:
     found = library()
     if found is None:
         return False
-    bases = found.AugmentationBase2D, found.AugmentationBase3D, found.MixAugmentationBaseV2, found.container.ImageSequentialBase
+    bases = (
+        found.AugmentationBase2D,
+        found.AugmentationBase3D,
+        found.MixAugmentationBaseV2,
+        found.container.ImageSequentialBase,
+    )
     return isinstance(value, bases)
 
 

@@ -47,7 +47,9 @@ def gaussian_blur(x: Tensor, sigma: Tensor, kernel: tuple[int, int]) -> Tensor:
     """Blurs each row by its sigma, in pixels; borders are reflected. kernel: (height, width), odd; uint8 rounds."""
     kornia = filters("GaussianBlur")
     if kernels.on_cpu(x.device):
-        values: Any = kornia.gaussian_blur2d(x.float(), kernel, sigma.view(-1, 1).expand(-1, 2), border_type="reflect")
+        values: Any = kornia.gaussian_blur2d(
+            x.float(), kernel, sigma.view(-1, 1).expand(-1, 2), border_type="reflect"
+        )
     else:  # the same without its check of sigma, which would read it back to the host
         down, across = (kornia.get_gaussian_kernel1d(size, sigma.view(-1, 1)) for size in kernel)
         values = kornia.filter2d_separable(x.float(), across, down, "reflect")

@@ -26,10 +26,14 @@ _MIXUP, _CUTMIX, _CHOICE = MIX_STREAM, MIX_STREAM + 1, MIX_STREAM + 2
 Indices = Sequence[int] | npt.ArrayLike
 
 
-def batch_draw(seed: int, epoch: int, indices: Indices, stream: int, count: int, occurrences: Indices | None = None) -> Draw:
+def batch_draw(
+    seed: int, epoch: int, indices: Indices, stream: int, count: int, occurrences: Indices | None = None
+) -> Draw:
     """A batch's own words."""
     rows = as_indices(indices)
-    return Draw(words_of(seed, epoch, batch_key(rows, as_occurrences(occurrences, len(rows))), [(stream, count)])[0])
+    return Draw(
+        words_of(seed, epoch, batch_key(rows, as_occurrences(occurrences, len(rows))), [(stream, count)])[0]
+    )
 
 
 def probabilities(labels: Tensor, num_classes: int | None) -> Tensor:
@@ -44,7 +48,9 @@ def probabilities(labels: Tensor, num_classes: int | None) -> Tensor:
         # Not one_hot(), which reads the largest label back to the host.
         return (labels[:, None] == torch.arange(num_classes, device=labels.device)).float()
     if labels.ndim != 2 or not labels.is_floating_point() or num_classes not in (None, labels.shape[1]):
-        raise ArgumentError(f"labels: {labels.dtype} of {tuple(labels.shape)}; give class numbers (B,) or probabilities (B, num_classes)")
+        raise ArgumentError(
+            f"labels: {labels.dtype} of {tuple(labels.shape)}; give class numbers (B,) or probabilities (B, num_classes)"
+        )
     return labels
 
 
@@ -81,7 +87,14 @@ class MixUp(_Mix):
         return float(beta(batch_draw(seed, epoch, indices, _MIXUP, BETA_WORDS, occurrences), self.alpha)[0])
 
     def __call__(
-        self, images: Tensor, labels: Tensor, *, seed: int, epoch: int, indices: Indices, occurrences: Indices | None = None
+        self,
+        images: Tensor,
+        labels: Tensor,
+        *,
+        seed: int,
+        epoch: int,
+        indices: Indices,
+        occurrences: Indices | None = None,
     ) -> tuple[Tensor, Tensor]:
         self._check(images, labels, indices)
         if not len(images):
@@ -101,7 +114,13 @@ class CutMix(_Mix):
     """
 
     def box(
-        self, seed: int, epoch: int, indices: Indices, height: int, width: int, occurrences: Indices | None = None
+        self,
+        seed: int,
+        epoch: int,
+        indices: Indices,
+        height: int,
+        width: int,
+        occurrences: Indices | None = None,
     ) -> tuple[int, int, int, int]:
         """top, left, bottom, right in this batch."""
         draw = batch_draw(seed, epoch, indices, _CUTMIX, 2 + BETA_WORDS, occurrences)
@@ -111,7 +130,14 @@ class CutMix(_Mix):
         return max(y - down, 0), max(x - across, 0), min(y + down, height), min(x + across, width)
 
     def __call__(
-        self, images: Tensor, labels: Tensor, *, seed: int, epoch: int, indices: Indices, occurrences: Indices | None = None
+        self,
+        images: Tensor,
+        labels: Tensor,
+        *,
+        seed: int,
+        epoch: int,
+        indices: Indices,
+        occurrences: Indices | None = None,
     ) -> tuple[Tensor, Tensor]:
         self._check(images, labels, indices)
         if not len(images):
@@ -134,10 +160,14 @@ class RandomChoice:
         object.__setattr__(self, "mixes", tuple(self.mixes))
         weights = (1.0,) * len(self.mixes) if self.p is None else tuple(float(w) for w in self.p)
         if not self.mixes or len(weights) != len(self.mixes) or min(weights) < 0 or not sum(weights) > 0:
-            raise TransformError(f"RandomChoice: {len(self.mixes)} mixes with weights {self.p!r}; give a weight of at least 0 for each")
+            raise TransformError(
+                f"RandomChoice: {len(self.mixes)} mixes with weights {self.p!r}; give a weight of at least 0 for each"
+            )
         object.__setattr__(self, "p", weights)
 
-    def chosen(self, seed: int, epoch: int, indices: Indices, occurrences: Indices | None = None) -> MixUp | CutMix:
+    def chosen(
+        self, seed: int, epoch: int, indices: Indices, occurrences: Indices | None = None
+    ) -> MixUp | CutMix:
         """The mix that is chosen for a batch."""
         assert self.p is not None
         point = batch_draw(seed, epoch, indices, _CHOICE, 2, occurrences).uniform()[0] * sum(self.p)
@@ -145,7 +175,14 @@ class RandomChoice:
         return self.mixes[int(np.searchsorted(below[:-1], point, side="right"))]
 
     def __call__(
-        self, images: Tensor, labels: Tensor, *, seed: int, epoch: int, indices: Indices, occurrences: Indices | None = None
+        self,
+        images: Tensor,
+        labels: Tensor,
+        *,
+        seed: int,
+        epoch: int,
+        indices: Indices,
+        occurrences: Indices | None = None,
     ) -> tuple[Tensor, Tensor]:
         mix = self.chosen(seed, epoch, indices, occurrences)
         return mix(images, labels, seed=seed, epoch=epoch, indices=indices, occurrences=occurrences)

@@ -39,11 +39,15 @@ def as_indices(indices: Sequence[int] | npt.ArrayLike) -> npt.NDArray[np.uint64]
     if found.size == 0:
         return np.zeros(0, np.uint64)
     if found.ndim != 1 or found.dtype.kind not in "iu" or (found.dtype.kind == "i" and int(found.min()) < 0):
-        raise ArgumentError(f"indices: {found.dtype} of shape {found.shape}; give one integer of at least 0 per sample")
+        raise ArgumentError(
+            f"indices: {found.dtype} of shape {found.shape}; give one integer of at least 0 per sample"
+        )
     return found.astype(np.uint64)
 
 
-def as_occurrences(occurrences: Sequence[int] | npt.ArrayLike | None, rows: int) -> npt.NDArray[np.uint32] | None:
+def as_occurrences(
+    occurrences: Sequence[int] | npt.ArrayLike | None, rows: int
+) -> npt.NDArray[np.uint32] | None:
     """Occurrences of a batch's indices: the number of times that each came before in the pass, (B,); None where none did.
 
     Raises:
@@ -75,7 +79,9 @@ def words(seed: int, epoch: int, indices: Sequence[int] | npt.ArrayLike, stream:
     return words_of(seed, epoch, as_indices(indices), [(stream, count)])[0]
 
 
-def batch_key(indices: npt.NDArray[np.uint64], occurrences: npt.NDArray[np.uint32] | None = None) -> npt.NDArray[np.uint64]:
+def batch_key(
+    indices: npt.NDArray[np.uint64], occurrences: npt.NDArray[np.uint32] | None = None
+) -> npt.NDArray[np.uint64]:
     """One index that stands for a whole batch: 64 bits of BLAKE2b over its indices in their order, and their occurrences; shape (1,)."""
     told = b"" if occurrences is None else occurrences.astype("<u4").tobytes()
     digest = hashlib.blake2b(indices.astype("<u8").tobytes() + told, digest_size=8).digest()

@@ -56,7 +56,9 @@ class Scales:
     translate_share: bool
 
 
-NARROW = Scales(shear=0.3, translate=150.0 / 331.0, rotate=30.0, blend=0.9, posterize=4.0, translate_share=True)
+NARROW = Scales(
+    shear=0.3, translate=150.0 / 331.0, rotate=30.0, blend=0.9, posterize=4.0, translate_share=True
+)
 WIDE = Scales(shear=0.99, translate=32.0, rotate=135.0, blend=0.99, posterize=6.0, translate_share=False)
 
 
@@ -117,7 +119,11 @@ def slot_steps(kinds: Ints, values: Doubles, frame: Frame, mode: str, fill: Sequ
     steps.append(Step(kernels.posterize, rows, {"bits": values[rows].astype(np.int64)}))
     rows = rows_of("Solarize")
     steps.append(Step(kernels.solarize, rows, {"threshold": (values[rows] * frame.unit).astype(np.float32)}))
-    for name, plain in (("AutoContrast", kernels.autocontrast), ("Equalize", kernels.equalize), ("Invert", kernels.invert)):
+    for name, plain in (
+        ("AutoContrast", kernels.autocontrast),
+        ("Equalize", kernels.equalize),
+        ("Invert", kernels.invert),
+    ):
         steps.append(Step(plain, rows_of(name)))
     return steps
 
@@ -128,7 +134,11 @@ class _Policy(Op):
 
     def __post_init__(self) -> None:
         """Checks what they have in common; torchvision's fill=None is black."""
-        keep(self, interpolation=interpolation_mode(self, self.interpolation), fill=colour(self, "fill", self.fill or 0.0))
+        keep(
+            self,
+            interpolation=interpolation_mode(self, self.interpolation),
+            fill=colour(self, "fill", self.fill or 0.0),
+        )
         bins = getattr(self, "num_magnitude_bins", 2)
         if not isinstance(bins, int) or bins < 2:
             raise fail(self, f"num_magnitude_bins={bins!r}; give at least 2")
@@ -167,7 +177,10 @@ class RandAugment(_Policy):
         if not isinstance(self.num_ops, int) or self.num_ops < 0:
             raise fail(self, f"num_ops={self.num_ops!r}; give at least 0")
         if not isinstance(self.magnitude, int) or not 0 <= self.magnitude < self.num_magnitude_bins:
-            raise fail(self, f"magnitude={self.magnitude!r}; give a bin below num_magnitude_bins={self.num_magnitude_bins}")
+            raise fail(
+                self,
+                f"magnitude={self.magnitude!r}; give a bin below num_magnitude_bins={self.num_magnitude_bins}",
+            )
 
     @property
     def words(self) -> int:  # type: ignore[override]

@@ -42,7 +42,9 @@ def takes_dicts(value: object) -> bool:
 def data_keys_of(value: object) -> tuple[str, ...] | None:
     """Data keys of an AugmentationSequential, in lower case; None: it is none, or its calls take dicts."""
     found = library()
-    keys: Any = value.data_keys if found is not None and isinstance(value, found.AugmentationSequential) else None
+    keys: Any = (
+        value.data_keys if found is not None and isinstance(value, found.AugmentationSequential) else None
+    )
     return None if keys is None else tuple(key.name.lower() for key in keys)
 
 
@@ -57,7 +59,9 @@ def ops_of(value: Any, data_keys: Sequence[str] | None = None) -> list[KorniaOp]
     if option := _option(value):
         raise NotPerSample(value, f"its {option.strip('_')} is not the default")
     keys = data_keys_of(value) if data_keys is None else data_keys
-    parts = list(value) if type(value) is nn.Sequential else value.children()  # Kornia runs a module once that is there twice
+    parts = (
+        list(value) if type(value) is nn.Sequential else value.children()
+    )  # Kornia runs a module once that is there twice
     return [op for part in parts for op in ops_of(part, keys)]
 
 
@@ -74,4 +78,6 @@ def _option(sequence: Any) -> str:
     own = {name: value for name, value in vars(sequence).items() if name not in _NEUTRAL}
     if own.get(_MATRIX_MODE, "rigid") != "rigid":
         del own[_MATRIX_MODE]
-    return next((name for name, value in own.items() if name not in default or repr(value) != repr(default[name])), "")
+    return next(
+        (name for name, value in own.items() if name not in default or repr(value) != repr(default[name])), ""
+    )

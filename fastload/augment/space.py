@@ -36,7 +36,9 @@ def inverse_matrices(
     c = np.sin(turn - slant_y) / np.cos(slant_y)
     d = -c * np.tan(slant_x) + np.cos(turn)
     # Rotation and shears keep areas (ad - bc = 1), so that the inverse needs no division but by the scale.
-    parts = [np.asarray(v, np.float64) for v in (d / scale, -b / scale, -c / scale, a / scale, shift_x, shift_y)]
+    parts = [
+        np.asarray(v, np.float64) for v in (d / scale, -b / scale, -c / scale, a / scale, shift_x, shift_y)
+    ]
     parts += [np.asarray(v, np.float64) for v in centre]
     xx, xy, yx, yy, dx, dy, cx, cy = np.broadcast_arrays(*parts)
     away_x, away_y = -dx - cx, -dy - cy
@@ -45,10 +47,19 @@ def inverse_matrices(
     return np.stack((x, y), axis=-2)
 
 
-def affine_step(rows: Ints, matrices: Doubles, frame: Frame, mode: str, fill: float | Sequence[float]) -> Step:
+def affine_step(
+    rows: Ints, matrices: Doubles, frame: Frame, mode: str, fill: float | Sequence[float]
+) -> Step:
     """Resamples rows by their matrices; fill is 0..255, one or three."""
     shared = {"fill": np.full(3, fill, np.float32) * np.float32(frame.unit)} if np.any(fill) else {}
-    return Step(kernels.affine, rows, {"matrix": matrices.astype(np.float32)}, {"mode": mode}, shared=shared, exact=matrices)
+    return Step(
+        kernels.affine,
+        rows,
+        {"matrix": matrices.astype(np.float32)},
+        {"mode": mode},
+        shared=shared,
+        exact=matrices,
+    )
 
 
 def plan_hflip(spec: T.RandomHorizontalFlip, draw: Draw, frame: Frame) -> list[Step]:
@@ -74,11 +85,22 @@ def plan_crop(spec: T.RandomCrop, draw: Draw, frame: Frame) -> list[Step]:
         left, right, top, bottom = left + more_x, right + more_x, top + more_y, bottom + more_y
         tall, wide = tall + 2 * more_y, wide + 2 * more_x
     if tall < height or wide < width:
-        raise BatchShapeError(f"RandomCrop: {tall}x{wide} with padding is smaller than {height}x{width}; pad_if_needed=True pads further")
+        raise BatchShapeError(
+            f"RandomCrop: {tall}x{wide} with padding is smaller than {height}x{width}; pad_if_needed=True pads further"
+        )
     corner = np.stack((draw.below(tall - height + 1), draw.below(wide - width + 1)), axis=1)
     fill = np.array(spec.fill, np.float32) * np.float32(frame.unit)
     constants = {"pads": (left, top, right, bottom), "size": (height, width)}
-    return [Step(kernels.crop, np.arange(frame.rows), {"corner": corner}, constants, (height, width), {"fill": fill})]
+    return [
+        Step(
+            kernels.crop,
+            np.arange(frame.rows),
+            {"corner": corner},
+            constants,
+            (height, width),
+            {"fill": fill},
+        )
+    ]
 
 
 _MIRRORED = {kernels.hflip: 0, kernels.vflip: 1}
@@ -101,5 +123,7 @@ def fold_flips(steps: list[Step]) -> list[Step]:
                 break
             matrix[np.isin(step.rows, out[place].rows), axis] *= -1.0
             out[place] = Step(out[place].kernel, np.setdiff1d(out[place].rows, step.rows))
-        out[-1] = Step(step.kernel, step.rows, {**step.arrays, "matrix": matrix}, step.constants, shared=step.shared)
+        out[-1] = Step(
+            step.kernel, step.rows, {**step.arrays, "matrix": matrix}, step.constants, shared=step.shared
+        )
     return [step for step in out if len(step.rows)]

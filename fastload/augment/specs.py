@@ -35,9 +35,15 @@ def keep(spec: object, **values: Any) -> None:
         object.__setattr__(spec, name, value)
 
 
-def span(spec: object, name: str, value: float | Sequence[float], *, low: float = -math.inf, high: float = math.inf) -> Range:
+def span(
+    spec: object, name: str, value: float | Sequence[float], *, low: float = -math.inf, high: float = math.inf
+) -> Range:
     """A number r as (-r, r), or a pair; ascending, inside low..high."""
-    pair = (-abs(float(value)), abs(float(value))) if isinstance(value, (int, float)) else tuple(float(v) for v in value)
+    pair = (
+        (-abs(float(value)), abs(float(value)))
+        if isinstance(value, (int, float))
+        else tuple(float(v) for v in value)
+    )
     if len(pair) != 2 or not low <= pair[0] <= pair[1] <= high:
         raise fail(spec, f"{name}={value!r}; give a number or an ascending pair between {low:g} and {high:g}")
     return pair[0], pair[1]
@@ -128,7 +134,13 @@ class RandomSolarize(Op):
 
     def plan(self, draw: Draw, frame: Frame) -> list[Step]:
         rows = draw.chance(self.p)
-        return [Step(kernels.solarize, rows, {"threshold": np.full(len(rows), self.threshold * frame.unit, np.float32)})]
+        return [
+            Step(
+                kernels.solarize,
+                rows,
+                {"threshold": np.full(len(rows), self.threshold * frame.unit, np.float32)},
+            )
+        ]
 
 
 @dataclass(frozen=True)
@@ -162,7 +174,9 @@ class RandomAdjustSharpness(Op):
 
     def plan(self, draw: Draw, frame: Frame) -> list[Step]:
         rows = draw.chance(self.p)
-        return [Step(kernels.sharpness, rows, {"factor": np.full(len(rows), self.sharpness_factor, np.float32)})]
+        return [
+            Step(kernels.sharpness, rows, {"factor": np.full(len(rows), self.sharpness_factor, np.float32)})
+        ]
 
 
 @dataclass(frozen=True)
@@ -196,7 +210,10 @@ class GaussianBlur(Op):
     def plan(self, draw: Draw, frame: Frame) -> list[Step]:
         width, height = self.kernel_size  # type: ignore[misc]
         if height // 2 >= frame.height or width // 2 >= frame.width:
-            raise fail(self, f"kernel_size={self.kernel_size!r} reflects beyond images of {frame.height}x{frame.width}; take a smaller one")
+            raise fail(
+                self,
+                f"kernel_size={self.kernel_size!r} reflects beyond images of {frame.height}x{frame.width}; take a smaller one",
+            )
         rows = draw.chance(self.p)
         sigma = draw.uniform(*self.sigma)[rows]  # type: ignore[misc]
         return [Step(gaussian_blur, rows, {"sigma": sigma.astype(np.float32)}, {"kernel": (height, width)})]
@@ -223,8 +240,14 @@ class RandomErasing(Op):
     def __post_init__(self) -> None:
         self.check_p()
         if isinstance(self.value, str):
-            raise fail(self, f"value={self.value!r}; give a number or (r, g, b): noise is not done on a batch")
-        keep(self, scale=span(self, "scale", self.scale, low=0.0, high=1.0), ratio=span(self, "ratio", self.ratio, low=1e-6))
+            raise fail(
+                self, f"value={self.value!r}; give a number or (r, g, b): noise is not done on a batch"
+            )
+        keep(
+            self,
+            scale=span(self, "scale", self.scale, low=0.0, high=1.0),
+            ratio=span(self, "ratio", self.ratio, low=1e-6),
+        )
         keep(self, value=colour(self, "value", self.value))
 
     def boxes(self, draw: Draw, height: int, width: int, rows: Any = slice(None)) -> tuple[Any, Any]:
@@ -233,7 +256,10 @@ class RandomErasing(Op):
         area = height * width * (self.scale[0] + (self.scale[1] - self.scale[0]) * tries[..., 0])
         low, high = np.log(self.ratio)
         aspect = np.exp(low + (high - low) * tries[..., 1])
-        tall, wide = np.rint(np.sqrt(area * aspect)).astype(np.int64), np.rint(np.sqrt(area / aspect)).astype(np.int64)
+        tall, wide = (
+            np.rint(np.sqrt(area * aspect)).astype(np.int64),
+            np.rint(np.sqrt(area / aspect)).astype(np.int64),
+        )
         fits = (tall < height) & (wide < width)
         first = fits.argmax(1), np.arange(len(fits))
         tall, wide = tall[first[::-1]], wide[first[::-1]]
@@ -315,7 +341,11 @@ class RandomAffine(Op):
             keep(self, scale=span(self, "scale", self.scale, low=1e-6))
         if self.shear is not None:
             given = self.shear
-            four = (*span(self, "shear", given), 0.0, 0.0) if isinstance(given, (int, float)) or len(given) == 2 else tuple(given)
+            four = (
+                (*span(self, "shear", given), 0.0, 0.0)
+                if isinstance(given, (int, float)) or len(given) == 2
+                else tuple(given)
+            )
             if len(four) != 4:
                 raise fail(self, f"shear={given!r}; give a number, two or four")
             keep(self, shear=(*span(self, "shear", four[:2]), *span(self, "shear", four[2:])))
@@ -324,7 +354,9 @@ class RandomAffine(Op):
         rows = draw.chance(self.p)
         angle = draw.uniform(*self.degrees)  # type: ignore[misc]
         most = self.translate or (0.0, 0.0)
-        shift_x, shift_y = (np.rint(draw.uniform(-m, m)) for m in (most[0] * frame.width, most[1] * frame.height))
+        shift_x, shift_y = (
+            np.rint(draw.uniform(-m, m)) for m in (most[0] * frame.width, most[1] * frame.height)
+        )
         scale = draw.uniform(*(self.scale or (1.0, 1.0)))
         shear: Sequence[float] = self.shear or (0.0, 0.0, 0.0, 0.0)  # type: ignore[assignment]
         shear_x, shear_y = draw.uniform(shear[0], shear[1]), draw.uniform(shear[2], shear[3])

@@ -97,7 +97,9 @@ def send(arrays: Sequence[Array], device: torch.device) -> list[Tensor]:
     # Elsewhere torch does not promise to keep the source until the copy has read it.
     sent = host.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else host.to(device)
     return [
-        sent[start : start + array.nbytes].view(torch.from_numpy(np.empty(0, array.dtype)).dtype).view(array.shape)
+        sent[start : start + array.nbytes]
+        .view(torch.from_numpy(np.empty(0, array.dtype)).dtype)
+        .view(array.shape)
         for array, start in zip(arrays, starts, strict=True)
     ]
 
@@ -118,7 +120,9 @@ def run(images: Tensor, steps: Sequence[Step]) -> Tensor:
         if not count:
             continue
         whole = count == len(images)
-        chunk = count if step.kernel in kernels.CHEAP and images.dtype == torch.uint8 else _chunk(images, count)
+        chunk = (
+            count if step.kernel in kernels.CHEAP and images.dtype == torch.uint8 else _chunk(images, count)
+        )
         if whole and (chunk >= count or step.size):
             out, ours = kernel(out, 0, count), True
             continue
@@ -130,7 +134,12 @@ def run(images: Tensor, steps: Sequence[Step]) -> Tensor:
                 out[start : start + chunk] = kernel(source[start : start + chunk], start, start + chunk)
             else:
                 picked = rows[number][start : start + chunk]
-                _put(out, step.rows[start : start + chunk], picked, kernel(source.index_select(0, picked), start, start + chunk))
+                _put(
+                    out,
+                    step.rows[start : start + chunk],
+                    picked,
+                    kernel(source.index_select(0, picked), start, start + chunk),
+                )
     return out
 
 
@@ -154,7 +163,9 @@ def _chunk(images: Tensor, count: int) -> int:
     return max(1, _CHUNK_BYTES // (4 * images[0].numel()))
 
 
-def _sent(images: Tensor, steps: Sequence[Step]) -> tuple[list[dict[str, Tensor]], list[dict[str, Tensor]], list[Tensor]]:
+def _sent(
+    images: Tensor, steps: Sequence[Step]
+) -> tuple[list[dict[str, Tensor]], list[dict[str, Tensor]], list[Tensor]]:
     """Every step's arrays, shared arrays and rows where they are needed; rows that are all of them are not."""
     kinds = [{} if step.on_host else step.arrays for step in steps], [step.shared for step in steps]
     partial = [kernels.on_cpu(images.device) or len(step.rows) < len(images) for step in steps]

@@ -144,7 +144,9 @@ class Lost:
             return self.instead[0]
         return [self.instead.get(row, index[row]) for row in self.kept(len(index))]
 
-    def occurring(self, occurrences: npt.NDArray[np.uint32] | None, rows: int) -> npt.NDArray[np.uint32] | None:
+    def occurring(
+        self, occurrences: npt.NDArray[np.uint32] | None, rows: int
+    ) -> npt.NDArray[np.uint32] | None:
         """The occurrences of the samples that are in the batch of so many rows, where those of all rows were these; None: all are 0."""
         if not self.instead:
             return occurrences
@@ -196,7 +198,9 @@ class Policy:
             if still_bad is None:
                 lost.add(row, position, reason, substitute)
                 return sample
-        raise SampleError(f"{reason}; and none of its substitutes could be made either", reason=reason) from bad
+        raise SampleError(
+            f"{reason}; and none of its substitutes could be made either", reason=reason
+        ) from bad
 
     def make_all(
         self,
@@ -215,9 +219,17 @@ class Policy:
         Raises:
             As make().
         """
-        keys = [(index, 0) for index in indices] if occurrences is None else list(zip(indices, occurrences, strict=True))
+        keys = (
+            [(index, 0) for index in indices]
+            if occurrences is None
+            else list(zip(indices, occurrences, strict=True))
+        )
         if self.raises:
-            return [get(*key) for key in keys] if several is None or (self.packed and occurrences is not None) else several(indices)
+            return (
+                [get(*key) for key in keys]
+                if several is None or (self.packed and occurrences is not None)
+                else several(indices)
+            )
         if several is not None and not self.packed:
             try:
                 return several(indices)
@@ -225,7 +237,10 @@ class Policy:
                 if not self._is_bad(error, dataset, None):
                     raise
                 get = partial(_single, several, error)
-        made = [self.make(dataset, get, index, row, lost, occurrence) for row, (index, occurrence) in enumerate(keys)]
+        made = [
+            self.make(dataset, get, index, row, lost, occurrence)
+            for row, (index, occurrence) in enumerate(keys)
+        ]
         if not lost.instead:
             return made
         return [sample for sample in made if sample is not NOTHING] or NOTHING
@@ -244,7 +259,9 @@ class Policy:
             return True
         return not self.packed and not isinstance(error, FastloadError) and not _is_outside(dataset, index)
 
-    def _substitutes(self, dataset: Any, index: Any, bad: Exception, occurrence: int) -> tuple[int, list[int]]:
+    def _substitutes(
+        self, dataset: Any, index: Any, bad: Exception, occurrence: int
+    ) -> tuple[int, list[int]]:
         """Occurrence of any substitute, and positions to try. Of packed data they follow from the index in the packed dataset, as on native
         threads."""
         count = len(dataset)
@@ -256,7 +273,9 @@ class Policy:
             ) from bad
         key = bad.index if self.packed and isinstance(bad, SampleError) and bad.index >= 0 else position
         tried = substitutes(self.seed, self.epoch, key, count, occurrence)
-        return substitute_occurrence(self.seed, self.epoch, key, occurrence), [other for other in tried if other != position]
+        return substitute_occurrence(self.seed, self.epoch, key, occurrence), [
+            other for other in tried if other != position
+        ]
 
 
 RAISE = Policy()

@@ -67,7 +67,11 @@ def difference(samples: Sequence[Any], path: Path = ()) -> Difference | None:
     """The first part of some samples that default_collate cannot stack; None if they agree in shape."""
     first = samples[0]
     if isinstance(first, Mapping):
-        inner = ((key, [each[key] for each in samples]) for key in first if all(isinstance(s, Mapping) and key in s for s in samples))
+        inner = (
+            (key, [each[key] for each in samples])
+            for key in first
+            if all(isinstance(s, Mapping) and key in s for s in samples)
+        )
         return next((found for key, parts in inner if (found := difference(parts, (*path, key)))), None)
     if isinstance(first, list | tuple):
         if not all(isinstance(each, list | tuple) for each in samples):
@@ -75,7 +79,14 @@ def difference(samples: Sequence[Any], path: Path = ()) -> Difference | None:
         counts = [len(each) for each in samples]
         if (row := _other(counts)) is not None:
             return Difference(path, (0, row), (_entries(counts[0]), _entries(counts[row])))
-        return next((found for at, parts in enumerate(zip(*samples, strict=True)) if (found := difference(parts, (*path, at)))), None)
+        return next(
+            (
+                found
+                for at, parts in enumerate(zip(*samples, strict=True))
+                if (found := difference(parts, (*path, at)))
+            ),
+            None,
+        )
     if not all(isinstance(each, Tensor | np.ndarray) for each in samples):
         return None
     shapes = [tuple(each.shape) for each in samples]
@@ -104,8 +115,15 @@ def what_differs(samples: Sequence[Any], indices: Sequence[Any] | None) -> str:
     found = difference(samples)
     if found is None:
         return ""
-    one, other = (f"{size} at {_named_row(row, samples, indices)}" for size, row in zip(found.sizes, found.rows, strict=True))
-    way = ", with pad_to= as these are images, or end the transform at one size, such as Resize((224, 224))" if found.is_image else ""
+    one, other = (
+        f"{size} at {_named_row(row, samples, indices)}"
+        for size, row in zip(found.sizes, found.rows, strict=True)
+    )
+    way = (
+        ", with pad_to= as these are images, or end the transform at one size, such as Resize((224, 224))"
+        if found.is_image
+        else ""
+    )
     return (
         f"{_part(found.path)} has {one} and {other} of one batch, and without collate= a batch has one tensor for it: pass "
         f'collate="list", "padded" or "flat" to FastLoader{way}'
@@ -141,7 +159,9 @@ def _leaves(part: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield path, part
 
 
-def advice_on(error: Exception, samples: Sequence[Any], indices: Sequence[Any] | None, *, packed: bool) -> str:
+def advice_on(
+    error: Exception, samples: Sequence[Any], indices: Sequence[Any] | None, *, packed: bool
+) -> str:
     """Advice to add to an error of default_collate; "" if there is none.
 
     Args:
@@ -266,7 +286,9 @@ class Collate:
         if isinstance(self.pad_to, bool) or not isinstance(self.pad_to, int) or self.pad_to < 1:
             raise ArgumentError(f"pad_to={self.pad_to!r}: give a number of pixels, 1 or more")
         if self.form == "list":
-            raise ArgumentError('pad_to= pads the images of a batch, and collate="list" leaves each as it is: drop it, or use "padded"')
+            raise ArgumentError(
+                'pad_to= pads the images of a batch, and collate="list" leaves each as it is: drop it, or use "padded"'
+            )
 
     def __str__(self) -> str:
         """The form as the loader's arguments name it."""
@@ -292,10 +314,18 @@ class Collate:
             return self._part(values, "picture", path)
         if isinstance(first, Mapping):
             inner = kinds if isinstance(kinds, Mapping) else {}
-            return {key: self._collated(_at(values, key, path), inner.get(key), (*path, key), image) for key in first}
+            return {
+                key: self._collated(_at(values, key, path), inner.get(key), (*path, key), image)
+                for key in first
+            }
         if isinstance(first, tuple) or (isinstance(first, list) and not path):
-            known = kinds if isinstance(kinds, list | tuple) and len(kinds) == len(first) else [None] * len(first)
-            parts = [self._collated(_at(values, at, path), each, (*path, at), image) for at, each in enumerate(known)]
+            known = (
+                kinds if isinstance(kinds, list | tuple) and len(kinds) == len(first) else [None] * len(first)
+            )
+            parts = [
+                self._collated(_at(values, at, path), each, (*path, at), image)
+                for at, each in enumerate(known)
+            ]
             return sequence_like(type(first), parts) if hasattr(first, "_fields") else parts
         return self._part(values, _collated_as(values, path, image), path)
 
@@ -305,7 +335,10 @@ class Collate:
             return list(values)
         if form == "picture":
             if isinstance(values[0], list | tuple):
-                return [self._images(_tensors(views, (*path, at)), (*path, at)) for at, views in enumerate(_views_of(values, path))]
+                return [
+                    self._images(_tensors(views, (*path, at)), (*path, at))
+                    for at, views in enumerate(_views_of(values, path))
+                ]
             return self._images(_tensors(values, path), path)
         if form in ("rows", "masks"):
             tensors = _as_rows(_tensors(values, path))
@@ -317,16 +350,24 @@ class Collate:
         if self.pad_to is None:
             _require_one_size(images, path)
             stacked = torch.stack(list(images))
-            return stacked.contiguous(memory_format=torch.channels_last) if _are_last(stacked.shape, images) else stacked
+            return (
+                stacked.contiguous(memory_format=torch.channels_last)
+                if _are_last(stacked.shape, images)
+                else stacked
+            )
         height, width = self._frame(images)
         if len({image.shape[:-2] for image in images}) > 1:
-            raise ArgumentError(f"{_named(path)}: images of one batch have different channels: {_two(each.shape for each in images)}")
+            raise ArgumentError(
+                f"{_named(path)}: images of one batch have different channels: {_two(each.shape for each in images)}"
+            )
         values = _zeros((len(images), *images[0].shape[:-2], height, width), images)
         mask = values.new_zeros((len(images), height, width), dtype=torch.bool)
         for row, image in enumerate(images):
             _copy(image, values[row])
             mask[row, : image.shape[-2], : image.shape[-1]] = True
-        return Padded(values, mask, torch.tensor([image.shape[-2:] for image in images], device=values.device))
+        return Padded(
+            values, mask, torch.tensor([image.shape[-2:] for image in images], device=values.device)
+        )
 
     def _frame(self, images: Sequence[Tensor]) -> tuple[int, int]:
         """The largest height and width, each rounded up to a multiple of pad_to."""
@@ -341,7 +382,9 @@ class Collate:
         tails = [each.shape[1:] for each in rows]
         if len(set(tails)) > 1:
             way = "; pad_to=1 pads them, as images, to the largest of the batch" if pictures else ""
-            raise ArgumentError(f"{_named(path)}: rows of one batch have different shapes: {_two(tails)}{way}")
+            raise ArgumentError(
+                f"{_named(path)}: rows of one batch have different shapes: {_two(tails)}{way}"
+            )
         return tuple(tails[0])
 
 
@@ -375,9 +418,15 @@ def _at(values: Sequence[Any], key: Any, path: tuple[Any, ...]) -> list[Any]:
     """The part `key` of each value. Raises ArgumentError where they differ in their parts."""
     first = values[0]
     for each in values:
-        alike = each.keys() == first.keys() if isinstance(first, Mapping) and isinstance(each, Mapping) else type(each) is type(first)
+        alike = (
+            each.keys() == first.keys()
+            if isinstance(first, Mapping) and isinstance(each, Mapping)
+            else type(each) is type(first)
+        )
         if not alike or len(each) != len(first):
-            raise ArgumentError(f"{_named(path)}: samples of one batch have different parts: {_parts(first)} and {_parts(each)}")
+            raise ArgumentError(
+                f"{_named(path)}: samples of one batch have different parts: {_parts(first)} and {_parts(each)}"
+            )
     return [each[key] for each in values]
 
 
@@ -411,17 +460,27 @@ class _Image(NamedTuple):
         path: tuple[Any, ...] = ()
         if isinstance(first, Mapping):
             path = (
-                (IMAGE,) if IMAGE in first else tuple(key for key, value in first.items() if _has_dims(value, 3) or _all_images(value))[:1]
+                (IMAGE,)
+                if IMAGE in first
+                else tuple(key for key, value in first.items() if _has_dims(value, 3) or _all_images(value))[
+                    :1
+                ]
             )
         elif isinstance(first, list | tuple):
             path = (0,)
         images = list(samples)
         for key in path:
             images = [_part_of(image, key) for image in images]
-        sizes = [tuple(image.shape[-2:]) for image in images] if all(_has_dims(image, 3) for image in images) else None
+        sizes = (
+            [tuple(image.shape[-2:]) for image in images]
+            if all(_has_dims(image, 3) for image in images)
+            else None
+        )
         views = bool(path) and _all_images(images[0])
         like = _like(images[0][0] if views else images[0]) if views or sizes is not None else None
-        parts = first.values() if isinstance(first, Mapping) else first if isinstance(first, list | tuple) else ()
+        parts = (
+            first.values() if isinstance(first, Mapping) else first if isinstance(first, list | tuple) else ()
+        )
         integers = not any(_has_dims(each, 1) or _has_dims(each, 2) for each in parts)
         return cls(path, sizes, like, views, integers)
 
@@ -447,7 +506,12 @@ class _Image(NamedTuple):
 
 def _all_images(value: Any) -> bool:
     """Returns True if a value is a list or tuple of images alone."""
-    return isinstance(value, list | tuple) and not hasattr(value, "_fields") and bool(value) and all(_has_dims(each, 3) for each in value)
+    return (
+        isinstance(value, list | tuple)
+        and not hasattr(value, "_fields")
+        and bool(value)
+        and all(_has_dims(each, 3) for each in value)
+    )
 
 
 def _like(image: Tensor | np.ndarray[Any, Any]) -> tuple[str, int]:
@@ -468,7 +532,9 @@ def _views_of(values: Sequence[Any], path: tuple[Any, ...]) -> Iterable[Sequence
     """The first view of each sample, the second, and so on. Raises ArgumentError where samples have different numbers of them."""
     counts = sorted({len(views) for views in values})
     if len(counts) > 1:
-        raise ArgumentError(f"{_named(path)}: samples of one batch have different numbers of views: {counts[0]} and {counts[-1]}")
+        raise ArgumentError(
+            f"{_named(path)}: samples of one batch have different numbers of views: {counts[0]} and {counts[-1]}"
+        )
     return zip(*values, strict=True)
 
 
@@ -485,18 +551,35 @@ def _collated_as(values: Sequence[Any], path: tuple[Any, ...], image: _Image) ->
     first = values[0]
     if isinstance(first, list):
         return "list"
-    if isinstance(first, int | float) or (isinstance(first, np.generic | Tensor | np.ndarray) and first.ndim == 0):
-        return "list" if any(each is None for each in values) else "stack"  # no tensor has a value that is missing
-    if not isinstance(first, Tensor | np.ndarray) or (isinstance(first, np.ndarray) and first.dtype.kind not in "biufc"):
+    if isinstance(first, int | float) or (
+        isinstance(first, np.generic | Tensor | np.ndarray) and first.ndim == 0
+    ):
+        return (
+            "list" if any(each is None for each in values) else "stack"
+        )  # no tensor has a value that is missing
+    if not isinstance(first, Tensor | np.ndarray) or (
+        isinstance(first, np.ndarray) and first.dtype.kind not in "biufc"
+    ):
         return "list"
-    name = next((kind.__name__ for kind in type(first).__mro__ if kind.__module__.startswith("torchvision.tv_tensors")), "")
+    name = next(
+        (
+            kind.__name__
+            for kind in type(first).__mro__
+            if kind.__module__.startswith("torchvision.tv_tensors")
+        ),
+        "",
+    )
     if name:
-        return _TV_CLASSES.get(name) or ("rows" if name != "Mask" else "picture" if first.ndim == 2 else "masks")
+        return _TV_CLASSES.get(name) or (
+            "rows" if name != "Mask" else "picture" if first.ndim == 2 else "masks"
+        )
     if image.is_image(values, path):
         return "picture"
     if image.sizes is None or any(not isinstance(each, Tensor | np.ndarray) for each in values):
         return "rows"
-    some = [(each, size) for each, size in zip(values, image.sizes, strict=True) if each.shape != (0,)]  # no rows may lack their shape
+    some = [
+        (each, size) for each, size in zip(values, image.sizes, strict=True) if each.shape != (0,)
+    ]  # no rows may lack their shape
     as_large = all(tuple(each.shape[-2:]) == size for each, size in some)
     forms: dict[int, Collated] = {2: "picture", 3: "masks"}
     return forms.get(some[0][0].ndim, "rows") if some and as_large else "rows"
@@ -510,14 +593,22 @@ def _tensors(values: Sequence[Any], path: tuple[Any, ...]) -> list[Tensor]:
     """The values as plain tensors."""
     for each in values:
         if not isinstance(each, Tensor | np.ndarray):
-            raise ArgumentError(f"{_named(path)} is a {type(each).__name__} in one sample of a batch, where tensors are collated")
-    return [each.as_subclass(Tensor) if isinstance(each, Tensor) else torch.as_tensor(each) for each in values]
+            raise ArgumentError(
+                f"{_named(path)} is a {type(each).__name__} in one sample of a batch, where tensors are collated"
+            )
+    return [
+        each.as_subclass(Tensor) if isinstance(each, Tensor) else torch.as_tensor(each) for each in values
+    ]
 
 
 def _as_rows(tensors: list[Tensor]) -> list[Tensor]:
     """Tensors of rows; an empty tensor of one dimension, which has no rows, gets the shape of the others' rows."""
     like = next((each for each in tensors if each.ndim > 1), None)
-    return tensors if like is None else [like.new_zeros((0, *like.shape[1:])) if each.shape == (0,) else each for each in tensors]
+    return (
+        tensors
+        if like is None
+        else [like.new_zeros((0, *like.shape[1:])) if each.shape == (0,) else each for each in tensors]
+    )
 
 
 def _copy(part: Tensor, whole: Tensor) -> None:
@@ -558,7 +649,9 @@ def _named(path: tuple[Any, ...]) -> str:
     return "sample" + "".join(f"[{key!r}]" for key in path)
 
 
-def collate_fn_of(form: CollateForm | None, pad_to: int | None, collate_fn: Callable[[list[Any]], Any] | None, kinds: Any) -> Any:
+def collate_fn_of(
+    form: CollateForm | None, pad_to: int | None, collate_fn: Callable[[list[Any]], Any] | None, kinds: Any
+) -> Any:
     """The collate_fn that a loader's arguments collate=, pad_to= and collate_fn= mean.
 
     Both may be given if they say the same: frameworks make a loader of another one's attributes.

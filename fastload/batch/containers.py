@@ -63,7 +63,9 @@ def to_device(batch: Any, device: torch.device, *, closed: bool = True) -> Any:
 
 def each_tensor(batch: Any, change: Callable[[torch.Tensor], Any]) -> Any:
     """The batch with `change` of each tensor in its containers; the rest as it is."""
-    return _each(batch, lambda value: change(value) if isinstance(value, torch.Tensor) else value, lambda value: False)
+    return _each(
+        batch, lambda value: change(value) if isinstance(value, torch.Tensor) else value, lambda value: False
+    )
 
 
 def _each(batch: Any, change: Callable[[Any], Any], is_leaf: Callable[[Any], bool]) -> Any:
@@ -93,14 +95,20 @@ def leaves_of(batch: Any) -> Iterator[Any]:
 
 def is_closed(value: Any) -> bool:
     """Returns True if an object moves itself to a device, and nobody can tell which stream uses its memory."""
-    shown = isinstance(value, torch.Tensor | Mapping | list | tuple) or callable(getattr(type(value), "record_stream", None))
+    shown = isinstance(value, torch.Tensor | Mapping | list | tuple) or callable(
+        getattr(type(value), "record_stream", None)
+    )
     return not shown and _moves_itself(value)
 
 
 def record_stream(batch: Any, stream: Any) -> None:
     """Tells torch's allocator that a stream uses a batch's memory on its device."""
     for leaf in leaves_of(batch):
-        if leaf.is_cuda if isinstance(leaf, torch.Tensor) else callable(getattr(type(leaf), "record_stream", None)):
+        if (
+            leaf.is_cuda
+            if isinstance(leaf, torch.Tensor)
+            else callable(getattr(type(leaf), "record_stream", None))
+        ):
             leaf.record_stream(stream)
 
 

@@ -31,7 +31,9 @@ class PrivateDraws(TorchFunctionMode):
         super().__init__()
         self._generator = generator
 
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         takes, kwargs = takes_generator(func), kwargs or {}
         if takes is None or kwargs.get("generator") is not None:
             return func(*args, **kwargs)

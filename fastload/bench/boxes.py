@@ -8,7 +8,9 @@ import random
 LOW, HIGH = math.log(3 / 4), math.log(4 / 3)
 
 
-def random_box(width: int, height: int, scale: tuple[float, float] = (0.08, 1.0)) -> tuple[int, int, int, int]:
+def random_box(
+    width: int, height: int, scale: tuple[float, float] = (0.08, 1.0)
+) -> tuple[int, int, int, int]:
     """RandomResizedCrop's box (x, y, width, height) in an image of width x height pixels; `scale`: least and most share of the area."""
     area = width * height
     for _ in range(10):

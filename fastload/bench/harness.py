@@ -28,7 +28,14 @@ from fastload.errors import ArgumentError, FastloadError
 SCHEMA = 1
 Json = dict[str, Any]
 Round = Callable[[int], Json]
-COLUMNS = ("images_per_s", "first_batch_s", "next_first_batch_s", "epoch_gap_ms", "pss_bytes", "cpu_s_per_1000")
+COLUMNS = (
+    "images_per_s",
+    "first_batch_s",
+    "next_first_batch_s",
+    "epoch_gap_ms",
+    "pss_bytes",
+    "cpu_s_per_1000",
+)
 
 
 class BenchError(FastloadError, RuntimeError):
@@ -39,12 +46,16 @@ def _environment() -> dict[str, str]:
     """The child finds the same fastload, and no library of a rival's starts threads of its own."""
     environment = dict(os.environ)
     root = str(Path(fastload.__path__[0]).parent)
-    environment["PYTHONPATH"] = os.pathsep.join(part for part in (root, environment.get("PYTHONPATH", "")) if part)
+    environment["PYTHONPATH"] = os.pathsep.join(
+        part for part in (root, environment.get("PYTHONPATH", "")) if part
+    )
     environment["OMP_NUM_THREADS"] = "1"
     return environment
 
 
-def take_turn(spec: TurnSpec, *, before_epoch: Callable[[], None] | None = None, timeout: float = 3600) -> Json:
+def take_turn(
+    spec: TurnSpec, *, before_epoch: Callable[[], None] | None = None, timeout: float = 3600
+) -> Json:
     """Runs one turn in a fresh process and returns its result.
 
     Args:
@@ -57,7 +68,12 @@ def take_turn(spec: TurnSpec, *, before_epoch: Callable[[], None] | None = None,
     """
     command = [sys.executable, "-m", "fastload.bench.runner", spec.to_json()]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=_environment()
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=_environment(),
     ) as child:
         try:
             assert child.stdout is not None
@@ -70,7 +86,9 @@ def take_turn(spec: TurnSpec, *, before_epoch: Callable[[], None] | None = None,
     lines = out.strip().splitlines()
     if child.returncode != 0 or not lines:
         last = (err.strip().splitlines() or ["nothing on stderr"])[-1]
-        raise BenchError(f"the process that ran {TITLES[spec.kind]} ended with status {child.returncode}: {last}")
+        raise BenchError(
+            f"the process that ran {TITLES[spec.kind]} ended with status {child.returncode}: {last}"
+        )
     result: Json = json.loads(lines[-1])
     return result
 
@@ -176,7 +194,9 @@ class Sources:
         from fastload.bench.listing import list_folder
 
         if not against.is_dir():
-            raise ArgumentError(f"--against {against}: not a folder; give the CLASS/IMAGE tree that was packed")
+            raise ArgumentError(
+                f"--against {against}: not a folder; give the CLASS/IMAGE tree that was packed"
+            )
         self.listing = [(str(path.absolute()), label) for path, label in list_folder(against)]
         if 0 < limit < len(self.listing):  # taken here, so that the LMDB copies no more than is used
             self.listing = [self.listing[k] for k in evenly(len(self.listing), limit)]
@@ -219,7 +239,9 @@ def rival_specs(sources: Sources, base: TurnSpec, kinds: Sequence[LoaderKind]) -
     specs = []
     for kind in kinds:
         source = sources.files if kind == "pillow" else sources.lmdb()
-        specs.append(dataclasses.replace(base, kind=kind, source=str(source), images=len(sources.listing), limit=0))
+        specs.append(
+            dataclasses.replace(base, kind=kind, source=str(source), images=len(sources.listing), limit=0)
+        )
     return specs
 
 
@@ -246,7 +268,9 @@ def compare(
                 sources = stack.enter_context(Sources(against, base.limit))
                 specs += rival_specs(sources, base, ["pillow", "handwritten"])
         started = time.time()
-        measured = interleave([(spec.kind, TITLES[spec.kind], loader_turn(spec)) for spec in specs], rounds, note)
+        measured = interleave(
+            [(spec.kind, TITLES[spec.kind], loader_turn(spec)) for spec in specs], rounds, note
+        )
     ours = measured[0]
     rows = {row.name: row for row in measured}
     settings = dataclasses.asdict(base)
@@ -281,7 +305,9 @@ def check_writable(option: str, path: Path) -> None:
         ArgumentError: its folder does not exist or may not be written to, or it is a folder.
     """
     if path.is_dir() or not path.absolute().parent.is_dir():
-        raise ArgumentError(f"{option} {path}: {'a folder' if path.is_dir() else 'there is no such folder'}; name a file")
+        raise ArgumentError(
+            f"{option} {path}: {'a folder' if path.is_dir() else 'there is no such folder'}; name a file"
+        )
     if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
         raise ArgumentError(f"{option} {path}: may not be written")
 

@@ -15,7 +15,9 @@ def list_folder(root: Path) -> list[tuple[Path, int]]:
     found: list[tuple[Path, int]] = []
     for label, name in enumerate(classes):
         for folder, files in walk(os.path.join(root, name)):
-            found += [(Path(folder, file), label) for file in files if file.lower().endswith(IMAGE_EXTENSIONS)]
+            found += [
+                (Path(folder, file), label) for file in files if file.lower().endswith(IMAGE_EXTENSIONS)
+            ]
     return found
 
 

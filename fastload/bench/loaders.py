@@ -41,7 +41,9 @@ def _packed(spec: TurnSpec, **opening: Any) -> Any:
     from fastload import PackedDataset
     from fastload import transforms as T
 
-    return PackedDataset(spec.source, transform=[T.RandomResizedCrop(spec.size), T.RandomHorizontalFlip()], **opening)
+    return PackedDataset(
+        spec.source, transform=[T.RandomResizedCrop(spec.size), T.RandomHorizontalFlip()], **opening
+    )
 
 
 def build(spec: TurnSpec) -> Iterable[Batch]:
@@ -58,7 +60,10 @@ def build(spec: TurnSpec) -> Iterable[Batch]:
     from fastload.bench import rivals
 
     if spec.kind == "pillow":
-        files = [(str(path), int(label)) for path, label in json.loads(Path(spec.source).read_text(encoding="utf-8"))]
+        files = [
+            (str(path), int(label))
+            for path, label in json.loads(Path(spec.source).read_text(encoding="utf-8"))
+        ]
         return _torch_loader(rivals.PillowFolder(files, spec.size), spec)
     return _torch_loader(rivals.HandWritten(spec.source, spec.images, spec.size), spec, rivals.channels_first)
 
@@ -75,4 +80,6 @@ def check_batch(batch: Batch, spec: TurnSpec) -> None:
     images, labels = batch
     shape = (spec.batch_size, 3, spec.size, spec.size)
     if tuple(images.shape) != shape or images.dtype != torch.uint8 or tuple(labels.shape) != shape[:1]:
-        raise RuntimeError(f"{spec.kind} gave {images.dtype} {tuple(images.shape)} and labels {tuple(labels.shape)}, not uint8 {shape}")
+        raise RuntimeError(
+            f"{spec.kind} gave {images.dtype} {tuple(images.shape)} and labels {tuple(labels.shape)}, not uint8 {shape}"
+        )

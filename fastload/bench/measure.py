@@ -101,7 +101,9 @@ def _unmapped_shared_bytes(pids: Iterable[int]) -> int:
             descriptors = list((PROC / str(pid) / "fd").iterdir())
         except OSError:  # it has ended
             continue
-        mapped.update(int(line.split()[4]) for line in maps.splitlines() if any(place in line for place in _SHARED))
+        mapped.update(
+            int(line.split()[4]) for line in maps.splitlines() if any(place in line for place in _SHARED)
+        )
         for descriptor in descriptors:
             with suppress(OSError):
                 if os.readlink(descriptor).startswith(_SHARED):
@@ -159,7 +161,9 @@ def tree_read_bytes() -> int | None:
             text = (PROC / str(pid) / "io").read_text(encoding="ascii")
         except OSError:
             return None
-        total += next((int(line.split()[1]) for line in text.splitlines() if line.startswith("read_bytes:")), 0)
+        total += next(
+            (int(line.split()[1]) for line in text.splitlines() if line.startswith("read_bytes:")), 0
+        )
     return total
 
 
@@ -184,7 +188,9 @@ def libjpeg_version() -> str | None:
     """The version of the system's libjpeg-turbo, as pkg-config has it; None where it has none."""
     if shutil.which("pkg-config") is None:
         return None
-    done = subprocess.run(["pkg-config", "--modversion", "libturbojpeg"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["pkg-config", "--modversion", "libturbojpeg"], capture_output=True, text=True, check=False
+    )
     return done.stdout.strip() or None
 
 

@@ -21,10 +21,14 @@ PANELS = (
 )
 
 
-def _bars(axes: Any, rows: list[Json], column: str, title: str, digits: int, scale: float, labels: bool) -> None:
+def _bars(
+    axes: Any, rows: list[Json], column: str, title: str, digits: int, scale: float, labels: bool
+) -> None:
     values = [(row[column] or 0.0) * scale for row in rows]
     places = range(len(rows))
-    axes.barh(places, values, color=[OURS if row["name"] == "fastload" else THEIRS for row in rows], height=0.66)
+    axes.barh(
+        places, values, color=[OURS if row["name"] == "fastload" else THEIRS for row in rows], height=0.66
+    )
     room = max([*values, 1e-9])
     for place, row, value in zip(places, rows, values, strict=True):
         text = number(row[column], digits, scale)

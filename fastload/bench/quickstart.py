@@ -24,7 +24,9 @@ def photo(seed: int, height: int, width: int) -> Image:
     from PIL import Image
 
     rng = np.random.default_rng(seed)
-    coarse = Image.fromarray(rng.integers(0, 256, (6, 8, 3), dtype=np.uint8)).resize((width, height), Image.Resampling.BICUBIC)
+    coarse = Image.fromarray(rng.integers(0, 256, (6, 8, 3), dtype=np.uint8)).resize(
+        (width, height), Image.Resampling.BICUBIC
+    )
     fine = rng.normal(0, 12, (height, width, 1))
     return Image.fromarray(np.clip(np.asarray(coarse) + fine, 0, 255).astype(np.uint8))
 
@@ -34,7 +36,9 @@ def drawn(count: int) -> dict[str, Callable[[], Image]]:
     return {f"drawing{seed}": partial(photo, seed, 900, 1200) for seed in range(count)}
 
 
-def write_photographs(root: str | Path, photographs: Mapping[str, Callable[[], Image]] | None = None) -> list[Path]:
+def write_photographs(
+    root: str | Path, photographs: Mapping[str, Callable[[], Image]] | None = None
+) -> list[Path]:
     """Writes root/CLASS/NUMBER.jpg, the same files each time: crops of each photograph at the sizes of ImageNet's.
 
     Args:
@@ -45,7 +49,11 @@ def write_photographs(root: str | Path, photographs: Mapping[str, Callable[[], I
         Paths of the files.
     """
     rng = np.random.default_rng(0)
-    return [path for name, make in (photographs or drawn(6)).items() for path in _crops(Path(root) / name, make(), rng)]
+    return [
+        path
+        for name, make in (photographs or drawn(6)).items()
+        for path in _crops(Path(root) / name, make(), rng)
+    ]
 
 
 def _crops(folder: Path, photograph: Image, rng: np.random.Generator) -> Iterator[Path]:
@@ -58,7 +66,9 @@ def _crops(folder: Path, photograph: Image, rng: np.random.Generator) -> Iterato
         fit = min(photograph.width / width, photograph.height / height) * rng.uniform(0.7, 1.0)
         x = rng.uniform(0, photograph.width - width * fit)
         y = rng.uniform(0, photograph.height - height * fit)
-        crop = photograph.resize((width, height), Image.Resampling.LANCZOS, box=(x, y, x + width * fit, y + height * fit))
+        crop = photograph.resize(
+            (width, height), Image.Resampling.LANCZOS, box=(x, y, x + width * fit, y + height * fit)
+        )
         path = folder / f"{number:03d}.jpg"
         crop.save(path, quality=int(rng.integers(90, 97)), subsampling=0 if rng.random() < 0.1 else 2)
         yield path
@@ -81,7 +91,9 @@ def side_by_side(ours: DataLoader[Any], theirs: DataLoader[Any], epochs: int = 3
         for which in (0, 1) if turn % 2 else (1, 0):
             later[which].append(_seconds(loaders[which]))
     middle = [median(each) for each in later]
-    fastload, torchs = (len(loader.dataset) / seconds for loader, seconds in zip(loaders, middle, strict=True))  # type: ignore[arg-type]
+    fastload, torchs = (
+        len(loader.dataset) / seconds for loader, seconds in zip(loaders, middle, strict=True)
+    )  # type: ignore[arg-type]
     rates = f"FastLoader {fastload:,.0f} images/s, torch's DataLoader {torchs:,.0f} (first epoch: {first[1] / first[0]:.1f} times)"
     return f"{rates}\n{verdict(fastload / torchs)}"
 

@@ -36,7 +36,13 @@ def table(document: Json) -> Table:
         f"{settings['workers']} threads or workers; medians of {settings['rounds']} interleaved rounds. first: first batch; "
         "gap: between epochs; PSS: memory; CPU: of 1,000 images"
     )
-    result = Table(title=f"fastload bench {cell(document['dataset'])}", caption=caption, box=SIMPLE, padding=(0, 1), pad_edge=False)
+    result = Table(
+        title=f"fastload bench {cell(document['dataset'])}",
+        caption=caption,
+        box=SIMPLE,
+        padding=(0, 1),
+        pad_edge=False,
+    )
     result.add_column("loader", no_wrap=True)
     rows = [row for row in document["loaders"] if row["reason"] is None]
     columns = [column for column in _COLUMNS if any(row[column[0]] is not None for row in rows)]

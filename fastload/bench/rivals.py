@@ -86,7 +86,9 @@ class HandWritten(Dataset[Sample]):
         width, height, _, _ = self._turbo.decode_header(data)
         x, y, w, h = random_box(width, height)
         part = next((n for n in (8, 4, 2) if min(w, h) >= n * self.size), 1)
-        image = self._turbo.decode(data, scaling_factor=(1, part) if part > 1 else None, pixel_format=0)  # 0: TJPF_RGB
+        image = self._turbo.decode(
+            data, scaling_factor=(1, part) if part > 1 else None, pixel_format=0
+        )  # 0: TJPF_RGB
         image = image[y // part : max((y + h) // part, 1), x // part : max((x + w) // part, 1)]
         image = cv2.resize(image, (self.size, self.size), interpolation=cv2.INTER_LINEAR)
         if random.random() < 0.5:

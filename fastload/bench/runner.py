@@ -210,7 +210,9 @@ def run_once(spec: TurnSpec) -> Json:
     print("ready", flush=True)  # noqa: T201
     sys.stdin.readline()
     if spec.rehearsal:
-        rehearsed = build(dataclasses.replace(spec, source=spec.rehearsal, images=spec.batch_size, rehearsal=""))
+        rehearsed = build(
+            dataclasses.replace(spec, source=spec.rehearsal, images=spec.batch_size, rehearsal="")
+        )
         next(iter(rehearsed))
         if hasattr(rehearsed, "close"):
             rehearsed.close()
@@ -260,7 +262,9 @@ def main(arguments: list[str]) -> int:
     except ImportError as error:
         result = {"ok": False, "reason": f"{error.name or 'a library'} is not installed"}
     except Exception as error:  # a rival's failure is a row of the table, not the end of the run
-        lines = str(error).strip().splitlines() or [""]  # torch puts a worker's traceback before its last line
+        lines = str(error).strip().splitlines() or [
+            ""
+        ]  # torch puts a worker's traceback before its last line
         result = {"ok": False, "reason": f"{type(error).__name__}: {lines[-1]}"}
     print(json.dumps(result), flush=True)  # noqa: T201
     return 0

@@ -77,7 +77,9 @@ class TurnSpec:
             if getattr(self, name) < 1:
                 raise ArgumentError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.used < self.batch_size:
-            raise ArgumentError(f"{self.used} images do not fill one batch of {self.batch_size}: lower --batch-size or use more images")
+            raise ArgumentError(
+                f"{self.used} images do not fill one batch of {self.batch_size}: lower --batch-size or use more images"
+            )
 
     @property
     def used(self) -> int:

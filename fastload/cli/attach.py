@@ -19,12 +19,17 @@ from fastload.common.files import expanded
 def attach(
     sources: Annotated[
         list[str],
-        typer.Argument(metavar="SRC...", help="A source of `fastload pack` whose images lie in one piece in files; they stay there."),
+        typer.Argument(
+            metavar="SRC...",
+            help="A source of `fastload pack` whose images lie in one piece in files; they stay there.",
+        ),
     ],
     out: Annotated[str, typer.Argument(metavar="INDEX", help="The dataset directory to make.")],
     base: Annotated[
         str | None,
-        typer.Option(help="The folder of SRC as INDEX is to name it: absolute, or relative to INDEX; SRC's absolute path by default."),
+        typer.Option(
+            help="The folder of SRC as INDEX is to name it: absolute, or relative to INDEX; SRC's absolute path by default."
+        ),
     ] = None,
     **options: Any,
 ) -> None:
@@ -38,8 +43,14 @@ def attach(
 
 
 def rebase(
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="A dataset made by `fastload attach`.", callback=in_a_folder)],
-    base: Annotated[str, typer.Argument(metavar="DIR", help="The folder of its files now: absolute, or relative to DATASET.")],
+    dataset: Annotated[
+        str,
+        typer.Argument(metavar="DATASET", help="A dataset made by `fastload attach`.", callback=in_a_folder),
+    ],
+    base: Annotated[
+        str,
+        typer.Argument(metavar="DIR", help="The folder of its files now: absolute, or relative to DATASET."),
+    ],
 ) -> None:
     """Tells an attached dataset that its files were moved."""
     from fastload.packing.attach import rebase as run
@@ -48,4 +59,6 @@ def rebase(
     count = run(dataset, base)
     found = resolved_base(Path(expanded(dataset)), expanded(base))
     absent = "" if os.path.isdir(found) else ", which is not there now"
-    say(f"{dataset}: {counted(count, 'sample')} {'is' if count == 1 else 'are'} looked for in {found}{absent}")
+    say(
+        f"{dataset}: {counted(count, 'sample')} {'is' if count == 1 else 'are'} looked for in {found}{absent}"
+    )

@@ -19,20 +19,34 @@ def bench(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help=DATASET_HELP, callback=in_a_folder)],
     against: Annotated[
         Path | None,
-        typer.Option("--against", metavar="SRC_DIR", help="The CLASS/IMAGE folder it was packed from, for the rivals."),
+        typer.Option(
+            "--against", metavar="SRC_DIR", help="The CLASS/IMAGE folder it was packed from, for the rivals."
+        ),
     ] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON.")
+    ] = None,
     plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Write a plot, as PNG or what else the name ends in (matplotlib).")
+        Path | None,
+        typer.Option(
+            "--plot", metavar="FILE", help="Write a plot, as PNG or what else the name ends in (matplotlib)."
+        ),
     ] = None,
     trace: Annotated[
-        Path | None, typer.Option("--trace", metavar="FILE", help="Write a trace of fastload's loop, for ui.perfetto.dev, as JSON.")
+        Path | None,
+        typer.Option(
+            "--trace", metavar="FILE", help="Write a trace of fastload's loop, for ui.perfetto.dev, as JSON."
+        ),
     ] = None,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Samples of a batch.")] = 64,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="Threads, or torch's worker processes.")] = 2,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, help="Threads, or torch's worker processes.")
+    ] = 2,
     size: Annotated[int, typer.Option("--size", min=1, help="Side of the crop, pixels.")] = 224,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Interleaved turns of each loader.")] = 3,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="Least time of one turn, two epochs at least.")] = 3.0,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0.0, help="Least time of one turn, two epochs at least.")
+    ] = 3.0,
     limit: Annotated[int, typer.Option("--limit", min=0, help="Images used, evenly spaced; 0: all.")] = 4096,
 ) -> None:
     """Measures fastload against torch's DataLoader on a packed dataset: speed, first batch, epoch gap, memory and CPU time.
@@ -46,7 +60,9 @@ def bench(
     from fastload.bench.spec import TurnSpec
 
     given = Path(expanded(dataset))
-    against, json_file, plot, trace = (None if path is None else Path(expanded(path)) for path in (against, json_file, plot, trace))
+    against, json_file, plot, trace = (
+        None if path is None else Path(expanded(path)) for path in (against, json_file, plot, trace)
+    )
     for option, path in (("--json", json_file), ("--trace", trace)):
         if path is not None:
             harness.check_writable(option, path)

@@ -21,7 +21,8 @@ def push(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help="A packed dataset in a folder.")],
     url: _Url,
     version: Annotated[
-        int | None, typer.Option(min=1, help="An older version of a dataset that was changed; the latest by default.")
+        int | None,
+        typer.Option(min=1, help="An older version of a dataset that was changed; the latest by default."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace another dataset at URL.")] = False,
     storage_options: StorageOptions = None,
@@ -81,10 +82,20 @@ def _is_size(given: str | None) -> str | None:
 
 
 def cache(
-    url: Annotated[str | None, typer.Argument(metavar="[URL]", help="A dataset to fetch into the cache; none: list what it has.")] = None,
-    cache: Annotated[str | None, typer.Option(help="The cache folder; FASTLOAD_CACHE, or fastload in the user's cache folder.")] = None,
-    cache_size: Annotated[str | None, typer.Option(help="Most bytes of all caches in it, such as 200GiB.", callback=_is_size)] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Remove what it has of URL, or of all, where nobody uses it.")] = False,
+    url: Annotated[
+        str | None,
+        typer.Argument(metavar="[URL]", help="A dataset to fetch into the cache; none: list what it has."),
+    ] = None,
+    cache: Annotated[
+        str | None,
+        typer.Option(help="The cache folder; FASTLOAD_CACHE, or fastload in the user's cache folder."),
+    ] = None,
+    cache_size: Annotated[
+        str | None, typer.Option(help="Most bytes of all caches in it, such as 200GiB.", callback=_is_size)
+    ] = None,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Remove what it has of URL, or of all, where nobody uses it.")
+    ] = False,
     storage_options: StorageOptions = None,
     timeout: Timeout = None,
     quiet: Quiet = False,
@@ -113,7 +124,9 @@ def cache(
         return
     found = cached_datasets(cache)
     for each in found:
-        say(f"{human_bytes(each.bytes):>10}  {each.opened:%Y-%m-%d %H:%M}  {'in use' if each.used else '      '}  {each.url}")
+        say(
+            f"{human_bytes(each.bytes):>10}  {each.opened:%Y-%m-%d %H:%M}  {'in use' if each.used else '      '}  {each.url}"
+        )
     say(f"{human_bytes(sum(each.bytes for each in found)):>10}  {counted(len(found), 'dataset')}")
 
 
@@ -128,7 +141,9 @@ class _Filled(ExitStack):
     def show(self, looked: int, count: int) -> None:
         """Shows how many samples have been looked at."""
         if self._bar is None:
-            self._bar = self.enter_context(Progress(count, self._title, shown=not self._quiet, unit="samples"))
+            self._bar = self.enter_context(
+                Progress(count, self._title, shown=not self._quiet, unit="samples")
+            )
             self._bar.start(looked, 0)
         self._bar.update(looked, 0)
 

@@ -15,7 +15,12 @@ from fastload.common.urls import is_url, shown
 @takes_flags
 def convert(
     dataset: LocalDataset,
-    out: Annotated[str, typer.Argument(metavar="OUT", help="The dataset directory to make, or a URL: s3://BUCKET/PATH, gs://, az://.")],
+    out: Annotated[
+        str,
+        typer.Argument(
+            metavar="OUT", help="The dataset directory to make, or a URL: s3://BUCKET/PATH, gs://, az://."
+        ),
+    ],
     **options: Any,
 ) -> None:
     """Makes a packed dataset of another one, with its images stored in another way. Their source is not needed, and the dataset that is

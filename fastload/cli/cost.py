@@ -23,7 +23,11 @@ def prices(requests: float | None, gib: float | None) -> tuple[Price, ...]:
 
 def cost_rows(manifest: Manifest, cache_size: str | None) -> list[EpochTraffic]:
     """The traffic for each size of the cache."""
-    sizes = [int(manifest.bytes * share) for share in _SHARES] if cache_size is None else [parse_size(cache_size, "cache_size")]
+    sizes = (
+        [int(manifest.bytes * share) for share in _SHARES]
+        if cache_size is None
+        else [parse_size(cache_size, "cache_size")]
+    )
     return [epoch_traffic(manifest.count, manifest.bytes, size) for size in sizes]
 
 
@@ -33,7 +37,10 @@ def cost_document(manifest: Manifest, cache_size: str | None, known: tuple[Price
     for traffic in cost_rows(manifest, cache_size):
         money = {
             price.name: {
-                when: {"same_region": each.dollars(price, leaves=False), "leaving": each.dollars(price, leaves=True)}
+                when: {
+                    "same_region": each.dollars(price, leaves=False),
+                    "leaving": each.dollars(price, leaves=True),
+                }
                 for when, each in _epochs(traffic).items()
             }
             for price in known
@@ -60,7 +67,11 @@ def show_cost(manifest: Manifest, cache_size: str | None, known: tuple[Price, ..
     for name in ("cached", "first", "bytes", "later", "bytes", 'by "window", first', "later"):
         table.add_column(name, justify="right")
     for traffic in rows:
-        fetched = [each for part in (traffic.first, traffic.later) for each in (f"{part.requests:,}", human_bytes(part.bytes))]
+        fetched = [
+            each
+            for part in (traffic.first, traffic.later)
+            for each in (f"{part.requests:,}", human_bytes(part.bytes))
+        ]
         fetched += [f"{part.requests:,}" for part in (traffic.first_window, traffic.later_window)]
         table.add_row(f"{traffic.cached:.0%}", *fetched)
     console = Console()
@@ -71,11 +82,16 @@ def show_cost(manifest: Manifest, cache_size: str | None, known: tuple[Price, ..
         for name in ("cached", *(price.name for price in known)):
             money.add_column(name, justify="right")
         for traffic in rows:
-            parts = ([part.dollars(each, leaves=leaves) for part in (traffic.first, traffic.later)] for each in known)
+            parts = (
+                [part.dollars(each, leaves=leaves) for part in (traffic.first, traffic.later)]
+                for each in known
+            )
             sums = (" / ".join(f"{sum:,.4f}" if sum < 1 else f"{sum:,.2f}" for sum in both) for both in parts)
             money.add_row(f"{traffic.cached:.0%}", *sums)
         console.print(money)
-    ranges = f"is fetched in ranges of {human_bytes(BLOCK_BYTES)}; other orders fetch the rest sample by sample"
+    ranges = (
+        f"is fetched in ranges of {human_bytes(BLOCK_BYTES)}; other orders fetch the rest sample by sample"
+    )
     say_wrapped(f'what is cached, and with shuffle="window" the rest too, {ranges}')
     for price in known:
         when = f", {price.year}" if price.year else ""

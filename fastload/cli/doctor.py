@@ -19,14 +19,24 @@ _COLUMN = 23
 def doctor(
     dataset: Annotated[
         str | None,
-        typer.Argument(metavar="[DATASET]", help="A packed dataset or its URL; a folder of class folders; none: the machine."),
+        typer.Argument(
+            metavar="[DATASET]",
+            help="A packed dataset or its URL; a folder of class folders; none: the machine.",
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The findings with their figures, as JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The findings with their figures, as JSON.")
+    ] = False,
     step_ms: Annotated[
-        float | None, typer.Option(min=0.001, help="Milliseconds of a training step, to compare with what the loader gives.")
+        float | None,
+        typer.Option(
+            min=0.001, help="Milliseconds of a training step, to compare with what the loader gives."
+        ),
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Samples of a batch.")] = 64,
-    workers: Annotated[int | None, typer.Option(min=1, help="Threads of the loader; as many as it would take by default.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Threads of the loader; as many as it would take by default.")
+    ] = None,
     size: Annotated[int, typer.Option(min=1, help="Side of the crop that is trained on, pixels.")] = 224,
     storage_options: StorageOptions = None,
     timeout: Timeout = None,
@@ -38,7 +48,9 @@ def doctor(
 
     if dataset is None and step_ms is not None:
         raise ArgumentError("--step-ms compares a step with a dataset's samples: name a DATASET")
-    job = Job(dataset, workers, batch_size, size, step_ms, parsed_options(storage_options), parsed_timeout(timeout))
+    job = Job(
+        dataset, workers, batch_size, size, step_ms, parsed_options(storage_options), parsed_timeout(timeout)
+    )
     width = max(40, min(100, shutil.get_terminal_size((80, 24)).columns))
     found = []
     for finding in examine(job):
@@ -49,7 +61,11 @@ def doctor(
                 say_filled("", f"-> {finding.remedy}", width, _COLUMN)
     counts = Counter(finding.verdict for finding in found)
     if as_json:
-        content = {"fastload_doctor": 1, "ok": not counts["bad"], "findings": [finding.to_json() for finding in found]}
+        content = {
+            "fastload_doctor": 1,
+            "ok": not counts["bad"],
+            "findings": [finding.to_json() for finding in found],
+        }
         say_json(content)
     else:
         say(f"{counts['good']} good, {counts['bad']} bad, {counts['unknown']} unknown")

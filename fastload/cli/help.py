@@ -62,14 +62,21 @@ class Parameter:
         """Bounds and default in brackets, to stand after the text."""
         if self.argument:
             return ""
-        parts = [self.bounds, f"default: {self.default}" if self.default else "", "required" if self.required else ""]
+        parts = [
+            self.bounds,
+            f"default: {self.default}" if self.default else "",
+            "required" if self.required else "",
+        ]
         return f"[{'; '.join(filter(None, parts))}]".replace(" ", _KEPT) if any(parts) else ""
 
 
 def parameters(command: Callable[..., Any]) -> list[Parameter]:
     """The arguments and options of a command, in the order of its signature."""
     hints = typing.get_type_hints(command, include_extras=True)
-    return [_parameter(each, *typing.get_args(hints[each.name])[:2]) for each in inspect.signature(command).parameters.values()]
+    return [
+        _parameter(each, *typing.get_args(hints[each.name])[:2])
+        for each in inspect.signature(command).parameters.values()
+    ]
 
 
 def _parameter(each: inspect.Parameter, kind: Any, about: Any) -> Parameter:
@@ -77,12 +84,24 @@ def _parameter(each: inspect.Parameter, kind: Any, about: Any) -> Parameter:
     if type(about).__name__ == "ArgumentInfo":
         return Parameter((about.metavar,), "", "", "", text, True, required)
     # Inside Annotated, typer takes the first name for the default.
-    named = [name for name in (about.default, *(about.param_decls or ())) if isinstance(name, str) and name.startswith("-")]
+    named = [
+        name
+        for name in (about.default, *(about.param_decls or ()))
+        if isinstance(name, str) and name.startswith("-")
+    ]
     names = [part for name in named or [f"--{each.name.replace('_', '-')}"] for part in name.split("/")]
     names.sort(key=lambda name: name.startswith("--"))
     value = None if required or each.default is None or each.default is False else each.default
-    default = "" if value is None else next(name for name in names if name.startswith("--")) if value is True else str(value)
-    return Parameter(tuple(names), _value(kind, about), default, _bounds(about.min, about.max), text, False, required)
+    default = (
+        ""
+        if value is None
+        else next(name for name in names if name.startswith("--"))
+        if value is True
+        else str(value)
+    )
+    return Parameter(
+        tuple(names), _value(kind, about), default, _bounds(about.min, about.max), text, False, required
+    )
 
 
 def _value(kind: Any, about: Any) -> str:
@@ -111,31 +130,52 @@ def first_sentence(text: str) -> str:
 def usage(name: str, command: Callable[..., Any]) -> str:
     """The line that says what is typed, without the program's name."""
     shown = parameters(command)
-    words = ["[OPTIONS]", *(f"{each.names[0]} {each.value}" for each in shown if each.required and not each.argument)]
+    words = [
+        "[OPTIONS]",
+        *(f"{each.names[0]} {each.value}" for each in shown if each.required and not each.argument),
+    ]
     return " ".join([name, *words, *(each.names[0] for each in shown if each.argument)])
 
 
 def command_help(name: str, command: Callable[..., Any]) -> str:
     """The text of ``fastload NAME --help``."""
     shown = parameters(command)
-    parts = [_filled(f"fastload {usage(name, command)}", "Usage: ", " " * 7), "", _filled(first_sentence(inspect.getdoc(command) or ""))]
+    parts = [
+        _filled(f"fastload {usage(name, command)}", "Usage: ", " " * 7),
+        "",
+        _filled(first_sentence(inspect.getdoc(command) or "")),
+    ]
     arguments = [(each.label, first_sentence(each.text)) for each in shown if each.argument]
-    options = [(each.label, f"{first_sentence(each.text)} {each.note}".strip(" ")) for each in shown if not each.argument]
+    options = [
+        (each.label, f"{first_sentence(each.text)} {each.note}".strip(" "))
+        for each in shown
+        if not each.argument
+    ]
     options.append((", ".join(HELP_NAMES), "Show this text and exit."))
     for title, rows in (("Arguments", arguments), ("Options", options)):
         parts += ["", f"{title}:", *_table(rows)]
     return "\n".join(parts) + "\n"
 
 
-def program_help(about: str, groups: Mapping[str, Iterable[Callable[..., Any]]], options: Iterable[tuple[str, str]]) -> str:
+def program_help(
+    about: str, groups: Mapping[str, Iterable[Callable[..., Any]]], options: Iterable[tuple[str, str]]
+) -> str:
     """The text of ``fastload --help``: commands in groups, each with its first sentence."""
     parts = ["Usage: fastload [OPTIONS] COMMAND ...", "", _filled(about)]
     for title, commands in groups.items():
-        parts += ["", f"{title}:", *_table([(each.__name__, first_sentence(inspect.getdoc(each) or "")) for each in commands], _COMMANDS)]
+        parts += [
+            "",
+            f"{title}:",
+            *_table(
+                [(each.__name__, first_sentence(inspect.getdoc(each) or "")) for each in commands], _COMMANDS
+            ),
+        ]
     parts += ["", "Options:", *_table([*options, (", ".join(HELP_NAMES), "Show this text and exit.")])]
     parts += [
         "",
-        _filled("`fastload COMMAND --help` shows a command's options; the page Command line of the documentation says more."),
+        _filled(
+            "`fastload COMMAND --help` shows a command's options; the page Command line of the documentation says more."
+        ),
     ]
     return "\n".join(parts) + "\n"
 
@@ -145,7 +185,12 @@ def _columns() -> int:
 
 
 def _filled(text: str, first: str = "", later: str = "") -> str:
-    options = {"initial_indent": first, "subsequent_indent": later, "break_long_words": False, "break_on_hyphens": False}
+    options = {
+        "initial_indent": first,
+        "subsequent_indent": later,
+        "break_long_words": False,
+        "break_on_hyphens": False,
+    }
     return textwrap.fill(text, _columns(), **options).replace(_KEPT, " ")  # type: ignore[arg-type]
 
 
@@ -170,7 +215,12 @@ class HelpfulCommand(TyperCommand):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Writes the help of this command."""
         assert self.callback is not None
-        formatter.write(command_help(str(self.name), inspect.unwrap(self.callback, stop=lambda each: hasattr(each, "__signature__"))))
+        formatter.write(
+            command_help(
+                str(self.name),
+                inspect.unwrap(self.callback, stop=lambda each: hasattr(each, "__signature__")),
+            )
+        )
 
 
 class HelpfulGroup(TyperGroup):

@@ -59,7 +59,10 @@ def _show_version(shown: bool) -> None:
 
 
 def _options(
-    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
 ) -> None:
     """Options before a command."""
 
@@ -67,7 +70,9 @@ def _options(
 def _program(commands: Iterable[Callable[..., None]]) -> typer.Typer:
     """The program with some of its commands: typer reads the signature of each, which takes longer than all else that it does."""
     settings = {"help_option_names": list(reversed(HELP_NAMES))}
-    made = typer.Typer(name="fastload", help=_ABOUT, cls=_Program, context_settings=settings, pretty_exceptions_enable=False)
+    made = typer.Typer(
+        name="fastload", help=_ABOUT, cls=_Program, context_settings=settings, pretty_exceptions_enable=False
+    )
     made.callback(help=_ABOUT)(_options)
     for command in commands:
         # All that stands after a program's name is the program's.
@@ -98,7 +103,9 @@ def _run(arguments: list[str]) -> int:
     try:
         with checked_output():
             named = COMMANDS.get(arguments[0]) if arguments else None
-            code = (_program([named]) if named else app)(arguments or ["--help"], prog_name="fastload", standalone_mode=False)
+            code = (_program([named]) if named else app)(
+                arguments or ["--help"], prog_name="fastload", standalone_mode=False
+            )
     except OutputError as error:
         if error.error.errno == errno.EPIPE:  # whoever read it has left, and nobody is there to be told
             return 2
@@ -121,7 +128,10 @@ def _with_values(arguments: list[str]) -> list[str]:
     if arguments[:1] == [run.__name__]:
         return arguments
     after = [*arguments, "-"][1:]
-    return ["--ray=" if each == "--ray" and following.startswith("-") else each for each, following in zip(arguments, after, strict=True)]
+    return [
+        "--ray=" if each == "--ray" and following.startswith("-") else each
+        for each, following in zip(arguments, after, strict=True)
+    ]
 
 
 def _fail(text: str) -> NoReturn:

@@ -24,13 +24,18 @@ def in_a_folder(dataset: str) -> str:
     if (path := local_path(dataset)) is not None:
         return path
     url = shown(dataset)
-    raise ArgumentError(f"{url} is a URL, and this command needs a dataset in a folder: `fastload pull {url} OUT` makes one")
+    raise ArgumentError(
+        f"{url} is a URL, and this command needs a dataset in a folder: `fastload pull {url} OUT` makes one"
+    )
 
 
-LocalDataset = Annotated[str, typer.Argument(metavar="DATASET", help="A packed dataset.", callback=in_a_folder)]
+LocalDataset = Annotated[
+    str, typer.Argument(metavar="DATASET", help="A packed dataset.", callback=in_a_folder)
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help=declared(OPTIONS["progress"]).help)]
 StorageOptions = Annotated[
-    list[str] | None, typer.Option("--storage-option", metavar="KEY=VALUE", help=declared(OPTIONS["storage_options"]).help)
+    list[str] | None,
+    typer.Option("--storage-option", metavar="KEY=VALUE", help=declared(OPTIONS["storage_options"]).help),
 ]
 
 
@@ -66,7 +71,9 @@ def parsed_options(given: Iterable[str] | None) -> dict[str, object] | None:
     for each in given or ():
         key, equals, value = each.partition("=")
         if not equals or not key.strip("."):
-            raise ArgumentError("a --storage-option is not of the form KEY=VALUE (it is not shown: it may be secret)")
+            raise ArgumentError(
+                "a --storage-option is not of the form KEY=VALUE (it is not shown: it may be secret)"
+            )
         outer, dot, inner = key.partition(".")
         if not dot:
             found[key] = value
@@ -93,7 +100,11 @@ def takes_flags(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(*, quiet: bool, **given: Any) -> None:
-        options = {name: _VALUES.get(name, lambda value: value)(given.pop(name)) for name in shown if name != "progress"}
+        options = {
+            name: _VALUES.get(name, lambda value: value)(given.pop(name))
+            for name in shown
+            if name != "progress"
+        }
         command(**given, **options, progress=not quiet)
 
     signature, hints = inspect.signature(command, eval_str=True), dict(command.__annotations__)
@@ -101,7 +112,9 @@ def takes_flags(command: Callable[..., None]) -> Callable[..., None]:
     *own, _ = signature.parameters.values()
     own = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
     run.__signature__ = signature.replace(parameters=[*own, *flags])  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in (*own, *flags)} | {"return": hints["return"]}
+    run.__annotations__ = {each.name: each.annotation for each in (*own, *flags)} | {
+        "return": hints["return"]
+    }
     return run
 
 
@@ -116,12 +129,23 @@ def _flag(keyword: Keyword) -> inspect.Parameter:
     elif bool in (kind, *get_args(kind)) and keyword.default is not False:
         name = f"{name}/--no-{name.removeprefix('--')}"
     least, most = option.limits or (None, None)
-    about = typer.Option(name, min=least, max=most if option.most_shown else None, metavar=option.metavar, help=keyword.help)
-    return inspect.Parameter(keyword.name, inspect.Parameter.KEYWORD_ONLY, default=keyword.default, annotation=Annotated[kind, about])
+    about = typer.Option(
+        name, min=least, max=most if option.most_shown else None, metavar=option.metavar, help=keyword.help
+    )
+    return inspect.Parameter(
+        keyword.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=keyword.default,
+        annotation=Annotated[kind, about],
+    )
 
 
 def _flag_type(keyword: Keyword) -> Any:
     """The type of a flag's value: text where the keyword takes text among others, or several of it."""
     if keyword.option.repeated:
         return list[str] | None
-    return str | None if str in get_args(keyword.type) and get_origin(keyword.type) is not Literal else keyword.type
+    return (
+        str | None
+        if str in get_args(keyword.type) and get_origin(keyword.type) is not Literal
+        else keyword.type
+    )

@@ -22,7 +22,12 @@ def pack(
             "'*.tar' work too), .parquet, .arrow or TFRecord files, a folder of MDS shards or LitData chunks, or an LMDB file.",
         ),
     ],
-    out: Annotated[str, typer.Argument(metavar="OUT", help="The dataset directory to make, or a URL: s3://BUCKET/PATH, gs://, az://.")],
+    out: Annotated[
+        str,
+        typer.Argument(
+            metavar="OUT", help="The dataset directory to make, or a URL: s3://BUCKET/PATH, gs://, az://."
+        ),
+    ],
     **options: Any,
 ) -> None:
     """Packs images and labels into a dataset that fastload reads."""

@@ -13,12 +13,16 @@ from fastload.cli.interrupts import leave
 
 def main() -> None:
     """Runs `fastload.cli.main.main`. Until a command begins, Ctrl-C ends the process with status 130; nothing has to be put away."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # ignored in a job of a shell's background
+    if (
+        signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    ):  # ignored in a job of a shell's background
         signal.signal(signal.SIGINT, leave)
     try:
         from fastload.common.streams import open_closed_descriptors
 
-        open_closed_descriptors(inherited=sys.argv[1:2] != ["run"])  # its program gets what this one was given
+        open_closed_descriptors(
+            inherited=sys.argv[1:2] != ["run"]
+        )  # its program gets what this one was given
         from fastload.cli.main import main as run
 
         run()

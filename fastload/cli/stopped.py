@@ -75,7 +75,9 @@ def _again(command: str, *changed: str, resume: bool = True) -> str:
     for argument in arguments:
         if changed and argument == "--on-error":
             next(arguments, None)
-        elif not (resume and argument in ("--overwrite", "--resume")) and not (changed and argument.startswith("--on-error=")):
+        elif not (resume and argument in ("--overwrite", "--resume")) and not (
+            changed and argument.startswith("--on-error=")
+        ):
             kept.append(argument)
     return f"`{shlex.join(['fastload', command, *(['--resume'] if resume else []), *changed, *kept])}`"
 

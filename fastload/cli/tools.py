@@ -23,25 +23,45 @@ from fastload.store.class_counts import Counts, class_counts, class_lines
 from fastload.store.entries import base_path
 from fastload.unpacking.folder import Layout
 
-_Anywhere = Annotated[str, typer.Argument(metavar="DATASET", help="A packed dataset: its folder, or its URL.")]
-_Version = Annotated[int | None, typer.Option(min=1, help="An older version of a dataset that was changed; the latest by default.")]
+_Anywhere = Annotated[
+    str, typer.Argument(metavar="DATASET", help="A packed dataset: its folder, or its URL.")
+]
+_Version = Annotated[
+    int | None,
+    typer.Option(min=1, help="An older version of a dataset that was changed; the latest by default."),
+]
 _Workers = Annotated[int | None, typer.Option(min=1, help="Threads; the usable CPUs by default.")]
 _Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 
 
 def info(
     dataset: _Anywhere,
-    everything: Annotated[bool, typer.Option("--all", help="All that is known, and not the first ten lines.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All that is known, and not the first ten lines.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
     version: _Version = None,
-    cost: Annotated[bool, typer.Option("--cost", help="Requests, bytes and money of an epoch, if the dataset lies in a bucket.")] = False,
+    cost: Annotated[
+        bool,
+        typer.Option(
+            "--cost", help="Requests, bytes and money of an epoch, if the dataset lies in a bucket."
+        ),
+    ] = False,
     cache_size: Annotated[
-        str | None, typer.Option(help="With --cost: bytes of the cache, as 200GiB; some sizes by default.", metavar="SIZE")
+        str | None,
+        typer.Option(
+            help="With --cost: bytes of the cache, as 200GiB; some sizes by default.", metavar="SIZE"
+        ),
     ] = None,
     price_requests: Annotated[
-        float | None, typer.Option(min=0, help="With --cost: your price of 1,000 GET requests, in place of the known ones.")
+        float | None,
+        typer.Option(
+            min=0, help="With --cost: your price of 1,000 GET requests, in place of the known ones."
+        ),
     ] = None,
-    price_gib: Annotated[float | None, typer.Option(min=0, help="With --cost: your price of a GiB that leaves the cloud.")] = None,
+    price_gib: Annotated[
+        float | None, typer.Option(min=0, help="With --cost: your price of a GiB that leaves the cloud.")
+    ] = None,
     storage_options: StorageOptions = None,
     timeout: Timeout = None,
 ) -> None:
@@ -52,7 +72,9 @@ def info(
     dataset = shown(dataset) if is_url(dataset) else dataset
     known = prices(price_requests, price_gib)
     if as_json:
-        found = _document(dataset, manifest) | ({"cost": cost_document(manifest, cache_size, known)} if cost else {})
+        found = _document(dataset, manifest) | (
+            {"cost": cost_document(manifest, cache_size, known)} if cost else {}
+        )
         say_json(found)
     elif cost:
         show_cost(manifest, cache_size, known)
@@ -60,7 +82,9 @@ def info(
         _show(dataset, manifest, everything=everything)
 
 
-def _manifest(dataset: str, version: int | None, options: Mapping[str, object] | None, timeout: float) -> Manifest:
+def _manifest(
+    dataset: str, version: int | None, options: Mapping[str, object] | None, timeout: float
+) -> Manifest:
     if not is_url(dataset):
         return Manifest.load(dataset, version)
     from fastload.remote.client import open_objects
@@ -113,7 +137,9 @@ def _show(dataset: str, manifest: Manifest, *, everything: bool) -> None:
     for label, text in fitting:
         say(f"  {printable(label).ljust(_COLUMN - 2)}{shortened(printable(text), width - _COLUMN)}")
     if len(fitting) < len(rows):
-        say(f"{counted(len(rows) - len(fitting), 'line')} more: {shlex.join(['fastload', 'info', '--all', dataset])}")
+        say(
+            f"{counted(len(rows) - len(fitting), 'line')} more: {shlex.join(['fastload', 'info', '--all', dataset])}"
+        )
 
 
 def _rows(dataset: str, manifest: Manifest) -> list[tuple[str, str]]:
@@ -122,10 +148,15 @@ def _rows(dataset: str, manifest: Manifest) -> list[tuple[str, str]]:
     from fastload.sources.notices import Notices
 
     versions = _versions(dataset, manifest)
-    rows = [("samples", f"{manifest.count:,}"), ("size", f"{human_bytes(manifest.bytes)} in {counted(len(manifest.shards), 'shard')}")]
+    rows = [
+        ("samples", f"{manifest.count:,}"),
+        ("size", f"{human_bytes(manifest.bytes)} in {counted(len(manifest.shards), 'shard')}"),
+    ]
     if len(versions) > 1 or manifest.version > 1:
         rows.append(("version", f"{manifest.version} of {', '.join(map(str, versions))}"))
-    bases = {base for shard in manifest.shards if (base := base_path(Path(dataset).absolute(), shard)) is not None}
+    bases = {
+        base for shard in manifest.shards if (base := base_path(Path(dataset).absolute(), shard)) is not None
+    }
     rows += [("images attached, in", base) for base in sorted(bases)]
     if isinstance(layout := manifest.summary.get("layout"), str) and layout:
         rows.append(("layout", layout))
@@ -133,8 +164,15 @@ def _rows(dataset: str, manifest: Manifest) -> list[tuple[str, str]]:
     rows += [(f"field {field.name}", field.describe()) for field in manifest.schema]
     for name, value in manifest.summary.items():
         if isinstance(value, int) and value and name != "samples":  # of the first pack, before versions
-            rows.append((_SUMMED.get(name, name.replace("_", " ")), human_bytes(value) if name in _SUMMED else f"{value:,}"))
-    rows += [(notice.text, f"{notice.count:,}") for notice in Notices.of(manifest.summary.get("notices")).all()]
+            rows.append(
+                (
+                    _SUMMED.get(name, name.replace("_", " ")),
+                    human_bytes(value) if name in _SUMMED else f"{value:,}",
+                )
+            )
+    rows += [
+        (notice.text, f"{notice.count:,}") for notice in Notices.of(manifest.summary.get("notices")).all()
+    ]
     return rows + [(f"packed with {name}", str(value)) for name, value in manifest.options.items()]
 
 
@@ -177,18 +215,34 @@ def verify(
     for sample in report.bad:
         say(f"sample {sample.index} ({sample.shard}): {sample.reason}")
     one = report.samples == 1
-    warned = f", {report.warnings:,} decode{'s' * (report.warnings == 1)} only with warnings" if report.warnings else ""
-    what = "every image decoded" if report.decoded else "checksums and records" if report.records else "checksums of all objects"
+    warned = (
+        f", {report.warnings:,} decode{'s' * (report.warnings == 1)} only with warnings"
+        if report.warnings
+        else ""
+    )
+    what = (
+        "every image decoded"
+        if report.decoded
+        else "checksums and records"
+        if report.records
+        else "checksums of all objects"
+    )
     if report.unchecked and report.unchecked == report.samples:
-        say(f"{dataset}: its files do not open; none of its {counted(report.unchecked, 'sample')} could be checked")
+        say(
+            f"{dataset}: its files do not open; none of its {counted(report.unchecked, 'sample')} could be checked"
+        )
         raise typer.Exit(1)
     if report.unchecked:
-        say(f"{dataset}: {counted(report.unchecked, 'sample')} could not be checked, since their files do not hold")
+        say(
+            f"{dataset}: {counted(report.unchecked, 'sample')} could not be checked, since their files do not hold"
+        )
     if not report.ok:
         files = counted(len(report.problems), "file")
         say(f"{dataset}: {len(report.bad):,} of {counted(report.samples, 'sample')} bad, {files} bad{warned}")
         raise typer.Exit(1)
-    say(f"{dataset}: {counted(report.samples, 'sample')} in {counted(report.shards, 'shard')} hold{'s' * one} ({what}{warned})")
+    say(
+        f"{dataset}: {counted(report.samples, 'sample')} in {counted(report.shards, 'shard')} hold{'s' * one} ({what}{warned})"
+    )
 
 
 def index(dataset: LocalDataset, workers: _Workers = None, quiet: _Quiet = False) -> None:
@@ -207,11 +261,16 @@ def index(dataset: LocalDataset, workers: _Workers = None, quiet: _Quiet = False
 def unpack(
     dataset: LocalDataset,
     folder: Annotated[
-        str, typer.Argument(metavar="DIR", help="A folder that is empty, does not exist, or holds an unpack that was stopped.")
+        str,
+        typer.Argument(
+            metavar="DIR", help="A folder that is empty, does not exist, or holds an unpack that was stopped."
+        ),
     ],
     layout: Annotated[
         Layout | None,
-        typer.Option(help="Layout of the files; by default coco or pairs where they lose no field, else folders, which holds all."),
+        typer.Option(
+            help="Layout of the files; by default coco or pairs where they lose no field, else folders, which holds all."
+        ),
     ] = None,
     workers: _Workers = None,
     quiet: _Quiet = False,
@@ -229,15 +288,23 @@ def unpack(
     }
     say(f"{counted(summary.files, 'file')}, {human_bytes(summary.bytes)}, {kinds[summary.layout]}: {folder}")
     if summary.renumbered:
-        say("note: ImageFolder numbers classes by the names of their folders: it gives other labels than the dataset's")
+        say(
+            "note: ImageFolder numbers classes by the names of their folders: it gives other labels than the dataset's"
+        )
 
 
 def export(
     dataset: LocalDataset,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write: a .tar (WebDataset) or a .parquet.")],
-    where: Annotated[str | None, typer.Option(help="An SQL condition over the fields: only samples for which it is true.")] = None,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="The file to write: a .tar (WebDataset) or a .parquet.")
+    ],
+    where: Annotated[
+        str | None, typer.Option(help="An SQL condition over the fields: only samples for which it is true.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE if it is there.")] = False,
-    on_error: Annotated[OnError, typer.Option(help="At a sample that cannot be read: stop, or leave it out and name it.")] = "raise",
+    on_error: Annotated[
+        OnError, typer.Option(help="At a sample that cannot be read: stop, or leave it out and name it.")
+    ] = "raise",
     workers: _Workers = None,
     quiet: _Quiet = False,
 ) -> None:
@@ -245,7 +312,15 @@ def export(
     from fastload.common.progress import human_bytes
     from fastload.unpacking.export import export as run
 
-    summary = run(dataset, file, where=where, overwrite=overwrite, on_error=on_error, workers=workers, progress=not quiet)
+    summary = run(
+        dataset,
+        file,
+        where=where,
+        overwrite=overwrite,
+        on_error=on_error,
+        workers=workers,
+        progress=not quiet,
+    )
     for sample in summary.skipped:
         say(f"left out: sample {sample.index} ({sample.shard}): {sample.reason}")
     left_out = f", {len(summary.skipped):,} left out" if summary.skipped else ""

@@ -31,15 +31,25 @@ def tune(
         ),
     ],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[ARGS]...", help="The script's arguments; after --, if one begins with a dash.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[ARGS]...", help="The script's arguments; after --, if one begins with a dash."
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The measurements and the choice, as JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The measurements and the choice, as JSON.")
+    ] = False,
     seconds: Annotated[float, typer.Option("--seconds", min=1.0, help="Time of all trials.")] = 60.0,
-    step_ms: Annotated[float, typer.Option(min=0.0, help="Milliseconds of a training step; 0: the loop only takes batches.")] = 0.0,
+    step_ms: Annotated[
+        float, typer.Option(min=0.0, help="Milliseconds of a training step; 0: the loop only takes batches.")
+    ] = 0.0,
     batch_size: Annotated[int, typer.Option(min=1, help="For a dataset: samples of a batch.")] = 64,
     size: Annotated[int, typer.Option(min=1, help="For a dataset: side of the crop, pixels.")] = 224,
     limit: Annotated[
-        int, typer.Option(min=0, help="For a dataset: samples used, evenly spaced; 0: all. Of one in a bucket, 512 at most.")
+        int,
+        typer.Option(
+            min=0, help="For a dataset: samples used, evenly spaced; 0: all. Of one in a bucket, 512 at most."
+        ),
     ] = 4096,
     storage_options: StorageOptions = None,
     timeout: Timeout = None,
@@ -54,7 +64,10 @@ def tune(
         raise ArgumentError(f"{arguments[0]}: only a script (.py) has arguments, and {target} is none")
     if not in_bucket and (storage_options or timeout is not None):
         raise ArgumentError(f"{shown(target)}: --storage-option and --timeout are for a dataset at a URL")
-    say(f"this takes about {seconds:.0f} s{' from the first loader on' * is_script}; other programs disturb it", err=True)
+    say(
+        f"this takes about {seconds:.0f} s{' from the first loader on' * is_script}; other programs disturb it",
+        err=True,
+    )
     if is_script:
         document = _of_script([expanded(target), *(arguments or ())], seconds, step_ms)
     else:
@@ -89,10 +102,14 @@ def _of_dataset(dataset: str, seconds: float, step_ms: float, *, quiet: bool, **
         folder = Path(expanded(packed))
         turn = TurnSpec("fastload", str(folder.absolute()), images=count_packed(folder), **spec)
         work = {"dataset": given.name, "step_ms": step_ms, "seconds": seconds, **spec}
-        return _document(DatasetLoop(turn, step_ms / 1000), work, dataset, quiet=quiet, in_place=folder != given)
+        return _document(
+            DatasetLoop(turn, step_ms / 1000), work, dataset, quiet=quiet, in_place=folder != given
+        )
 
 
-def _of_bucket(url: str, opening: dict[str, Any], seconds: float, step_ms: float, *, quiet: bool, **spec: Any) -> dict[str, Any]:
+def _of_bucket(
+    url: str, opening: dict[str, Any], seconds: float, step_ms: float, *, quiet: bool, **spec: Any
+) -> dict[str, Any]:
     from fastload import PackedDataset
     from fastload.bench.spec import TurnSpec
     from fastload.tune.caches import FETCHED
@@ -101,19 +118,30 @@ def _of_bucket(url: str, opening: dict[str, Any], seconds: float, step_ms: float
     with closing(PackedDataset(url, **opening)) as dataset:
         images = len(dataset)
     used = min(images, spec["limit"] or images, FETCHED)
-    spec["limit"] = max(used - used % spec["batch_size"], min(used, spec["batch_size"]))  # whole batches: an epoch fetches all of them
+    spec["limit"] = max(
+        used - used % spec["batch_size"], min(used, spec["batch_size"])
+    )  # whole batches: an epoch fetches all of them
     work = {"dataset": shown(url), "step_ms": step_ms, "seconds": seconds, **spec}
-    return _document(DatasetLoop(TurnSpec("fastload", url, images=images, **spec), step_ms / 1000, opening), work, shown(url), quiet=quiet)
+    return _document(
+        DatasetLoop(TurnSpec("fastload", url, images=images, **spec), step_ms / 1000, opening),
+        work,
+        shown(url),
+        quiet=quiet,
+    )
 
 
-def _document(loop: DatasetLoop, work: dict[str, Any], dataset: str, *, quiet: bool, in_place: bool = False) -> dict[str, Any]:
+def _document(
+    loop: DatasetLoop, work: dict[str, Any], dataset: str, *, quiet: bool, in_place: bool = False
+) -> dict[str, Any]:
     """The result of a dataset's trials; `dataset`: its path or URL, as it is shown; `in_place`: it is a folder of class folders."""
     from fastload.bench.measure import OthersTime
     from fastload.tune.dataset import tune_dataset
     from fastload.tune.document import Tuned
 
     others = OthersTime()
-    trials, arguments, skipped = tune_dataset(loop, work["seconds"], (lambda _: contextlib.nullcontext()) if quiet else note)
+    trials, arguments, skipped = tune_dataset(
+        loop, work["seconds"], (lambda _: contextlib.nullcontext()) if quiet else note
+    )
     tuned = Tuned(trials, arguments, skipped, others.share())
     shown_as = json.dumps(dataset, ensure_ascii=False)
     first = f"ImageFolder({shown_as}, transform)" if in_place else shown_as

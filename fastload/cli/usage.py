@@ -55,12 +55,20 @@ def usage_message(error: Any, commands: Mapping[str, Callable[..., Any]], argume
         if any(each.startswith(option) for each in arguments[: list(arguments).index(name)]):
             return _no_command(option, commands)
         near = " or ".join(sorted(error.possibilities or ()))
-        return f"fastload {name} has no option {option}" + (f"; did you mean {near}? {see}" if near else f"; {see}")
+        return f"fastload {name} has no option {option}" + (
+            f"; did you mean {near}? {see}" if near else f"; {see}"
+        )
     if option is not None:
         with_value = next((each for each in arguments if each.startswith(f"{option}=")), None)
-        return f"{option} takes no value, and {with_value} has one" if with_value else f"{option} needs a value after it; {see}"
+        return (
+            f"{option} takes no value, and {with_value} has one"
+            if with_value
+            else f"{option} needs a value after it; {see}"
+        )
     given, extra = _given(error.ctx, arguments[list(arguments).index(name) + 1 :])
-    absent = [_metavar(each) for each in error.ctx.command.params if each.required and not given.get(each.name)]
+    absent = [
+        _metavar(each) for each in error.ctx.command.params if each.required and not given.get(each.name)
+    ]
     if absent:
         verb = "are" if len(absent) > 1 else "is"
         return f"{' and '.join(absent)} {verb} missing: `fastload {name}` is called as in {example(name)}"
@@ -71,7 +79,9 @@ def usage_message(error: Any, commands: Mapping[str, Callable[..., Any]], argume
         return f"{' '.join(error.format_message().split())} {see}"
     raw = given.get(parameter.name)
     hint = get_type_hints(commands[name], include_extras=True)[parameter.name]
-    wrong = next((each for each in ([raw] if isinstance(raw, str) else raw or ()) if not _allowed(hint, each)), raw)
+    wrong = next(
+        (each for each in ([raw] if isinstance(raw, str) else raw or ()) if not _allowed(hint, each)), raw
+    )
     shown = parameter.opts[0] if parameter.param_type_name == "option" else _metavar(parameter)
     return f"{shown} {wrong!r}: give {_wanted(hint)}"
 
@@ -89,17 +99,25 @@ def _no_command(name: str, commands: Mapping[str, Any]) -> str:
     if os.path.exists(name) or os.path.splitext(name)[1] or is_url(name):
         return f"there is no command {name}: a command stands before a path, as in `fastload info {name}`; `fastload --help` lists all"
     near = difflib.get_close_matches(name, commands, 3, 0.5)
-    return f"there is no command {name}" + (f"; did you mean {' or '.join(near)}?" if near else ";") + " `fastload --help` lists all"
+    return (
+        f"there is no command {name}"
+        + (f"; did you mean {' or '.join(near)}?" if near else ";")
+        + " `fastload --help` lists all"
+    )
 
 
 def _given(context: Any, arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     """(texts typed for each parameter, texts too much). If positional arguments are missing, they are the last ones."""
     values, extra, _ = context.command.make_parser(context).parse_args(list(arguments))
-    positional = [parameter for parameter in context.command.params if parameter.param_type_name == "argument"]
+    positional = [
+        parameter for parameter in context.command.params if parameter.param_type_name == "argument"
+    ]
     typed: list[str] = []
     for parameter in positional:
         value = values.pop(parameter.name, None)
-        typed += [value] if isinstance(value, str) else [each for each in value or () if isinstance(each, str)]
+        typed += (
+            [value] if isinstance(value, str) else [each for each in value or () if isinstance(each, str)]
+        )
     found = dict(values)
     for number, parameter in enumerate(positional):
         if typed and parameter.nargs == -1:

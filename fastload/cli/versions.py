@@ -26,21 +26,35 @@ def append(
         summary = run(dataset, sources[0] if len(sources) == 1 else sources, **options)
     if options["progress"]:
         show(summary.pack, dataset)
-    say(f"{dataset}: version {summary.version}, {counted(summary.samples, 'sample')}, {summary.pack.samples:,} of them new")
+    say(
+        f"{dataset}: version {summary.version}, {counted(summary.samples, 'sample')}, {summary.pack.samples:,} of them new"
+    )
 
 
 def columns(
     dataset: LocalDataset,
-    action: Annotated[Literal["add", "drop"], typer.Argument(metavar="add|drop", help="Add the columns of a file, or drop fields.")],
+    action: Annotated[
+        Literal["add", "drop"],
+        typer.Argument(metavar="add|drop", help="Add the columns of a file, or drop fields."),
+    ],
     what: Annotated[
         list[str],
-        typer.Argument(metavar="FILE|NAME...", help="To add: a .csv or .tsv with a header line, or a .npy; to drop: names of fields."),
+        typer.Argument(
+            metavar="FILE|NAME...",
+            help="To add: a .csv or .tsv with a header line, or a .npy; to drop: names of fields.",
+        ),
     ],
     key: Annotated[
-        str | None, typer.Option(help="The field whose value is in FILE's column of that name; by default rows are in order.")
+        str | None,
+        typer.Option(
+            help="The field whose value is in FILE's column of that name; by default rows are in order."
+        ),
     ] = None,
     column: Annotated[
-        list[str] | None, typer.Option(help="A column to add, as NAME or NAME:int, float, text, json; may be repeated; all by default.")
+        list[str] | None,
+        typer.Option(
+            help="A column to add, as NAME or NAME:int, float, text, json; may be repeated; all by default."
+        ),
     ] = None,
 ) -> None:
     """Adds a file's columns to the fields of a packed dataset, or takes fields away. That is a new version; no image is touched."""
@@ -56,27 +70,41 @@ def columns(
         raise ArgumentError(f"{len(what)} files are named; add one at a time")
     summary = add_columns(dataset, what[0], key=key, columns=column or None)
     unused = (
-        f"; {counted(summary.unused, 'row')} of {what[0]} {'is' if summary.unused == 1 else 'are'} no sample's" if summary.unused else ""
+        f"; {counted(summary.unused, 'row')} of {what[0]} {'is' if summary.unused == 1 else 'are'} no sample's"
+        if summary.unused
+        else ""
     )
-    say(f"{dataset}: version {summary.version}, {counted(summary.samples, 'sample')} with {', '.join(summary.names)}{unused}")
+    say(
+        f"{dataset}: version {summary.version}, {counted(summary.samples, 'sample')} with {', '.join(summary.names)}{unused}"
+    )
 
 
 def drop(
     dataset: LocalDataset,
-    where: Annotated[str, typer.Option(help="An SQL condition over the fields; samples for which it is true are taken out.")],
+    where: Annotated[
+        str,
+        typer.Option(help="An SQL condition over the fields; samples for which it is true are taken out."),
+    ],
 ) -> None:
     """Takes samples out of a packed dataset, as a new version. Nothing is written but which samples are left."""
     from fastload.versions.drop import drop as run
 
     summary = run(dataset, where=where)
     if not summary.dropped:
-        say(f"{dataset}: no sample is meant by {where}; it stays at version {summary.version} with {counted(summary.samples, 'sample')}")
+        say(
+            f"{dataset}: no sample is meant by {where}; it stays at version {summary.version} with {counted(summary.samples, 'sample')}"
+        )
         return
-    say(f"{dataset}: version {summary.version}, {counted(summary.samples, 'sample')}, {summary.dropped:,} taken out")
+    say(
+        f"{dataset}: version {summary.version}, {counted(summary.samples, 'sample')}, {summary.dropped:,} taken out"
+    )
 
 
 def concat(
-    datasets: Annotated[list[str], typer.Argument(metavar="DATASET DATASET... OUT", help="Packed datasets, and the directory to make.")],
+    datasets: Annotated[
+        list[str],
+        typer.Argument(metavar="DATASET DATASET... OUT", help="Packed datasets, and the directory to make."),
+    ],
 ) -> None:
     """Makes one dataset of several, by reference. Nothing is copied, and the others have to stay where they are."""
     from fastload.versions.concat import concat as run
@@ -97,5 +125,7 @@ def prune(
 
     summary = run(dataset, keep=keep)
     numbers = ", ".join(map(str, summary.versions))
-    which = f"version{'s' * (len(summary.versions) > 1)} {numbers} given up" if numbers else "no version given up"
+    which = (
+        f"version{'s' * (len(summary.versions) > 1)} {numbers} given up" if numbers else "no version given up"
+    )
     say(f"{dataset}: {which}, {human_bytes(summary.bytes)} freed")

@@ -19,18 +19,33 @@ _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
 def view(
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="A packed dataset or its URL; or a folder of class folders.")],
+    dataset: Annotated[
+        str,
+        typer.Argument(metavar="DATASET", help="A packed dataset or its URL; or a folder of class folders."),
+    ],
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0: any that is free.")] = 0,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, and open no browser.")] = False,
-    where: Annotated[str, typer.Option(help="An SQL condition over the fields: the samples shown first.")] = "",
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Print the address, and open no browser.")
+    ] = False,
+    where: Annotated[
+        str, typer.Option(help="An SQL condition over the fields: the samples shown first.")
+    ] = "",
     transform: Annotated[
         str | None,
-        typer.Option(metavar="MODULE:NAME", help="Transform of the draws, such as train:transform; RandomResizedCrop(224) and a flip."),
+        typer.Option(
+            metavar="MODULE:NAME",
+            help="Transform of the draws, such as train:transform; RandomResizedCrop(224) and a flip.",
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
     epoch: Annotated[int, typer.Option(min=0, help="First epoch of the draws.")] = 0,
-    html: Annotated[str | None, typer.Option(metavar="OUT", help="Write one HTML file of the first samples, and serve nothing.")] = None,
-    version: Annotated[int | None, typer.Option(min=1, help="An older version; the latest by default.")] = None,
+    html: Annotated[
+        str | None,
+        typer.Option(metavar="OUT", help="Write one HTML file of the first samples, and serve nothing."),
+    ] = None,
+    version: Annotated[
+        int | None, typer.Option(min=1, help="An older version; the latest by default.")
+    ] = None,
     storage_options: StorageOptions = None,
     timeout: Timeout = None,
 ) -> None:

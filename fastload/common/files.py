@@ -143,13 +143,19 @@ def read_regular(path: str | os.PathLike[str], limit: int = FILE_BYTES) -> bytes
         parts: list[bytes] = []
         total = 0
         # One byte more than the size tells whether the file has grown; some file systems (/proc) give no size at all.
-        while total <= limit and size <= limit and (part := os.read(descriptor, max(size + 1 - total, 1 << 16))):
+        while (
+            total <= limit and size <= limit and (part := os.read(descriptor, max(size + 1 - total, 1 << 16)))
+        ):
             parts.append(part)
             total += len(part)
             if total == size:
                 break
         if max(total, size) > limit:
-            raise OSError(errno.EFBIG, f"{max(total, size):,} bytes are more than the limit of {limit:,}", os.fspath(path))
+            raise OSError(
+                errno.EFBIG,
+                f"{max(total, size):,} bytes are more than the limit of {limit:,}",
+                os.fspath(path),
+            )
         return parts[0] if len(parts) == 1 else b"".join(parts)
     finally:
         os.close(descriptor)
@@ -174,14 +180,18 @@ def check_entry(entry: os.stat_result, folder: os.stat_result, path: str | os.Pa
     """
     name = os.path.basename(os.fspath(path))
     if stat.S_ISLNK(entry.st_mode):
-        raise OSError(errno.ELOOP, f"{name} is a symbolic link, which somebody may have planted", os.fspath(path))
+        raise OSError(
+            errno.ELOOP, f"{name} is a symbolic link, which somebody may have planted", os.fspath(path)
+        )
     if entry.st_uid not in (os.geteuid(), 0) and folder.st_mode & stat.S_IWOTH:
         raise OSError(errno.EPERM, f"{name} belongs to another user (uid {entry.st_uid})", os.fspath(path))
     if stat.S_ISREG(entry.st_mode) and entry.st_mode & stat.S_IWOTH:
         raise OSError(errno.EPERM, f"every user may write {name}", os.fspath(path))
 
 
-def open_folder(path: str | os.PathLike[str], below: os.stat_result | None = None, within: int | None = None) -> int:
+def open_folder(
+    path: str | os.PathLike[str], below: os.stat_result | None = None, within: int | None = None
+) -> int:
     """Opens a folder, through which its files are opened then, whatever takes its name meanwhile.
 
     Args:
@@ -198,7 +208,9 @@ def open_folder(path: str | os.PathLike[str], below: os.stat_result | None = Non
     except NotADirectoryError:
         if stat.S_ISLNK(os.stat(path, dir_fd=within, follow_symlinks=False).st_mode):
             raise OSError(
-                errno.ELOOP, f"{os.path.basename(os.fspath(path))} is a symbolic link, which somebody may have planted", os.fspath(path)
+                errno.ELOOP,
+                f"{os.path.basename(os.fspath(path))} is a symbolic link, which somebody may have planted",
+                os.fspath(path),
             ) from None
         raise
     if below is not None:
@@ -217,10 +229,14 @@ def open_entry(folder: int, name: str, flags: int) -> int:
         OSError: it cannot be opened, or is not to be trusted.
     """
     try:
-        descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, 0o664, dir_fd=folder)
+        descriptor = os.open(
+            name, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, 0o664, dir_fd=folder
+        )
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise OSError(errno.ELOOP, f"{name} is a symbolic link, which somebody may have planted", name) from None
+            raise OSError(
+                errno.ELOOP, f"{name} is a symbolic link, which somebody may have planted", name
+            ) from None
         raise
     try:
         status = os.fstat(descriptor)

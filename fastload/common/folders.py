@@ -43,7 +43,15 @@ def files_below(top: str, *, folders: bool = False) -> Iterator[tuple[str, str]]
         PackError: a folder cannot be listed, lies within itself by a link, or is reached by more than `VISITS` paths.
     """
     visits: Counter[_Identity] = Counter()
-    waiting = [_Folder(top, os.path.realpath(top), os.path.islink(top), os.path.realpath(os.path.dirname(top)), frozenset())]
+    waiting = [
+        _Folder(
+            top,
+            os.path.realpath(top),
+            os.path.islink(top),
+            os.path.realpath(os.path.dirname(top)),
+            frozenset(),
+        )
+    ]
     while waiting:
         folder = waiting.pop()
         try:
@@ -64,7 +72,9 @@ def files_below(top: str, *, folders: bool = False) -> Iterator[tuple[str, str]]
                     real = os.path.join(folder.real, entry.name)
                     link = entry.is_symlink()
                     real = os.path.realpath(real) if link else real
-                    waiting.append(_Folder(os.path.join(folder.path, entry.name), real, link, folder.real, inside))
+                    waiting.append(
+                        _Folder(os.path.join(folder.path, entry.name), real, link, folder.real, inside)
+                    )
         except OSError as error:
             raise PackError(f"{error.filename or folder.path}: cannot be listed: {error.strerror}") from error
 
@@ -91,7 +101,9 @@ class _Folder:
         """Device and inode. Raises PackError if the folder contains the link that leads to it, before it is listed."""
         status = os.stat(self.path)
         identity = (status.st_dev, status.st_ino)
-        if identity in self.above or (self.link and os.path.commonpath((self.real, self.holder)) == self.real):
+        if identity in self.above or (
+            self.link and os.path.commonpath((self.real, self.holder)) == self.real
+        ):
             raise PackError(f"{self.path}: a link to a folder that holds it ({self.real}); remove the link")
         return identity
 

@@ -32,7 +32,11 @@ class _Awaited(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """The module's spec as the next finder has it, with this object as its loader."""
         if fullname != self._name:
             return None
-        others = (find for each in sys.meta_path if each is not self and (find := getattr(each, "find_spec", None)) is not None)
+        others = (
+            find
+            for each in sys.meta_path
+            if each is not self and (find := getattr(each, "find_spec", None)) is not None
+        )
         found = next((spec for find in others if (spec := find(fullname, path, target)) is not None), None)
         if found is None or found.loader is None:
             return found

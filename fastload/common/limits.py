@@ -52,7 +52,9 @@ def parse_timeout(timeout: object, name: str = "timeout") -> float:
     elif isinstance(timeout, (int, float)) and not isinstance(timeout, bool):
         seconds = min(timeout, 2 * LONGEST_TIMEOUT)  # an int may be larger than any float
     if not 0 < seconds <= LONGEST_TIMEOUT:
-        raise ArgumentError(f"{name}={timeout!r} is no time: write a number of seconds, or 90s, 30min, 6h, 2d; at most 30 days")
+        raise ArgumentError(
+            f"{name}={timeout!r} is no time: write a number of seconds, or 90s, 30min, 6h, 2d; at most 30 days"
+        )
     return float(seconds)
 
 
@@ -71,7 +73,9 @@ def default_max_pixels() -> int:
     if not text:
         return MAX_PIXELS
     if not (text.isascii() and text.isdecimal() and len(text) <= 20 and 1 <= int(text) <= MAX_PIXELS_MOST):
-        raise ArgumentError(f"FASTLOAD_MAX_PIXELS={text[:60]!r} is no number of pixels, 1 to 2**40; correct or unset it")
+        raise ArgumentError(
+            f"FASTLOAD_MAX_PIXELS={text[:60]!r} is no number of pixels, 1 to 2**40; correct or unset it"
+        )
     return int(text)
 
 

@@ -18,4 +18,6 @@ def optional(module: str, used_by: str, extra: str = "query") -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise ArgumentError(f"{used_by} needs {module}, which cannot be imported ({error}): {pip_install(extra)}") from error
+        raise ArgumentError(
+            f"{used_by} needs {module}, which cannot be imported ({error}): {pip_install(extra)}"
+        ) from error

@@ -29,7 +29,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.machinery import ExtensionFileLoader
 from itertools import chain
-from types import BuiltinFunctionType, CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    ModuleType,
+)
 from typing import Any, NamedTuple, TypeAlias
 
 from fastload._native import core
@@ -38,7 +45,14 @@ Holder = ModuleType | type
 Place: TypeAlias = tuple[Holder | dict[str, Any], Sequence[str] | None]
 _FUNCTION = 0x1
 """CO_OPTIMIZED: a flag that the code of a function has, and that of a class body has not."""
-_OF_OBJECTS = ("__init__", "__init_subclass__", "__repr__", "extra_repr", "__prepare_scriptable__", "_extract_params_for_v1_transform")
+_OF_OBJECTS = (
+    "__init__",
+    "__init_subclass__",
+    "__repr__",
+    "extra_repr",
+    "__prepare_scriptable__",
+    "_extract_params_for_v1_transform",
+)
 """Methods that act when an object is made, printed or scripted: they change no sample."""
 
 
@@ -93,14 +107,19 @@ class OwnCode:
 
     def _looked_at(self) -> tuple[list[Place], list[FunctionType]]:
         """Places and functions that are compared again only once one of them is another."""
-        imported: Place = sys.modules, [place.partition(":")[0] for place, _ in self._places if isinstance(place, str)]
+        imported: Place = (
+            sys.modules,
+            [place.partition(":")[0] for place, _ in self._places if isinstance(place, str)],
+        )
         named: list[Place] = [(module, [name]) for module, name, _ in self._classes()]
         holders = self._holders()
         functions = chain.from_iterable(_own_functions(holder, only) for holder, only in holders)
         return [imported, *named, *holders], list({id(each): each for each in functions}.values())
 
     def _compare(self) -> str:
-        verdicts = chain(map(_class_verdict, self._classes()), (_verdict(holder, only) for holder, only in self._holders()))
+        verdicts = chain(
+            map(_class_verdict, self._classes()), (_verdict(holder, only) for holder, only in self._holders())
+        )
         return next(filter(None, verdicts), "")
 
     def _classes(self) -> list[tuple[ModuleType, str, Any]]:
@@ -158,24 +177,35 @@ def _verdict(holder: Holder, only: Sequence[str] | None) -> str:
     return "" if found is None else f"{foreign}.{found} was replaced"
 
 
-def _parts(holder: Holder, module: ModuleType, only: Sequence[str] | None) -> Iterator[tuple[str, bool]] | None:
+def _parts(
+    holder: Holder, module: ModuleType, only: Sequence[str] | None
+) -> Iterator[tuple[str, bool]] | None:
     """Names in a module or a class of it, and whether each has the library's own function; None where that cannot be told."""
     if isinstance(getattr(getattr(module, "__spec__", None), "loader", None), ExtensionFileLoader):
         return _compiled(module, only or ())
     defined = _definitions(module)
     if defined is None:
         return None
-    return _methods(holder, defined, only) if isinstance(holder, type) else _module_functions(module, defined, only)
+    return (
+        _methods(holder, defined, only)
+        if isinstance(holder, type)
+        else _module_functions(module, defined, only)
+    )
 
 
 def _compiled(module: ModuleType, names: Sequence[str]) -> Iterator[tuple[str, bool]]:
     """Functions of a compiled module by name, and whether each is the module's own."""
     for name in names:
         value = original(vars(module).get(name))
-        yield name, isinstance(value, BuiltinFunctionType) and value.__self__ is module and value.__name__ == name
+        yield (
+            name,
+            isinstance(value, BuiltinFunctionType) and value.__self__ is module and value.__name__ == name,
+        )
 
 
-def _module_functions(module: ModuleType, defined: _Definitions, only: Sequence[str] | None) -> Iterator[tuple[str, bool]]:
+def _module_functions(
+    module: ModuleType, defined: _Definitions, only: Sequence[str] | None
+) -> Iterator[tuple[str, bool]]:
     """Functions of a module by name, and whether each is the library's own. Of all of a module those that are gone are left out."""
     held = vars(module)
     for name in defined.functions:
@@ -184,7 +214,13 @@ def _module_functions(module: ModuleType, defined: _Definitions, only: Sequence[
     sources, names = _imported(module, defined)
     for name in names:
         if name in held and (only is None or name in only):
-            yield name, any(vars(source).get(name) is held[name] or _defines(source, name, held[name]) for source in sources)
+            yield (
+                name,
+                any(
+                    vars(source).get(name) is held[name] or _defines(source, name, held[name])
+                    for source in sources
+                ),
+            )
     for name in held.keys() & vars(builtins).keys() if only is None else ():
         if not name.startswith("__") and name not in defined.names:
             yield name, False  # hides a built-in function from the module
@@ -207,24 +243,34 @@ def _methods(kind: type, defined: _Definitions, only: Sequence[str] | None) -> I
             yield name, _is_own(value, module, codes)
         elif _is_own(value, module, whole):
             yield name, True  # another name of one of its methods, such as nn.Module's __call__
-        elif (only is not None or hasattr(type(value), "__get__")) and not isinstance(value, GetSetDescriptorType | MemberDescriptorType):
+        elif (only is not None or hasattr(type(value), "__get__")) and not isinstance(
+            value, GetSetDescriptorType | MemberDescriptorType
+        ):
             yield name, _is_borrowed(value, kind, name)
 
 
 def _is_own(value: Any, module: ModuleType, codes: Sequence[CodeType]) -> bool:
     """Returns True if a value is a function of a module, or a method, with one of these code objects; or a stand-in for one."""
     functions = _functions(original(value))
-    return bool(functions) and all(each.__globals__ is vars(module) and each.__code__ in codes for each in functions)
+    return bool(functions) and all(
+        each.__globals__ is vars(module) and each.__code__ in codes for each in functions
+    )
 
 
 def _is_borrowed(value: Any, kind: type, name: str) -> bool:
     """Returns True if a value is a method of that name of another class of its library; torchvision's v2 classes borrow get_params so."""
     for each in _functions(value):
         home = sys.modules.get(each.__globals__.get("__name__", ""))
-        defined = None if home is None or _library(home.__name__) != _library(kind.__module__) else _definitions(home)
+        defined = (
+            None
+            if home is None or _library(home.__name__) != _library(kind.__module__)
+            else _definitions(home)
+        )
         if home is None or defined is None:
             return False
-        codes = [code for path, found in defined.codes.items() if path.rpartition(".")[2] == name for code in found]
+        codes = [
+            code for path, found in defined.codes.items() if path.rpartition(".")[2] == name for code in found
+        ]
         if not _is_own(each, home, codes):
             return False
     return bool(_functions(value))
@@ -235,7 +281,11 @@ def _functions(value: Any) -> list[FunctionType]:
     if type(value) in (staticmethod, classmethod):
         value = value.__func__
     parts = (
-        (value.fget, value.fset, value.fdel) if type(value) is property else (value.func,) if type(value) is cached_property else (value,)
+        (value.fget, value.fset, value.fdel)
+        if type(value) is property
+        else (value.func,)
+        if type(value) is cached_property
+        else (value,)
     )
     found = [part for part in parts if isinstance(part, FunctionType)]
     return found if len(found) == sum(part is not None for part in parts) else []
@@ -285,7 +335,10 @@ def _definitions(module: ModuleType) -> _Definitions | None:
         for path, code in _walk(own, ""):
             codes[path] = (*codes.get(path, ()), code)
         lists = chain.from_iterable(const for const in own.co_consts if isinstance(const, tuple))
-        kept = _read[name] = spec, _Definitions(codes, own.co_names, frozenset(each for each in lists if type(each) is str))
+        kept = _read[name] = (
+            spec,
+            _Definitions(codes, own.co_names, frozenset(each for each in lists if type(each) is str)),
+        )
     return kept[1]
 
 
@@ -304,9 +357,20 @@ def _imported(module: ModuleType, defined: _Definitions) -> tuple[list[ModuleTyp
     """The modules of its own library that a module imports from, and the names of functions that it may have of them."""
     package = getattr(module, "__package__", "") or ""
     bases = ("", f"{package}.", f"{package.rpartition('.')[0]}.")
-    paths = (base + name for name in defined.names for base in bases if _library(base + name) == _library(module.__name__))
-    sources = [found for path in dict.fromkeys(paths) if (found := sys.modules.get(path)) is not None and found is not module]
-    theirs = {name for source in sources if (their := _definitions(source)) is not None for name in their.functions}
+    paths = (
+        base + name
+        for name in defined.names
+        for base in bases
+        if _library(base + name) == _library(module.__name__)
+    )
+    sources = [
+        found
+        for path in dict.fromkeys(paths)
+        if (found := sys.modules.get(path)) is not None and found is not module
+    ]
+    theirs = {
+        name for source in sources if (their := _definitions(source)) is not None for name in their.functions
+    }
     return sources, sorted(theirs & defined.lists - defined.codes.keys())
 
 

@@ -82,7 +82,9 @@ def position_of(value: Any) -> int:
         TypeError: it is no integer (it has no `__index__`), or is a bool.
     """
     if isinstance(value, bool) or str(getattr(value, "dtype", "")) in ("bool", "torch.bool"):
-        raise TypeError(f"samples are found by integers, not by {value!r}: of a mask, give the positions where it is true")
+        raise TypeError(
+            f"samples are found by integers, not by {value!r}: of a mask, give the positions where it is true"
+        )
     try:
         return operator.index(value)
     except TypeError:

@@ -48,7 +48,9 @@ class Progress:
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._view is not None:
             self._view.stop()
 
@@ -70,7 +72,11 @@ class Progress:
         self._next = now + self._view.every
         spent = max(now - self._began, 1e-6)
         speed = (done - self._from[0]) / spent
-        rate = f"{speed:,.0f} {self._unit}/s" if self._unit else f"{human_bytes((size - self._from[1]) / spent)}/s"
+        rate = (
+            f"{speed:,.0f} {self._unit}/s"
+            if self._unit
+            else f"{human_bytes((size - self._from[1]) / spent)}/s"
+        )
         self._view.update(done, speed, rate, human_bytes(size) if size else "")
 
 
@@ -86,7 +92,11 @@ class _Lines:
         pass
 
     def update(self, done: int, speed: float, rate: str, size: str) -> None:
-        left = f", {human_seconds((self._total - done) / speed)} left" if speed > 0 and done < self._total else ""
+        left = (
+            f", {human_seconds((self._total - done) / speed)} left"
+            if speed > 0 and done < self._total
+            else ""
+        )
         tell(f"{self._title}: {done:,} of {self._total:,}, {rate}{', ' if size else ''}{size}{left}")
 
     def stop(self) -> None:
@@ -116,7 +126,11 @@ class _Bar:
         self._bar.start_task(self._task)
 
     def update(self, done: int, speed: float, rate: str, size: str) -> None:
-        left = f", {human_seconds((self._total - done) / speed)} left" if speed > 0 and done < self._total else ""
+        left = (
+            f", {human_seconds((self._total - done) / speed)} left"
+            if speed > 0 and done < self._total
+            else ""
+        )
         self._bar.update(self._task, completed=done, state=f"{done:,}/{self._total:,}, {rate}{left}")
 
     def stop(self) -> None:

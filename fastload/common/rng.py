@@ -72,7 +72,9 @@ class KeyedPermutation:
         self.count = count
         first = max(1, isqrt(max(0, count - 1)) + 1)
         self._sizes = np.uint64(first), np.uint64(max(1, -(-count // first)))
-        words = np.random.Philox(key=key, counter=[0, 0, count, _STREAM])  # orders of almost as many samples are others
+        words = np.random.Philox(
+            key=key, counter=[0, 0, count, _STREAM]
+        )  # orders of almost as many samples are others
         self._keys = np.asarray(words.random_raw(ROUNDS if count >= SMALL_COUNT else SMALL_ROUNDS), np.uint64)
 
     def at(self, positions: npt.NDArray[np.integer]) -> _Positions:
@@ -158,7 +160,9 @@ def checked_seed(seed: Any) -> int | None:
         return None
     number = _natural(seed)
     if number is None or number >= 1 << 64:
-        raise ArgumentError(f"seed={seed!r}: give an integer from 0 to 2**64 - 1, or None for a seed from torch's generator")
+        raise ArgumentError(
+            f"seed={seed!r}: give an integer from 0 to 2**64 - 1, or None for a seed from torch's generator"
+        )
     return number
 
 
@@ -213,7 +217,9 @@ def _key(seed: int, epoch: int, index: int, stream: int) -> int:
     return (high << 32 | low) & 0x7FFF_FFFF_FFFF_FFFF
 
 
-def row_seeds(seed: int, epoch: int, occurrences: npt.NDArray[np.uint32] | None) -> npt.NDArray[np.uint64] | None:
+def row_seeds(
+    seed: int, epoch: int, occurrences: npt.NDArray[np.uint32] | None
+) -> npt.NDArray[np.uint64] | None:
     """The seeds of samples' draws, by their occurrences; None where all are 0, or None: `seed` itself."""
     if occurrences is None or not occurrences.any():
         return None
@@ -222,7 +228,11 @@ def row_seeds(seed: int, epoch: int, occurrences: npt.NDArray[np.uint32] | None)
 
 def row_seed(seed: int, epoch: int, occurrence: int) -> int:
     """The seed of one sample's draws. See NOTE [ occurrences: an index that comes again ]."""
-    return seed if not occurrence else int(core.occurrence_seeds(seed, epoch, OCCURRENCE_STREAM, np.array([occurrence], np.uint32))[0])
+    return (
+        seed
+        if not occurrence
+        else int(core.occurrence_seeds(seed, epoch, OCCURRENCE_STREAM, np.array([occurrence], np.uint32))[0])
+    )
 
 
 def substitutes(seed: int, epoch: int, index: int, count: int, occurrence: int = 0) -> list[int]:
@@ -233,7 +243,9 @@ def substitutes(seed: int, epoch: int, index: int, count: int, occurrence: int =
 
 def substitute_occurrence(seed: int, epoch: int, index: int, occurrence: int = 0) -> int:
     """The occurrence of any sample that comes in place of the sample `index`, so that its draws are not those of its own turn."""
-    words = core.random_words(row_seed(seed, epoch, occurrence), epoch, index, SUBSTITUTE_STREAM, SUBSTITUTES + 1)
+    words = core.random_words(
+        row_seed(seed, epoch, occurrence), epoch, index, SUBSTITUTE_STREAM, SUBSTITUTES + 1
+    )
     return SUBSTITUTE_OCCURRENCE | words[-1] >> 1
 
 

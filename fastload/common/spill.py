@@ -45,7 +45,9 @@ class _File:
         self.number, path = tempfile.mkstemp(prefix="fastload-")
         os.unlink(path)
 
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # a default, since at the program's end `os` may be gone
+    def __del__(
+        self, close: Callable[[int], None] = os.close
+    ) -> None:  # a default, since at the program's end `os` may be gone
         if hasattr(self, "number"):
             close(self.number)
 
@@ -84,7 +86,9 @@ class SpilledBytes:
         while len(data) < size:  # a read ends early after 2 GiB, and at a signal
             more = os.pread(self._file.number, size - len(data), offset + len(data))
             if not more:
-                raise PackError(f"a temporary file in {tempfile.gettempdir()} has lost its end: it was changed by another program")
+                raise PackError(
+                    f"a temporary file in {tempfile.gettempdir()} has lost its end: it was changed by another program"
+                )
             data += more
         return data
 
@@ -112,7 +116,9 @@ def temporary_error(error: OSError) -> PackError:
         folder = tempfile.gettempdir()
     except OSError:
         folder = "the folder for temporary files"
-    return PackError(f"{folder}: {reason}; a pack keeps a list of its samples there: make room, or set TMPDIR to another folder")
+    return PackError(
+        f"{folder}: {reason}; a pack keeps a list of its samples there: make room, or set TMPDIR to another folder"
+    )
 
 
 class Numbers:
@@ -188,7 +194,11 @@ class Texts(ByteStrings):
         self._ends = Numbers("<u8")
         self._pending: list[int] = []
         self._last = -2
-        self._block: tuple[int, list[int], bytes] = (0, [], b"")  # the first text of a block, the edges of its texts, their bytes
+        self._block: tuple[int, list[int], bytes] = (
+            0,
+            [],
+            b"",
+        )  # the first text of a block, the edges of its texts, their bytes
 
     def append(self, text: bytes) -> None:
         """Appends a text."""

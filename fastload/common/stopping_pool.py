@@ -20,7 +20,9 @@ class StoppingPool(ThreadPoolExecutor):
         if self._stopping:
             raise CancelledError
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if kind is not None:
             self.shutdown(wait=False, cancel_futures=True)  # first: a thread whose call ends finds no other
             self._stopping = True

@@ -11,7 +11,9 @@ from fastload.errors import printable
 
 def tell(line: object) -> None:
     """Writes one line to stderr, as far as stderr takes it: a job does not end because nobody can be told how it goes."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # full or without a reader; closed in Python; closed before it
+    with contextlib.suppress(
+        OSError, ValueError, AttributeError
+    ):  # full or without a reader; closed in Python; closed before it
         sys.stderr.write(f"{printable(line)}\n")
         sys.stderr.flush()
 

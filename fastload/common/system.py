@@ -44,7 +44,9 @@ def cpu_quota(root: Path = ROOT) -> Fraction | None:
     """CPUs that the control group of this process grants it, 3/2 for one and a half; None: no quota."""
     found = []
     for group in _groups("cpu", root):
-        words = _words(group / "cpu.max") or _words(group / "cpu.cfs_quota_us") + _words(group / "cpu.cfs_period_us")
+        words = _words(group / "cpu.max") or _words(group / "cpu.cfs_quota_us") + _words(
+            group / "cpu.cfs_period_us"
+        )
         with contextlib.suppress(ValueError, ZeroDivisionError):  # "max", or no such file
             quota, period = (int(word) for word in words)
             if quota > 0:  # -1 is none
@@ -68,7 +70,11 @@ def share_of_cpus() -> int:
     Processes that were bound to CPUs of their own keep those: their masks are small enough for all of them to fit the machine.
     """
     cpus, ranks = available_cpus(), os.environ.get("LOCAL_WORLD_SIZE", "")
-    if not ranks.isdecimal() or int(ranks) < 2 or len(os.sched_getaffinity(0)) * int(ranks) <= (os.cpu_count() or 1):
+    if (
+        not ranks.isdecimal()
+        or int(ranks) < 2
+        or len(os.sched_getaffinity(0)) * int(ranks) <= (os.cpu_count() or 1)
+    ):
         return cpus
     return max(1, cpus // int(ranks))
 
@@ -90,7 +96,9 @@ def available_memory(root: Path = ROOT) -> int | None:
 
 def memory_limit(root: Path = ROOT) -> int | None:
     """Bytes that the memory limits of the process's control group allow all processes of the group; None: no limit is known."""
-    limits = [_number(group / "memory.max", group / "memory.limit_in_bytes") for group in _groups("memory", root)]
+    limits = [
+        _number(group / "memory.max", group / "memory.limit_in_bytes") for group in _groups("memory", root)
+    ]
     known = [limit for limit in limits if limit is not None and limit < _UNLIMITED]
     return min(known, default=None)
 
@@ -127,7 +135,9 @@ def _groups(controller: str, root: Path) -> Iterator[Path]:
         if len(places) < 5 or len(kinds) < 3:
             continue
         named = "" if kinds[0] == "cgroup2" else controller
-        if named in paths and (kinds[0] == "cgroup2" or (kinds[0] == "cgroup" and controller in kinds[2].split(","))):
+        if named in paths and (
+            kinds[0] == "cgroup2" or (kinds[0] == "cgroup" and controller in kinds[2].split(","))
+        ):
             shown, point = (PurePosixPath(_unescaped(place)) for place in places[3:5])
             below = _below(PurePosixPath(paths[named]), shown)
             yield from (root / point.relative_to("/") / each for each in (below, *below.parents))

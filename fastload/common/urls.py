@@ -32,7 +32,9 @@ def meant_url(path: str, *, joined: bool = False) -> str | None:
 def local_path(url: str) -> str | None:
     """The path that a ``file://`` URL names; None for every other URL."""
     parts = urlsplit(url)
-    return unquote(parts.path) if parts.scheme.lower() == "file" and parts.netloc in ("", "localhost") else None
+    return (
+        unquote(parts.path) if parts.scheme.lower() == "file" and parts.netloc in ("", "localhost") else None
+    )
 
 
 def is_remote(path: object) -> bool:

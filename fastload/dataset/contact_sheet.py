@@ -10,7 +10,16 @@ import numpy.typing as npt
 import torch
 
 from fastload.common.optional import optional
-from fastload.dataset.drawing import COLOURS, OBJECTS_MOST, Pixels, box_corners, colour_of, numbers_of, painted_masks, shown_image
+from fastload.dataset.drawing import (
+    COLOURS,
+    OBJECTS_MOST,
+    Pixels,
+    box_corners,
+    colour_of,
+    numbers_of,
+    painted_masks,
+    shown_image,
+)
 from fastload.store import Field
 from fastload.store.labels import class_name, label_field, labels_of
 from fastload.transforms.ops import Resize
@@ -56,7 +65,9 @@ def contact_sheet(dataset: PackedDataset, indices: Sequence[int], side: int) -> 
         thumbnail = image_of.fromarray(pixels)
         for field in marked.values():
             if field.handler.owns_objects:
-                _draw_boxes(drawing(thumbnail), _corners(field, values[field.name]), _names(dataset, field, values))
+                _draw_boxes(
+                    drawing(thumbnail), _corners(field, values[field.name]), _names(dataset, field, values)
+                )
         x, y = _GAP + place % columns * cell, _GAP + place // columns * tall
         sheet.paste(thumbnail, (x + (side - thumbnail.width) // 2, y + (side - thumbnail.height) // 2))
         draw.text((x, y + side), _caption(dataset, index, side), fill=_INK)

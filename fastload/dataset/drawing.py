@@ -109,5 +109,7 @@ def _bytes_of(array: np.ndarray[Any, Any]) -> tuple[Pixels, str]:
         low, high, note = 0.0, 1.0, ""
     else:
         low, high, note = least, most, f"stretched from {least:g} .. {most:g}"
-    scaled = (np.nan_to_num(array.astype(np.float64), nan=low, posinf=high, neginf=low) - low) / ((high - low) or 1.0)
+    scaled = (np.nan_to_num(array.astype(np.float64), nan=low, posinf=high, neginf=low) - low) / (
+        (high - low) or 1.0
+    )
     return np.rint(np.clip(scaled, 0, 1) * 255).astype(np.uint8), note

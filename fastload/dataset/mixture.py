@@ -109,7 +109,9 @@ class MixtureOrder:
 
     def counts(self, epoch: int) -> tuple[int, ...]:
         """Samples of each source in an epoch."""
-        return shares(next(weights for first, weights in reversed(self._changes) if first <= epoch), self._samples)
+        return shares(
+            next(weights for first, weights in reversed(self._changes) if first <= epoch), self._samples
+        )
 
     def starts(self, epoch: int) -> tuple[int, ...]:
         """Samples of each source in all epochs before."""
@@ -117,7 +119,10 @@ class MixtureOrder:
         ends = [min(first, epoch) for first, _ in self._changes[1:]] + [epoch]
         for (first, weights), end in zip(self._changes, ends, strict=True):
             if end > first:
-                out = [all_ + (end - first) * one for all_, one in zip(out, shares(weights, self._samples), strict=True)]
+                out = [
+                    all_ + (end - first) * one
+                    for all_, one in zip(out, shares(weights, self._samples), strict=True)
+                ]
         return tuple(out)
 
     def rows(self, epoch: int, positions: _Positions) -> tuple[npt.NDArray[np.uint32], _Positions]:
@@ -134,14 +139,21 @@ class MixtureOrder:
         for each in spans:
             mine = positions // SPAN == each
             span, places = self._span(epoch, each), positions[mine] - each * SPAN
-            out.sources[mine], out.indices[mine], out.turns[mine] = span.sources[places], span.indices[places], span.turns[places]
+            out.sources[mine], out.indices[mine], out.turns[mine] = (
+                span.sources[places],
+                span.indices[places],
+                span.turns[places],
+            )
         return out
 
     def passes(self, epoch: int) -> npt.NDArray[np.uint32]:
         """Number of passes over each source that an epoch has a part of; at least 1."""
         plan = self._epoch(epoch)
         spans = zip(plan.starts, plan.counts, self._lengths, strict=True)
-        return np.array([(start + max(count, 1) - 1) // length - start // length + 1 for start, count, length in spans], np.uint32)
+        return np.array(
+            [(start + max(count, 1) - 1) // length - start // length + 1 for start, count, length in spans],
+            np.uint32,
+        )
 
     def _span(self, epoch: int, number: int) -> MixtureRows:
         """A span's rows, for passes that ask for one position after another: at once they cost a tenth of as many batches."""
@@ -162,20 +174,30 @@ class MixtureOrder:
         for each in np.unique(source).tolist():
             mine, start = source == each, plan.starts[each]
             drawn = number[mine] + start
-            index[mine], turn[mine] = self._drawn(each, drawn), drawn // self._lengths[each] - start // self._lengths[each]
+            index[mine], turn[mine] = (
+                self._drawn(each, drawn),
+                drawn // self._lengths[each] - start // self._lengths[each],
+            )
         return MixtureRows(source.astype(np.uint32), index, turn)
 
     def _epoch(self, epoch: int) -> _Epoch:
         found = self._epochs.get(epoch)
         if found is None:
-            found = self._epochs[epoch] = _Epoch(self.counts(epoch), self.starts(epoch), interleaving_seed(self._seed, epoch))
+            found = self._epochs[epoch] = _Epoch(
+                self.counts(epoch), self.starts(epoch), interleaving_seed(self._seed, epoch)
+            )
             _keep(self._epochs, 4)
         return found
 
     def _blocks(self, plan: _Epoch, blocks: _Positions) -> tuple[_Positions, _Positions]:
         """Source of each position of some blocks, and the number of its draw in the epoch: two arrays of a row for each block."""
-        low, high = self._before(plan, blocks * BLOCK), self._before(plan, np.minimum((blocks + 1) * BLOCK, self._samples))
-        lacking = BLOCK - (high - low).sum(axis=1, keepdims=True)  # places that the last block lacks: they count as a source at its end
+        low, high = (
+            self._before(plan, blocks * BLOCK),
+            self._before(plan, np.minimum((blocks + 1) * BLOCK, self._samples)),
+        )
+        lacking = BLOCK - (high - low).sum(
+            axis=1, keepdims=True
+        )  # places that the last block lacks: they count as a source at its end
         each = np.concatenate([high - low, lacking], axis=1)
         kinds = np.tile(np.arange(each.shape[1]), len(blocks))
         sorted_sources = np.repeat(kinds, each.ravel()).reshape(len(blocks), BLOCK)
@@ -183,11 +205,15 @@ class MixtureOrder:
         keys = mixed(places.astype(np.uint64), plan.key) >> np.uint64(1)
         keys[sorted_sources == len(plan.counts)] = np.uint64(1 << 63)
         sources = np.take_along_axis(sorted_sources, keys.argsort(axis=1, kind="stable"), 1)
-        by_source = sources.argsort(axis=1, kind="stable")  # the places of the first source, ascending, then those of the next
+        by_source = sources.argsort(
+            axis=1, kind="stable"
+        )  # the places of the first source, ascending, then those of the next
         firsts = np.cumsum(each, axis=1) - each
         base = np.concatenate([low, np.zeros_like(lacking)], axis=1) - firsts
         numbers = np.empty_like(sources)
-        np.put_along_axis(numbers, by_source, np.arange(BLOCK) + np.take_along_axis(base, sorted_sources, 1), 1)
+        np.put_along_axis(
+            numbers, by_source, np.arange(BLOCK) + np.take_along_axis(base, sorted_sources, 1), 1
+        )
         return sources, numbers
 
     def _before(self, plan: _Epoch, ends: _Positions) -> _Positions:
@@ -212,7 +238,9 @@ class MixtureOrder:
         key = source, number
         found = self._passes.get(key)
         if found is None:
-            found = self._passes[key] = KeyedPermutation(self._lengths[source], source_seed(self._seed, source, number))
+            found = self._passes[key] = KeyedPermutation(
+                self._lengths[source], source_seed(self._seed, source, number)
+            )
             _keep(self._passes, _KEPT)
         return found
 
@@ -253,15 +281,21 @@ class Mixture(ShownAsText, Dataset[Any]):
     ) -> None:
         pairs = list(sources.items() if isinstance(sources, Mapping) else sources)
         if not pairs or not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
-            raise ArgumentError("a Mixture has sources: give {dataset: weight, ...}, or (dataset, weight) pairs")
+            raise ArgumentError(
+                "a Mixture has sources: give {dataset: weight, ...}, or (dataset, weight) pairs"
+            )
         self.sources: tuple[Any, ...] = tuple(pair[0] for pair in pairs)
         for number, source in enumerate(self.sources):
             _check_source(number, source)
         _check_fields(self.sources)
-        self.samples_per_epoch = sum(map(len, self.sources)) if samples_per_epoch is None else _samples(samples_per_epoch)
+        self.samples_per_epoch = (
+            sum(map(len, self.sources)) if samples_per_epoch is None else _samples(samples_per_epoch)
+        )
         given = checked_seed(seed)
         if given is None:
-            raise ArgumentError("seed=None: a Mixture's order follows its seed; give an integer from 0 to 2**64 - 1")
+            raise ArgumentError(
+                "seed=None: a Mixture's order follows its seed; give an integer from 0 to 2**64 - 1"
+            )
         self.seed = given
         self.epoch = 0
         self._next = 0  # the epoch that begins next, as far as it was told
@@ -304,8 +338,12 @@ class Mixture(ShownAsText, Dataset[Any]):
             ArgumentError: a weight is negative or no number, all are zero, or there are not as many as sources.
         """
         if isinstance(weights, Mapping):
-            if len(weights) != len(self.sources) or any(all(each is not source for source in self.sources) for each in weights):
-                raise ArgumentError(f"set_weights: give a weight for each of the Mixture's {len(self.sources)} datasets, and no other")
+            if len(weights) != len(self.sources) or any(
+                all(each is not source for source in self.sources) for each in weights
+            ):
+                raise ArgumentError(
+                    f"set_weights: give a weight for each of the Mixture's {len(self.sources)} datasets, and no other"
+                )
             weights = [weights[source] for source in self.sources]
         values, first = self._checked(list(weights)), self._next if epoch is None else checked_epoch(epoch)
         self._changes = (*((at, each) for at, each in self._changes if at < first), (first, values))
@@ -370,7 +408,9 @@ class Mixture(ShownAsText, Dataset[Any]):
             several = getattr(source, "__getitems__", None)
             wanted = at[mine].tolist()
             if several is None or turns[mine].any():
-                made = [self._sample(number, *each) for each in zip(wanted, turns[mine].tolist(), strict=True)]
+                made = [
+                    self._sample(number, *each) for each in zip(wanted, turns[mine].tolist(), strict=True)
+                ]
             else:
                 made = several(wanted)
             for row, sample in zip(mine, made, strict=True):
@@ -378,7 +418,9 @@ class Mixture(ShownAsText, Dataset[Any]):
         return out
 
     def __repr__(self) -> str:
-        parts = ", ".join(f"{source!r}: {weight:g}" for source, weight in zip(self.sources, self.weights(), strict=True))
+        parts = ", ".join(
+            f"{source!r}: {weight:g}" for source, weight in zip(self.sources, self.weights(), strict=True)
+        )
         return f"Mixture({{{parts}}}, samples_per_epoch={self.samples_per_epoch}, seed={self.seed})"
 
     def __getstate__(self) -> dict[str, Any]:
@@ -403,7 +445,11 @@ class Mixture(ShownAsText, Dataset[Any]):
         if not isinstance(described, dict) or described.keys() != {"seed", "samples", "lengths", "weights"}:
             return "it holds no mixture"
         ours = self.described()
-        for name, what in (("seed", "seed"), ("samples", "samples_per_epoch"), ("lengths", "lengths of the sources")):
+        for name, what in (
+            ("seed", "seed"),
+            ("samples", "samples_per_epoch"),
+            ("lengths", "lengths of the sources"),
+        ):
             if described[name] != ours[name]:
                 return f"its mixture has {what} {described[name]}, this one {ours[name]}"
         try:
@@ -413,7 +459,9 @@ class Mixture(ShownAsText, Dataset[Any]):
         return ""
 
     def _restored(self, described: Mapping[str, Any]) -> Changes:
-        changes = tuple((checked_epoch(first), self._checked(weights)) for first, weights in described["weights"])
+        changes = tuple(
+            (checked_epoch(first), self._checked(weights)) for first, weights in described["weights"]
+        )
         firsts = [first for first, _ in changes]
         if not firsts or firsts[0] != 0 or sorted(set(firsts)) != firsts:
             raise ArgumentError("their epochs do not ascend from 0")
@@ -424,7 +472,9 @@ class Mixture(ShownAsText, Dataset[Any]):
             raise ArgumentError(f"{len(weights)} weights for {len(self.sources)} sources: give one for each")
         for number, weight in enumerate(weights):
             if not _is_weight(weight):
-                raise ArgumentError(f"the weight of {_name(number, self.sources[number])} is {weight!r}: give a number of 0 or more")
+                raise ArgumentError(
+                    f"the weight of {_name(number, self.sources[number])} is {weight!r}: give a number of 0 or more"
+                )
         if not any(weights):
             raise ArgumentError("all weights of the Mixture are zero: no source is left to draw from")
         return tuple(map(float, weights))
@@ -448,10 +498,18 @@ def _samples(value: Any) -> int:
 
 
 def _check_source(number: int, source: Any) -> None:
-    if isinstance(source, IterableDataset) or not hasattr(source, "__len__") or not hasattr(source, "__getitem__"):
-        raise ArgumentError(f"{_name(number, source)} is no map-style dataset with a length, of which alone a Mixture is made")
+    if (
+        isinstance(source, IterableDataset)
+        or not hasattr(source, "__len__")
+        or not hasattr(source, "__getitem__")
+    ):
+        raise ArgumentError(
+            f"{_name(number, source)} is no map-style dataset with a length, of which alone a Mixture is made"
+        )
     if any(isinstance(each, Mixture) for each in _parts(source)):
-        raise ArgumentError(f"{_name(number, source)} holds a Mixture: give its sources, with their weights, to one Mixture")
+        raise ArgumentError(
+            f"{_name(number, source)} holds a Mixture: give its sources, with their weights, to one Mixture"
+        )
     if not len(source):
         raise ArgumentError(f"{_name(number, source)} has no samples: leave it out of the Mixture")
 
@@ -519,10 +577,14 @@ def check_mixture(dataset: Any, stored: Any) -> None:
     """
     if not isinstance(dataset, Mixture):
         if stored is not None:
-            raise ArgumentError(f"the state was taken with a Mixture, and this loader's dataset is a {type(dataset).__name__}: give it one")
+            raise ArgumentError(
+                f"the state was taken with a Mixture, and this loader's dataset is a {type(dataset).__name__}: give it one"
+            )
         return
     if stored is None:
-        raise ArgumentError("the state was taken without a Mixture, and this loader's dataset is one: resume with the same dataset")
+        raise ArgumentError(
+            "the state was taken without a Mixture, and this loader's dataset is one: resume with the same dataset"
+        )
     why = dataset.fits(stored)
     if why:
         raise ArgumentError(
@@ -539,4 +601,7 @@ def mixture_facts(dataset: Any) -> Iterator[tuple[str, Any]]:
         yield "a Mixture with sources of the lengths", described["lengths"]
         yield "a Mixture with the epoch", dataset.epoch
         yield "a Mixture with the weights", list(dataset.weights())
-        yield "a Mixture with the weights from epochs on", [change for change in described["weights"] if change[0] <= dataset.epoch]
+        yield (
+            "a Mixture with the weights from epochs on",
+            [change for change in described["weights"] if change[0] <= dataset.epoch],
+        )

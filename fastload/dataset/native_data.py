@@ -55,13 +55,17 @@ class NativeData:
 
     def for_python(self, dataset: Any, draws: DrawBasis) -> Any:
         """A copy of the user's dataset tree for worker processes and the calling process: its plans fixed, its draws those of one epoch."""
-        out = rebuilt(dataset, lambda each: cast(PackedDataset, self.snapshots[id(each)]).drawing(draws[0], draws[1]))
+        out = rebuilt(
+            dataset, lambda each: cast(PackedDataset, self.snapshots[id(each)]).drawing(draws[0], draws[1])
+        )
         set_mixture(out, draws)
         return out
 
 
 def why_not(view: NativeView) -> str:
-    return next(filter(None, (each.refusal() for each in view.datasets)), "the transforms of its parts differ")
+    return next(
+        filter(None, (each.refusal() for each in view.datasets)), "the transforms of its parts differ"
+    )
 
 
 def native_view(view: NativeView, device: bool, missing: frozenset[str]) -> NativeView | None:
@@ -76,7 +80,11 @@ def native_view(view: NativeView, device: bool, missing: frozenset[str]) -> Nati
             each.check_fields(each.plan)
     if not all(each.is_batched_natively for each in view.datasets):
         return None
-    if device and any(each.plan.movable for each in view.datasets) and all(each.images.only_rgb for each in view.datasets):
+    if (
+        device
+        and any(each.plan.movable for each in view.datasets)
+        and all(each.images.only_rgb for each in view.datasets)
+    ):
         moved = tuple(each.snapshot(device=True) for each in view.datasets)
         if not any(each.plan.device_ops & missing for each in moved):
             view = replace(view, datasets=moved)

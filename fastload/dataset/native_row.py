@@ -70,12 +70,17 @@ class NativeImages:
     def of(cls, reader: DatasetReader, names: Sequence[str]) -> NativeImages:
         """The images of a packed dataset: the first, and the further ones among `names`, the delivered fields."""
         images = [field for field in reader.schema if field.handler.is_image]
-        return cls([_image(reader, field) for field in images if field == reader.schema.image or field.name in names])
+        return cls(
+            [_image(reader, field) for field in images if field == reader.schema.image or field.name in names]
+        )
 
     @property
     def forms(self) -> tuple[Any, ...]:
         """Properties that the images of all datasets of a batch must have in common."""
-        return tuple((each.name, None if each.planes is None else replace(each.planes, name="")) for each in self.images)
+        return tuple(
+            (each.name, None if each.planes is None else replace(each.planes, name=""))
+            for each in self.images
+        )
 
     @property
     def only_rgb(self) -> bool:
@@ -104,14 +109,18 @@ class NativeImages:
         fixed = self.fixed_sizes(plan)
         if fixed is not None:
             return fixed
-        return tuple(size for each in self.images for size in _sizes(each, plan, index, seed, epoch, max_pixels))
+        return tuple(
+            size for each in self.images for size in _sizes(each, plan, index, seed, epoch, max_pixels)
+        )
 
     def part_names(self, plan: Plan) -> list[str]:
         """Name of each part in messages, in front of "of" a sample; "" if there is one part."""
         views = [f"view {number} " for number in range(1, len(plan.views) + 1)] or [""]
         if len(self.images) == 1:
             return [view.strip() for view in views]
-        return [f"{view}of {each.name!r}" if view else repr(each.name) for each in self.images for view in views]
+        return [
+            f"{view}of {each.name!r}" if view else repr(each.name) for each in self.images for view in views
+        ]
 
     def by_name(self, plan: Plan, parts: Sequence[Any]) -> dict[str, Any]:
         """Each image's part, or the list of its views, by name, of the parts of a row or a batch."""
@@ -134,13 +143,21 @@ def _image(reader: DatasetReader, field: Field) -> NativeImage:
     schema = reader.schema
     height, width = (HEIGHT_COLUMN, WIDTH_COLUMN) if field == schema.image else schema.hidden_names(field)
     planes = Planes(field.name, field.channels, np.dtype(field.dtype).itemsize) if field.is_planes else None
-    return NativeImage(field.name, number_of(reader, field.name), planes, lambda: (reader.values(height), reader.values(width)))
+    return NativeImage(
+        field.name,
+        number_of(reader, field.name),
+        planes,
+        lambda: (reader.values(height), reader.values(width)),
+    )
 
 
 def number_of(reader: DatasetReader, name: str) -> int | npt.NDArray[np.uint16]:
     """The number of a field in records; an array where it depends on the shard."""
     ours, shards = reader.schema.number(name), reader.manifest.shards
-    known = {fields: ours if fields is None else fields.index(name) for fields in {shard.fields for shard in shards}}
+    known = {
+        fields: ours if fields is None else fields.index(name)
+        for fields in {shard.fields for shard in shards}
+    }
     if len(set(known.values())) > 1:
         return np.array([known[shard.fields] for shard in shards], np.uint16)
     return next(iter(known.values()), ours)
@@ -206,7 +223,9 @@ class NativeField:
 
     def outlines(self, memory: torch.Tensor, at: int, end: int) -> list[list[torch.Tensor]]:
         """Polygons of one sample, copied: of each object its parts, float32 (points, 2). They lie in the bytes from `at` to `end`."""
-        return [[torch.from_numpy(part) for part in parts] for parts in polygons_of(memory[at:end].numpy().data)]
+        return [
+            [torch.from_numpy(part) for part in parts] for parts in polygons_of(memory[at:end].numpy().data)
+        ]
 
     def values(self, memory: torch.Tensor, at: int, rows: int | None, size: Size) -> torch.Tensor:
         """The tensor of one sample, without a copy but for a conversion: it keeps the memory. Not for polygons.
@@ -218,7 +237,11 @@ class NativeField:
             size: size of the sample's image.
         """
         shape = self.row_shape(size) if rows is None else (rows, *self.row_shape(size))
-        values = memory[at : at + math.prod(shape) * self.dtype.itemsize].view(getattr(torch, self.dtype.name)).view(shape)
+        values = (
+            memory[at : at + math.prod(shape) * self.dtype.itemsize]
+            .view(getattr(torch, self.dtype.name))
+            .view(shape)
+        )
         return values.to(getattr(torch, self.mask_dtype)) if self.mask_dtype and self.in_image else values
 
 
@@ -241,7 +264,11 @@ class NativeFields:
             for name in (first, *(schema[name].of for name in list(wanted))):
                 if name:
                     wanted.setdefault(name, True)
-        self.fields = tuple(NativeField(field, wanted[field.name], plan.mask_dtype) for field in schema if field.name in wanted)
+        self.fields = tuple(
+            NativeField(field, wanted[field.name], plan.mask_dtype)
+            for field in schema
+            if field.name in wanted
+        )
         self._places = {each.field.name: place for place, each in enumerate(self.fields)}
 
     @property
@@ -253,7 +280,9 @@ class NativeFields:
     def counts(self) -> list[str]:
         """Names of the columns that count the rows of fields of any number."""
         schema = self._reader.schema
-        return [name for each in self.fields if each.field.is_varying for name in schema.hidden_names(each.field)]
+        return [
+            name for each in self.fields if each.field.is_varying for name in schema.hidden_names(each.field)
+        ]
 
     @property
     def items(self) -> list[dict[str, Any]]:
@@ -262,11 +291,19 @@ class NativeFields:
 
     def _item(self, each: NativeField) -> dict[str, Any]:
         field, reader = each.field, self._reader
-        item = {"name": field.name, "hidden": each.hidden, "field": number_of(reader, field.name), **field.handler.native_item(field)}
+        item = {
+            "name": field.name,
+            "hidden": each.hidden,
+            "field": number_of(reader, field.name),
+            **field.handler.native_item(field),
+        }
         if field.is_varying:
             (counts,) = reader.schema.hidden_names(field)
             tables = reader.tables(counts)
-            item |= {"counts": reader.column(counts) if tables is None else tables, "of": self._places.get(field.of, -1)}
+            item |= {
+                "counts": reader.column(counts) if tables is None else tables,
+                "of": self._places.get(field.of, -1),
+            }
         return item | ({"pairs": exchanged_pairs(self._plan, field)} if field.handler.has_points else {})
 
     def sample(self, made: Sequence[tuple[npt.NDArray[np.uint8], int] | None], size: Size) -> dict[str, Any]:

@@ -81,7 +81,14 @@ class OpenedDataset:
         if form.root is not None or len(form.names) != 2:
             return form
         image, other = (self.handlers.get(name) for name in form.names)
-        if image is None or other is None or not image.is_image or other.is_image or other.is_varying or other.can_label:
+        if (
+            image is None
+            or other is None
+            or not image.is_image
+            or other.is_image
+            or other.is_varying
+            or other.can_label
+        ):
             return form
         return SampleForm(form.names, Parts(form.names)) if form.is_tuple or other.holds_labels else form
 
@@ -110,7 +117,8 @@ class OpenedDataset:
             SampleError: it cannot be made; with the reason alone.
         """
         images = [
-            torch.empty((o.channels, *size), dtype=TORCH_DTYPES[o.dtype], device="cpu") for size, o in zip(sizes, outputs, strict=True)
+            torch.empty((o.channels, *size), dtype=TORCH_DTYPES[o.dtype], device="cpu")
+            for size, o in zip(sizes, outputs, strict=True)
         ]
         into = [image.view(torch.uint8).reshape(-1).numpy() for image in images]
         wide, files = [(width, height) for height, width in sizes], self.reader.files
@@ -184,11 +192,15 @@ def files_of(path: str | os.PathLike[str], base: Path | None, options: Mapping[s
     """The files of a folder or of a URL. Raises ArgumentError if an argument does not go with it."""
     if isinstance(path, str) and is_remote(path):
         if base is not None:
-            raise ArgumentError(f"base={os.fspath(base)!r} goes with attached files on a disk: {shown(path)} holds its images itself")
+            raise ArgumentError(
+                f"base={os.fspath(base)!r} goes with attached files on a disk: {shown(path)} holds its images itself"
+            )
         from fastload.remote.files import remote_files  # asyncio and threads, which nobody else needs
 
         return remote_files(path, **options)
     given = [name for name, value in options.items() if value is not None]
     if given:
-        raise ArgumentError(f"{given[0]} goes with a dataset in a bucket (s3://, https://, ...): {os.fspath(path)!r} is on a disk")
+        raise ArgumentError(
+            f"{given[0]} goes with a dataset in a bucket (s3://, https://, ...): {os.fspath(path)!r} is on a disk"
+        )
     return DatasetFiles(dataset_folder(path).absolute(), base)

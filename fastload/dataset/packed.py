@@ -110,10 +110,16 @@ class FolderAttributes:
         Raises:
             AttributeError: there are no targets, or none of the text fields `path`, `name`, `file` and `filename`.
         """
-        texts = {field.name for field in self.opened.reader.schema if field.handler.is_text and field.handler.finds_samples}
+        texts = {
+            field.name
+            for field in self.opened.reader.schema
+            if field.handler.is_text and field.handler.finds_samples
+        }
         named = next((name for name in _NAMES if name in texts), None)
         if named is None:
-            raise AttributeError(f"{self.path} has no samples: no names were packed, as a text field {' or '.join(map(repr, _NAMES))}")
+            raise AttributeError(
+                f"{self.path} has no samples: no names were packed, as a text field {' or '.join(map(repr, _NAMES))}"
+            )
         targets = self.targets
         names = [self.stored_values(i, [named])[named] for i in range(len(self))]
         return list(zip(names, targets, strict=True))
@@ -196,7 +202,16 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         self.max_pixels = checked_max_pixels(max_pixels)
         self._form = None if fields is None else SampleForm.of(fields)
         own = None if base is None else Path(checked_base(expanded(base))).absolute()
-        files = files_of(path, own, {"cache": cache, "cache_size": cache_size, "storage_options": storage_options, "timeout": timeout})
+        files = files_of(
+            path,
+            own,
+            {
+                "cache": cache,
+                "cache_size": cache_size,
+                "storage_options": storage_options,
+                "timeout": timeout,
+            },
+        )
         self.path = files.name
         self._files = OpenOnUse(files, version)
         self._images: tuple[OpenedDataset, NativeImages] | None = None
@@ -232,7 +247,9 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
             counts = class_counts(manifest, None if reader.files.remote else reader)
         except DatasetError:  # a damaged column is no reason to show nothing
             counts = class_counts(manifest)
-        lines += class_lines([field for field in schema if field.name in self.fields], manifest.classes, counts)
+        lines += class_lines(
+            [field for field in schema if field.name in self.fields], manifest.classes, counts
+        )
         return "\n  ".join([self.title, *(f"{what}: {text}" for what, text in lines if text)])
 
     def __dir__(self) -> list[str]:
@@ -266,9 +283,19 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         if self._source is None or self._source[0] is not opened or self._source[1] is not plan:
             self.check_fields(plan)
             names = self.native_fields
-            fields = NativeFields(opened.reader, names, plan) if opened.spatial and (names or plan.of_boxes) else None
-            programs, further, items = list(plan.programs), self.images.further(plan), fields.items if fields else ()
-            made = core.Source(opened.reader.store, programs, opened.image_field, self.max_pixels, further, items)
+            fields = (
+                NativeFields(opened.reader, names, plan)
+                if opened.spatial and (names or plan.of_boxes)
+                else None
+            )
+            programs, further, items = (
+                list(plan.programs),
+                self.images.further(plan),
+                fields.items if fields else (),
+            )
+            made = core.Source(
+                opened.reader.store, programs, opened.image_field, self.max_pixels, further, items
+            )
             self._source = opened, plan, made, fields
         return self._source[2]  # type: ignore[no-any-return]
 
@@ -282,7 +309,9 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         """The images of a sample's native row."""
         opened = self.opened
         if self._images is None or self._images[0] is not opened:
-            names = [name for name in self.fields if name in opened.spatial]  # whatever the transform, which may change
+            names = [
+                name for name in self.fields if name in opened.spatial
+            ]  # whatever the transform, which may change
             self._images = opened, NativeImages.of(opened.reader, names)
         return self._images[1]
 
@@ -326,7 +355,9 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
     def alike_in_rows(self) -> tuple[Any, ...]:
         schema, of_boxes = self.schema, bool(self.plan.of_boxes)
         boxes = [str(field) for field in schema if field.handler.owns_objects] if of_boxes else []
-        columns = [str(schema[name]) for name in self.fields if name != self.image_field]  # which are stacked in one dtype
+        columns = [
+            str(schema[name]) for name in self.fields if name != self.image_field
+        ]  # which are stacked in one dtype
         return of_boxes, *boxes, *columns
 
     @property
@@ -401,9 +432,15 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
             IndexError: there is no sample of an index.
             SampleError: one of them cannot be decoded.
         """
-        chosen = range(min(n, len(self))) if indices is None else [position_in(index, len(self)) for index in indices]
+        chosen = (
+            range(min(n, len(self)))
+            if indices is None
+            else [position_in(index, len(self)) for index in indices]
+        )
         if len(chosen) > SHOWN_MOST or not 16 <= side <= 1024:
-            raise ArgumentError(f"show() makes at most {SHOWN_MOST:,} thumbnails of 16 to 1,024 pixels, not {len(chosen):,} of {side!r}")
+            raise ArgumentError(
+                f"show() makes at most {SHOWN_MOST:,} thumbnails of 16 to 1,024 pixels, not {len(chosen):,} of {side!r}"
+            )
         return contact_sheet(self, chosen, side)
 
     def set_epoch(self, epoch: int) -> None:
@@ -516,7 +553,9 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         except (ArgumentError, DatasetError, SampleError) as error:
             raise self.sample_error(index, getattr(error, "reason", None) or str(error)) from None
         fields = self.row_fields(plan) if made else None
-        return images.by_name(plan, parts) | ({} if fields is None else fields.sample(made, (parts[0].shape[-2], parts[0].shape[-1])))
+        return images.by_name(plan, parts) | (
+            {} if fields is None else fields.sample(made, (parts[0].shape[-2], parts[0].shape[-1]))
+        )
 
     def longer_sides(self, most: int) -> list[int]:
         """Longer sides of some shards' images; none of those in a bucket, whose columns would be fetched, and none where other fields lie
@@ -530,7 +569,10 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         ):
             return []
         numbers = evenly_spaced(len(reader.manifest.shards), _SHARDS)
-        heights, widths = (np.concatenate([reader.chunk(number, name) for number in numbers]) for name in ("__height__", "__width__"))
+        heights, widths = (
+            np.concatenate([reader.chunk(number, name) for number in numbers])
+            for name in ("__height__", "__width__")
+        )
         sides: list[int] = np.maximum(heights, widths)[evenly_spaced(len(heights), most)].tolist()
         return sides
 
@@ -581,7 +623,11 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         for name in self.fields:
             if name in opened.reader.schema.own_columns:
                 rows = opened.reader.take(name, np.asarray(indices, np.int64))
-                out[name] = [torch.from_numpy(r.copy()) for r in rows] if opened.handlers[name].is_array else rows.tolist()
+                out[name] = (
+                    [torch.from_numpy(r.copy()) for r in rows]
+                    if opened.handlers[name].is_array
+                    else rows.tolist()
+                )
         return out
 
     @property
@@ -598,7 +644,9 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
     @property
     def makes_rows(self) -> bool:
         """True if samples are native rows: the image is delivered, or the transform moves a delivered field that lies in it."""
-        return self.image_field in self.fields or (self.plan.moves and not self.opened.spatial.isdisjoint(self.fields))
+        return self.image_field in self.fields or (
+            self.plan.moves and not self.opened.spatial.isdisjoint(self.fields)
+        )
 
     @property
     def is_batched_natively(self) -> bool:
@@ -608,7 +656,9 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
     def stored_values(self, index: int, names: Sequence[str] | None = None) -> dict[str, Any]:
         """The values of sample index's stored fields, by name. Raises SampleError where one cannot be read."""
         try:
-            return StoredValues(self.opened.reader, self.max_pixels).read(index, self.stored_fields if names is None else names)
+            return StoredValues(self.opened.reader, self.max_pixels).read(
+                index, self.stored_fields if names is None else names
+            )
         except SampleError as error:
             raise self.sample_error(index, error.reason or str(error)) from None
 

@@ -37,7 +37,9 @@ class Leaf:
 
     def rows(self, wanted: Wanted, first: int) -> Rows:
         if self.dataset.takes_lists_indices and not isinstance(wanted, np.ndarray):
-            wanted = [operator.index(each) for each in wanted]  # a dataset with a list takes True for 1, as the list does
+            wanted = [
+                operator.index(each) for each in wanted
+            ]  # a dataset with a list takes True for 1, as the list does
         where = positions_within(wanted, self.count)
         return np.full(len(where), first, np.uint32), where
 
@@ -67,12 +69,18 @@ class Picked:
     @cached_property
     def is_distinct(self) -> bool:
         picked = self.positions
-        return self.inner.is_distinct and (isinstance(picked, range) or not has_repeats(picked, self.inner.count))
+        return self.inner.is_distinct and (
+            isinstance(picked, range) or not has_repeats(picked, self.inner.count)
+        )
 
     @cached_property
     def line(self) -> tuple[int, int, int] | None:
         inner, picked = self.inner.line, self.positions
-        if inner is None or not isinstance(picked, range) or (len(picked) and not 0 <= min(picked[0], picked[-1])):
+        if (
+            inner is None
+            or not isinstance(picked, range)
+            or (len(picked) and not 0 <= min(picked[0], picked[-1]))
+        ):
             return None
         if len(picked) and max(picked[0], picked[-1]) >= self.inner.count:
             return None
@@ -112,7 +120,10 @@ class Asked:
         return len(self.indices)
 
     def rows(self, wanted: Wanted, first: int) -> Rows:
-        return self.inner.rows([self.indices[each] for each in (wanted.tolist() if isinstance(wanted, np.ndarray) else wanted)], first)
+        return self.inner.rows(
+            [self.indices[each] for each in (wanted.tolist() if isinstance(wanted, np.ndarray) else wanted)],
+            first,
+        )
 
     def has(self, wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         raise NotImplementedError  # nobody asks ahead of the batch that asks for its rows
@@ -170,7 +181,9 @@ class Joined:
         source, index = np.empty(len(where), np.uint32), np.empty(len(where), np.int64)
         for number in np.unique(which).tolist():
             mine = which == number
-            source[mine], index[mine] = self.parts[number].rows(places[mine], first + int(self._firsts[number]))
+            source[mine], index[mine] = self.parts[number].rows(
+                places[mine], first + int(self._firsts[number])
+            )
         return source, index
 
     def has(self, wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -208,7 +221,11 @@ def sources_of(node: Part) -> list[NativeSource]:
     """The native datasets of a tree, by source number."""
     if isinstance(node, Leaf):
         return [node.dataset]
-    return [each for part in (node.parts if isinstance(node, Joined) else [node.inner]) for each in sources_of(part)]
+    return [
+        each
+        for part in (node.parts if isinstance(node, Joined) else [node.inner])
+        for each in sources_of(part)
+    ]
 
 
 def check_lengths(node: Part) -> None:

@@ -25,7 +25,9 @@ class _Points(tv_tensors.KeyPoints):  # type: ignore[misc]
         return points
 
     @classmethod
-    def _wrap_output(cls, output: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+    def _wrap_output(
+        cls, output: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
         made = super()._wrap_output(output, args, kwargs)
         if isinstance(made, tuple | list):
             return type(made)(cls._own(part) for part in made)
@@ -33,7 +35,9 @@ class _Points(tv_tensors.KeyPoints):  # type: ignore[misc]
 
     @classmethod
     def _own(cls, made: Any) -> Any:
-        return cls._wrap(made, canvas_size=made.canvas_size) if isinstance(made, tv_tensors.KeyPoints) else made
+        return (
+            cls._wrap(made, canvas_size=made.canvas_size) if isinstance(made, tv_tensors.KeyPoints) else made
+        )
 
 
 class Outline(_Points):
@@ -76,7 +80,9 @@ def _moved(functional: Callable[..., Any], points: Any, *args: Any, **kwargs: An
     after = functional(tv_tensors.KeyPoints(values[..., :2], canvas_size=points.canvas_size), *args, **kwargs)
     seen = values[..., 2:]
     moved = torch.cat((after.as_subclass(torch.Tensor), seen.to(after.dtype)), dim=-1)
-    return tv_tensors.wrap(torch.where(seen == 0, values.to(after.dtype), moved), like=points, canvas_size=after.canvas_size)
+    return tv_tensors.wrap(
+        torch.where(seen == 0, values.to(after.dtype), moved), like=points, canvas_size=after.canvas_size
+    )
 
 
 for _name in MOVES:

@@ -53,7 +53,15 @@ import numpy.typing as npt
 from fastload.common.optional import optional
 from fastload.common.system import available_cpus
 from fastload.errors import ArgumentError, ResourceError, SampleError
-from fastload.store import COUNT_COLUMN, HEIGHT_COLUMN, WIDTH_COLUMN, DatasetReader, Field, Schema, parse_value
+from fastload.store import (
+    COUNT_COLUMN,
+    HEIGHT_COLUMN,
+    WIDTH_COLUMN,
+    DatasetReader,
+    Field,
+    Schema,
+    parse_value,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -169,11 +177,17 @@ class Expression:
                 self.names.add(name)
             return []
         if kind is not None and kind not in _CLASSES:
-            raise Refused(_REFUSED.get(kind, f"it has an expression of the kind {kind}, which is none of a sample's values"))
+            raise Refused(
+                _REFUSED.get(
+                    kind, f"it has an expression of the kind {kind}, which is none of a sample's values"
+                )
+            )
         if kind == "FUNCTION":
             function = node["function_name"].lower()
             if function in _LAMBDA_FUNCTIONS:
-                lambdas.update(id(each) for each in list(_arguments(node))[1:] if each.get("class") == "LAMBDA")
+                lambdas.update(
+                    id(each) for each in list(_arguments(node))[1:] if each.get("class") == "LAMBDA"
+                )
             elif function in _MULTIPLYING:
                 depth = _deeper(depth)
             elif function not in FUNCTIONS and not _OPERATOR.fullmatch(function):
@@ -197,7 +211,9 @@ def _parameters(node: dict[str, Any]) -> Iterator[str]:
 
 def _deeper(depth: int) -> int:
     if depth == NESTED_MOST:
-        raise Refused(f"it has more than {NESTED_MOST} lambdas or replacements in each other, whose results may fill the memory")
+        raise Refused(
+            f"it has more than {NESTED_MOST} lambdas or replacements in each other, whose results may fill the memory"
+        )
     return depth + 1
 
 
@@ -217,7 +233,9 @@ def arrow_array(values: npt.NDArray[Any], *, lists: bool = False) -> pa.Array:
     array = arrow.array(values.reshape(-1))
     for side in reversed(values.shape[1:]):
         if lists:
-            array = arrow.LargeListArray.from_arrays(np.arange(0, len(array) + 1, side, dtype=np.int64), array)
+            array = arrow.LargeListArray.from_arrays(
+                np.arange(0, len(array) + 1, side, dtype=np.int64), array
+            )
         else:
             array = arrow.FixedSizeListArray.from_arrays(array, side)
     return array
@@ -277,7 +295,9 @@ class RecordColumn:
             return self._joined
         values, counts = self._joined
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        return optional("pyarrow", "a table of columns").LargeListArray.from_arrays(offsets, arrow_array(values, lists=lists))
+        return optional("pyarrow", "a table of columns").LargeListArray.from_arrays(
+            offsets, arrow_array(values, lists=lists)
+        )
 
 
 PIECE = 1 << 20
@@ -307,8 +327,12 @@ class Columns:
 
     def __init__(self, reader: DatasetReader) -> None:
         self._reader = reader
-        self.pixels: dict[str, Field] = {field.name: field for field in reader.schema if field.handler.is_picture}
-        self._fields: dict[str, Field] = {field.name: field for field in reader.schema if field.name not in self.pixels}
+        self.pixels: dict[str, Field] = {
+            field.name: field for field in reader.schema if field.handler.is_picture
+        }
+        self._fields: dict[str, Field] = {
+            field.name: field for field in reader.schema if field.name not in self.pixels
+        }
         taken = {field.name for field in reader.schema}
         self._hidden = {name: column for name, column in _hidden_columns(reader.schema) if name not in taken}
         self._read: dict[str, RecordColumn] = {}
@@ -344,7 +368,12 @@ class Columns:
             if name not in self._read:
                 self._reader.column(self._hidden.get(name, name))  # kept, and shared by all tables
         return arrow.table(
-            {name: self._read[name].array(lists) if name in self._read else self._values(name, 0, count, lists) for name in wanted}
+            {
+                name: self._read[name].array(lists)
+                if name in self._read
+                else self._values(name, 0, count, lists)
+                for name in wanted
+            }
         )
 
     def pieces(self, names: Collection[str]) -> Iterator[tuple[int, pa.Table]]:
@@ -359,7 +388,12 @@ class Columns:
             yield (
                 start,
                 arrow.table(
-                    {name: read[name][start:stop] if name in read else self._values(name, start, stop, lists=True) for name in names}
+                    {
+                        name: read[name][start:stop]
+                        if name in read
+                        else self._values(name, start, stop, lists=True)
+                        for name in names
+                    }
                 ),
             )
 
@@ -377,7 +411,11 @@ class Columns:
     def _values(self, name: str, start: int, stop: int, lists: bool) -> pa.Array:
         """The samples start .. stop-1 of a column that lies in no record."""
         column = self._hidden.get(name, name)
-        values = self._reader.column_range(column, start, stop) if start < stop else self._reader.column(column)[:0]
+        values = (
+            self._reader.column_range(column, start, stop)
+            if start < stop
+            else self._reader.column(column)[:0]
+        )
         return arrow_array(values, lists=lists and name not in self._hidden)
 
     def _read_records(self, names: Sequence[str]) -> None:
@@ -489,9 +527,13 @@ class ConditionEngine:
             ResourceError: DuckDB is out of memory.
         """
         if not isinstance(condition, str):
-            raise ArgumentError(f"where() takes the condition as text, not {type(condition).__name__}: {self._known()}")
+            raise ArgumentError(
+                f"where() takes the condition as text, not {type(condition).__name__}: {self._known()}"
+            )
         if len(condition) > TEXT_MOST:
-            raise ArgumentError(f"where() got a condition of {len(condition):,} characters, and takes at most {TEXT_MOST:,}")
+            raise ArgumentError(
+                f"where() got a condition of {len(condition):,} characters, and takes at most {TEXT_MOST:,}"
+            )
         if not condition.strip():
             raise ArgumentError(f"where() got an empty condition: {self._known()}")
         with self._lock:
@@ -501,7 +543,9 @@ class ConditionEngine:
             except Refused as error:
                 raise self._error(condition, str(error)) from None
             except self._duckdb.OutOfMemoryException as error:
-                raise ResourceError(f"where({_cut(condition)!r}) is out of memory: {_reason(error)}") from error
+                raise ResourceError(
+                    f"where({_cut(condition)!r}) is out of memory: {_reason(error)}"
+                ) from error
             except self._duckdb.Error as error:
                 raise self._error(condition, _reason(error)) from error
             except UnicodeError as error:
@@ -524,12 +568,16 @@ class ConditionEngine:
             found.append((count, len(held), np.packbits(held)))
             count, known = count + len(held), known or some
         if count and not known:
-            raise Refused("it is NULL for every sample; compare with IS NULL or IS NOT NULL, or give a default by coalesce(x, default)")
+            raise Refused(
+                "it is NULL for every sample; compare with IS NULL or IS NOT NULL, or give a default by coalesce(x, default)"
+            )
         return _places(found, count)
 
     def _check_type(self, text: str) -> None:
         """Refuses an expression that is not true or false."""
-        kind = self.connection.execute(f"DESCRIBE SELECT {text} AS held FROM {_TABLE} WHERE {text}").fetchall()[0][1]
+        kind = self.connection.execute(
+            f"DESCRIBE SELECT {text} AS held FROM {_TABLE} WHERE {text}"
+        ).fetchall()[0][1]
         if kind.strip('"') == "NULL":
             raise Refused("it is NULL for every sample; compare with IS NULL or IS NOT NULL")
         if kind != "BOOLEAN":
@@ -561,7 +609,9 @@ class ConditionEngine:
         for name in expression.names:
             matching = by_lower.get(name.lower(), [])
             if len(matching) > 1:
-                raise Refused(f"{name!r} may be {' or '.join(map(repr, matching))}: SQL does not tell upper from lower case in names")
+                raise Refused(
+                    f"{name!r} may be {' or '.join(map(repr, matching))}: SQL does not tell upper from lower case in names"
+                )
             if not matching:
                 self._refuse_pixels(name)
                 raise Refused(f"there is no column {name!r}; a text is written in single quotes, 'so'")
@@ -603,13 +653,17 @@ class ConditionEngine:
         """The columns, for a message."""
         kinds = self._columns.kinds
         shown = [f"{name} ({kind})" for name, kind in list(kinds.items())[:_NAMES_SHOWN]]
-        return f"columns are {', '.join(shown)}" + (f" and {len(kinds) - _NAMES_SHOWN} more" if len(kinds) > _NAMES_SHOWN else "")
+        return f"columns are {', '.join(shown)}" + (
+            f" and {len(kinds) - _NAMES_SHOWN} more" if len(kinds) > _NAMES_SHOWN else ""
+        )
 
     def _error(self, condition: str, reason: str) -> ArgumentError:
         return ArgumentError(f"where({_cut(condition)!r}): {reason}. The {self._known()}")
 
 
-def _places(found: Sequence[tuple[int, int, npt.NDArray[np.uint8]]], count: int) -> npt.NDArray[np.int64] | range:
+def _places(
+    found: Sequence[tuple[int, int, npt.NDArray[np.uint8]]], count: int
+) -> npt.NDArray[np.int64] | range:
     """The places of the ones among bits, given as (first place, number of places, bits) of neighbouring parts; a range where all are."""
     total = sum(int(_ONES[bits].sum()) for _, _, bits in found)
     if total == count:

@@ -26,7 +26,9 @@ class Repeats:
     before: npt.NDArray[np.uint32]
     most: int
 
-    def occurrences(self, positions: _Positions, again: npt.NDArray[np.uint32] | None) -> npt.NDArray[np.uint32]:
+    def occurrences(
+        self, positions: _Positions, again: npt.NDArray[np.uint32] | None
+    ) -> npt.NDArray[np.uint32]:
         """Occurrences of the samples at some positions, each of which came `again` times before in the pass."""
         before = self.before[positions]
         return before if again is None else again * np.uint32(self.most) + before
@@ -50,7 +52,10 @@ def has_repeats(positions: _Positions, count: int) -> bool:
 
 
 def repeats_of(
-    count: int, datasets: Sequence[Any], existing: Callable[[_Positions], _Positions], rows: Callable[[_Positions], tuple[Any, Any]]
+    count: int,
+    datasets: Sequence[Any],
+    existing: Callable[[_Positions], _Positions],
+    rows: Callable[[_Positions], tuple[Any, Any]],
 ) -> Repeats | None:
     """Counts the samples of a view of `count` positions; None: each is at one position.
 

@@ -106,7 +106,13 @@ class Resolver:
     def _subset(self, dataset: Any, before: _Kept) -> Part | None:
         inner = self._node(dataset.dataset, before)
         positions = None if inner is None else self._positions(dataset, before)
-        return None if inner is None else Asked(inner, dataset.indices) if positions is None else Picked(inner, positions)
+        return (
+            None
+            if inner is None
+            else Asked(inner, dataset.indices)
+            if positions is None
+            else Picked(inner, positions)
+        )
 
     def _joined(self, dataset: Any, before: _Kept) -> Part | None:
         parts = [self._node(part, before) for part in dataset.datasets]
@@ -116,7 +122,11 @@ class Resolver:
         return Joined(nodes, counts) if len(nodes) == len(parts) == len(counts) else None
 
     def _in_place(self, dataset: Any, before: _Kept) -> Part | None:
-        found = self.files.find(dataset) if self.in_place and any(each.library in sys.modules for each in RECOGNISERS) else None
+        found = (
+            self.files.find(dataset)
+            if self.in_place and any(each.library in sys.modules for each in RECOGNISERS)
+            else None
+        )
         if found is None or found.positions is None:
             return None if found is None else Leaf(found, len(found))
         return Picked(Leaf(found, len(found)), found.positions)
@@ -157,7 +167,12 @@ class NativeDataReader:
         self.by_transform = False
 
     def read(
-        self, dataset: Any, device: bool, native: bool, cache: str | os.PathLike[str] | None, missing: frozenset[str] = frozenset()
+        self,
+        dataset: Any,
+        device: bool,
+        native: bool,
+        cache: str | os.PathLike[str] | None,
+        missing: frozenset[str] = frozenset(),
     ) -> NativeData | None:
         """The dataset as it is now; None if it is neither packed nor one that native threads read in place.
 
@@ -173,7 +188,11 @@ class NativeDataReader:
         """
         self._resolver.files.cache, self._resolver.in_place = cache, native
         found = self._resolver.view(dataset)
-        self.why_not, self.by_transform, self.replaced = self._resolver.files.why_not, False, self._resolver.replaced
+        self.why_not, self.by_transform, self.replaced = (
+            self._resolver.files.why_not,
+            False,
+            self._resolver.replaced,
+        )
         if found is None:
             self._forget()
             return None
@@ -204,7 +223,9 @@ class NativeDataReader:
 
 def same_objects(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
     """Returns True if both tuples hold the same objects, or equal numbers."""
-    return len(a) == len(b) and all(x is y or (type(x) is type(y) and isinstance(x, int) and x == y) for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(
+        x is y or (type(x) is type(y) and isinstance(x, int) and x == y) for x, y in zip(a, b, strict=True)
+    )
 
 
 def draws_of(dataset: Any, seed: int | None, epoch: int) -> DrawBasis:
@@ -214,7 +235,11 @@ def draws_of(dataset: Any, seed: int | None, epoch: int) -> DrawBasis:
 
 def in_epoch(dataset: Any, seed: int | None, epoch: int) -> tuple[Any, DrawBasis | None]:
     """A dataset of Python in an epoch, and the basis of its draws, if it has one: itself and None, but for a Mixture."""
-    return (dataset.at_epoch(epoch), draws_of(dataset, seed, epoch)) if isinstance(dataset, Mixture) else (dataset, None)
+    return (
+        (dataset.at_epoch(epoch), draws_of(dataset, seed, epoch))
+        if isinstance(dataset, Mixture)
+        else (dataset, None)
+    )
 
 
 def begin_epoch(dataset: Any, epoch: int) -> None:
@@ -223,7 +248,15 @@ def begin_epoch(dataset: Any, epoch: int) -> None:
         dataset.set_epoch(epoch)
 
 
-_OF_SUBSET = ("__getitem__", "__getitems__", "__len__", "__getattr__", "__getattribute__", "dataset", "indices")
+_OF_SUBSET = (
+    "__getitem__",
+    "__getitems__",
+    "__len__",
+    "__getattr__",
+    "__getattribute__",
+    "dataset",
+    "indices",
+)
 
 
 _PARTS = OwnCode((Subset, ("__getitem__", "__getitems__")), (ConcatDataset, ("__getitem__",)))
@@ -239,14 +272,19 @@ def is_plain_subset(dataset: Any) -> bool:
     kind = type(dataset)
     if not isinstance(dataset, Subset) or "__getitems__" in vars(dataset):
         return False
-    return kind is Subset or all(getattr(kind, name, None) is getattr(Subset, name, None) for name in _OF_SUBSET)
+    return kind is Subset or all(
+        getattr(kind, name, None) is getattr(Subset, name, None) for name in _OF_SUBSET
+    )
 
 
 _KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Resolver, Any, _Kept], Part | None]], ...] = (
     (lambda dataset: isinstance(dataset, Mixture), Resolver._mixture),
     (lambda dataset: isinstance(dataset, PackedDataset), Resolver._packed),
     (
-        lambda dataset: (is_plain_subset(dataset) or type(dataset) in (Subset, ConcatDataset)) and bool(_part_replaced(dataset)),
+        lambda dataset: (
+            (is_plain_subset(dataset) or type(dataset) in (Subset, ConcatDataset))
+            and bool(_part_replaced(dataset))
+        ),
         Resolver._changed,
     ),
     (is_plain_subset, Resolver._subset),
@@ -263,7 +301,10 @@ def _same(kept: Any, indices: Any) -> bool:
     found = listed_positions(indices)
     if found is None or len(found) != len(kept):
         return False
-    return all(np.array_equal(kept[at : at + _COMPARED], found[at : at + _COMPARED]) for at in range(0, len(kept), _COMPARED))
+    return all(
+        np.array_equal(kept[at : at + _COMPARED], found[at : at + _COMPARED])
+        for at in range(0, len(kept), _COMPARED)
+    )
 
 
 _COMPARED = 1 << 16

@@ -42,7 +42,9 @@ class SampleForm:
                 structure.
         """
         if isinstance(fields, str):
-            raise ArgumentError(f"fields={fields!r} is one text, not a sequence of names: write fields=({fields!r},)")
+            raise ArgumentError(
+                f"fields={fields!r} is one text, not a sequence of names: write fields=({fields!r},)"
+            )
         if not isinstance(fields, Mapping) and all(isinstance(each, str) for each in fields):
             return cls(tuple(fields), is_tuple=isinstance(fields, tuple))
         return cls.structured(_part(fields) if isinstance(fields, Mapping) else _part(tuple(fields)))
@@ -87,7 +89,9 @@ def _part(part: Any) -> Form:
         return Parts(tuple(part), tuple(part))
     if isinstance(part, Mapping) and part and all(isinstance(key, str | int) for key in part):
         return Parts(tuple(map(_part, part.values())), tuple(part))
-    raise ArgumentError(f"fields= has {part!r}, which is no name, list of names, or mapping or tuple of parts")
+    raise ArgumentError(
+        f"fields= has {part!r}, which is no name, list of names, or mapping or tuple of parts"
+    )
 
 
 def _shown(form: Form) -> Any:
@@ -95,4 +99,8 @@ def _shown(form: Form) -> Any:
         return form
     if form.keys is None:
         return tuple(map(_shown, form.parts))
-    return list(form.keys) if form.keys == form.parts else dict(zip(form.keys, map(_shown, form.parts), strict=True))
+    return (
+        list(form.keys)
+        if form.keys == form.parts
+        else dict(zip(form.keys, map(_shown, form.parts), strict=True))
+    )

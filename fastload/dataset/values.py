@@ -89,7 +89,9 @@ class StoredValues:
         kind, data = self._reader.read_image(index, codec.entry, image.data)
         pixels = BY_ENTRY[kind].decoded(data, self._max_pixels)
         if pixels.shape[:2] != (image.height, image.width):
-            raise _wrong(f"it is {pixels.shape[1]} x {pixels.shape[0]}, the columns say {image.width} x {image.height}")
+            raise _wrong(
+                f"it is {pixels.shape[1]} x {pixels.shape[0]}, the columns say {image.width} x {image.height}"
+            )
         return pixels
 
 
@@ -137,10 +139,16 @@ def _check_steps(plan: Plan, schema: Schema, fields: Sequence[str]) -> None:
                 f"torchvision.transforms.v2.{name}, or leave the field out with fields=[...]"
             )
     formats = [plan.box_format] if plan.box_format else []
-    found = [each for step in plan.python if (each := known(step)) is not None and each.name == "ConvertBoundingBoxFormat"]
+    found = [
+        each
+        for step in plan.python
+        if (each := known(step)) is not None and each.name == "ConvertBoundingBoxFormat"
+    ]
     formats += [str(getattr(each.values["format"], "name", each.values["format"])).lower() for each in found]
     boxes = [schema[name] for name in fields if schema[name].handler.owns_objects]
-    for field, to in ((field, to) for field in boxes for to in formats if (field.format in ROTATED) != (to in ROTATED)):
+    for field, to in (
+        (field, to) for field in boxes for to in formats if (field.format in ROTATED) != (to in ROTATED)
+    ):
         raise TransformError(
             f"ConvertBoundingBoxFormat makes {to} of boxes, and {field.name!r} has {field.format}: as in torchvision rotated boxes do not "
             "become upright ones, nor upright ones rotated; drop the step, or leave the field out with fields=[...]"
@@ -157,7 +165,11 @@ class WordFlips(TorchFunctionMode):
     """While it is entered, uint16 tensors are flipped as int16 ones, which have the same bytes."""
 
     def __torch_function__(
-        self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         given = kwargs or {}
         if func in _FLIPS and args and isinstance(args[0], torch.Tensor) and args[0].dtype == torch.uint16:
@@ -208,7 +220,9 @@ def finished(plan: Plan, schema: Schema, values: Mapping[str, Any], assemble: As
     return sample
 
 
-def steps_of(plan: Plan, schema: Schema, names: Sequence[str], assemble: Assemble) -> list[Callable[[Any], Any]]:
+def steps_of(
+    plan: Plan, schema: Schema, names: Sequence[str], assemble: Assemble
+) -> list[Callable[[Any], Any]]:
     """The Python steps of a plan, for whole samples.
 
     Args:
@@ -220,7 +234,9 @@ def steps_of(plan: Plan, schema: Schema, names: Sequence[str], assemble: Assembl
     return [_step_of(step, schema, names, assemble) for step in plan.python]
 
 
-def _step_of(step: Callable[[Any], Any], schema: Schema, names: Sequence[str], assemble: Assemble) -> Callable[[Any], Any]:
+def _step_of(
+    step: Callable[[Any], Any], schema: Schema, names: Sequence[str], assemble: Assemble
+) -> Callable[[Any], Any]:
     if makes_floats(step):
         return _to_floats
     sizes = sanitized_by(found) if (found := known(step)) else None
@@ -256,10 +272,15 @@ class _Sanitize:
 
         found = [field for field in self.fields if field.handler.owns_objects]
         paths = [self.paths[field.name] for field in found]
-        if not found or not all(has_part(sample, path) and isinstance(part_at(sample, path), tv_tensors.BoundingBoxes) for path in paths):
+        if not found or not all(
+            has_part(sample, path) and isinstance(part_at(sample, path), tv_tensors.BoundingBoxes)
+            for path in paths
+        ):
             return self.step(sample)
         for number, (boxes, path) in enumerate(zip(found, paths, strict=True)):
-            kept, valid = F.sanitize_bounding_boxes(part_at(sample, path), min_size=self.min_size, min_area=self.min_area)
+            kept, valid = F.sanitize_bounding_boxes(
+                part_at(sample, path), min_size=self.min_size, min_area=self.min_area
+            )
             sample = with_part(sample, path, kept)
             for name in self._going_with(boxes, number == 0, sample):
                 sample = _with_rows(sample, self.paths[name], valid)
@@ -290,7 +311,9 @@ def _with_rows(sample: Any, path: Path, valid: Tensor) -> Any:
     from torchvision import tv_tensors
 
     left = rows.as_subclass(Tensor)[valid]
-    return with_part(sample, path, tv_tensors.wrap(left, like=rows) if isinstance(rows, tv_tensors.TVTensor) else left)
+    return with_part(
+        sample, path, tv_tensors.wrap(left, like=rows) if isinstance(rows, tv_tensors.TVTensor) else left
+    )
 
 
 def _to_floats(sample: Any) -> Any:
@@ -300,7 +323,9 @@ def _to_floats(sample: Any) -> Any:
     def change(tensor: Tensor) -> Tensor:
         if not isinstance(tensor, tv_tensors.Image) or tensor.is_floating_point():
             return tensor
-        floats: Tensor = tv_tensors.Image(tensor.as_subclass(Tensor).to(torch.float32) / torch.iinfo(tensor.dtype).max)
+        floats: Tensor = tv_tensors.Image(
+            tensor.as_subclass(Tensor).to(torch.float32) / torch.iinfo(tensor.dtype).max
+        )
         return floats
 
     return each_tensor(sample, change)
@@ -311,7 +336,9 @@ def wrapped(plan: Plan, schema: Schema, values: Mapping[str, Any], assemble: Ass
     assert schema.image is not None  # every dataset has one
     image = values[schema.image.name]
     canvas = int(image.shape[-2]), int(image.shape[-1])
-    return assemble({name: _wrapped(schema[name], value, canvas, plan.box_format) for name, value in values.items()})
+    return assemble(
+        {name: _wrapped(schema[name], value, canvas, plan.box_format) for name, value in values.items()}
+    )
 
 
 def _wrapped(field: Field, value: Any, canvas: tuple[int, int], box_format: str) -> Any:
@@ -336,5 +363,7 @@ def _paths(names: Any, at: Path = ()) -> dict[str, Path]:
     """Path of each name in a structure of names."""
     if isinstance(names, str):
         return {names: at}
-    entries: Sequence[tuple[Any, Any]] = list(names.items()) if isinstance(names, dict) else list(enumerate(names))
+    entries: Sequence[tuple[Any, Any]] = (
+        list(names.items()) if isinstance(names, dict) else list(enumerate(names))
+    )
     return {name: path for key, inner in entries for name, path in _paths(inner, (*at, key)).items()}

@@ -104,7 +104,9 @@ class NativeView:
             source, index = self.tree.rows(where, 0)
         except IndexError:
             missing = where[~self.tree.has(where)]
-            raise IndexError(f"sample {missing[0]} is by the indices of a Subset one that its dataset does not have") from None
+            raise IndexError(
+                f"sample {missing[0]} is by the indices of a Subset one that its dataset does not have"
+            ) from None
         return source, index.astype(np.uint64)
 
     @cached_property

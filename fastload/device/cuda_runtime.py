@@ -48,7 +48,9 @@ class Runtime:
             RuntimeError: the driver refuses.
         """
         context = ctypes.c_void_p()
-        code = self._current(ctypes.byref(context)) or self._record(context, ctypes.c_void_p(event.cuda_event))
+        code = self._current(ctypes.byref(context)) or self._record(
+            context, ctypes.c_void_p(event.cuda_event)
+        )
         if code:
             raise RuntimeError(f"cuCtxRecordEvent returned {code}")
 

@@ -37,7 +37,9 @@ def divides(mean: tuple[float, ...], std: tuple[float, ...], reciprocal: bool) -
             return True
         value = byte * inverse if reciprocal else byte / whole
         channels = zip(mean, std, inverses(std), strict=True)
-        return not all(_corrected(value - np.float32(m), np.float32(s), np.float32(r)) for m, s, r in channels)
+        return not all(
+            _corrected(value - np.float32(m), np.float32(s), np.float32(r)) for m, s, r in channels
+        )
 
 
 def _corrected(a: Any, b: Any, r: Any) -> bool:

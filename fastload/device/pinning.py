@@ -141,7 +141,9 @@ class ContextEvents:
         events = []
         for device in devices:
             with torch.cuda.device(device):
-                event = torch.cuda.current_stream().record_event()  # makes the event; what it covers is replaced
+                event = (
+                    torch.cuda.current_stream().record_event()
+                )  # makes the event; what it covers is replaced
                 runtime.record_context(event)
             events.append(event)
         self._events = events
@@ -162,14 +164,18 @@ class ContextEvents:
         if self._events is None:
             self._record()
         if self._events is None:
-            raise RuntimeError("a pinned slot was dropped while a CUDA graph was captured: its memory stays mapped")
+            raise RuntimeError(
+                "a pinned slot was dropped while a CUDA graph was captured: its memory stays mapped"
+            )
         with _relaxed():
             for event in self._events:
                 event.synchronize()
 
 
 def _warn_refused(size: int, reason: str) -> None:
-    warnings.warn(f"the driver would not pin {size} bytes ({reason}): copies to the device are slower", stacklevel=3)
+    warnings.warn(
+        f"the driver would not pin {size} bytes ({reason}): copies to the device are slower", stacklevel=3
+    )
 
 
 def _relaxed() -> Any:

@@ -131,7 +131,10 @@ class BatchFields:
         """Paths of the images in a batch or a sample that are there; a batch of images alone has the empty path."""
         at = places(batch, self)
         paths = (self.path(name) for name in self.further)
-        return [() if at is None else at[0], *(path for path in paths if path is not None and has_part(batch, path))]
+        return [
+            () if at is None else at[0],
+            *(path for path in paths if path is not None and has_part(batch, path)),
+        ]
 
     def objects_in(self, batch: Any) -> dict[str, Path]:
         """Paths of the fields that lie in the images, by name, in a batch that has them."""
@@ -186,9 +189,17 @@ class StageCall:
 
     def __call__(self, batch: Any, key: BatchKey, fields: BatchFields) -> Any:
         number = key.number if self.view is None else key.number + (self.view << _VIEW_BITS)
-        given = {"seed": key.seed, "epoch": key.epoch, "batch": number, "indices": key.indices, "occurrences": key.occurrences}
+        given = {
+            "seed": key.seed,
+            "epoch": key.epoch,
+            "batch": number,
+            "indices": key.indices,
+            "occurrences": key.occurrences,
+        }
         if "indices" in self.keys and key.indices is None:
-            raise ArgumentError(f"batch_transform: {self.call!r} needs the samples' indices, and this batch has none: wrap it in Seeded")
+            raise ArgumentError(
+                f"batch_transform: {self.call!r} needs the samples' indices, and this batch has none: wrap it in Seeded"
+            )
         keyed = {name: given[name] for name in self.keys}
         if isinstance(self.call, TensorForm):
             return self._formed(batch, fields)
@@ -217,7 +228,9 @@ class StageCall:
             if self.view is None:
                 formed = self.call(images)
             else:
-                formed = [self.call(view) if number == self.view else view for number, view in enumerate(images)]
+                formed = [
+                    self.call(view) if number == self.view else view for number, view in enumerate(images)
+                ]
             batch = with_part(batch, path, formed)
         return batch
 
@@ -228,7 +241,9 @@ class StageCall:
         views[self.view] = self.call(views[self.view], **keyed)
         return views if at is None else changed(batch, at[:1], (views,))
 
-    def _with_objects(self, batch: Any, image: Path, objects: Mapping[str, Path], keyed: dict[str, Any], fields: BatchFields) -> Any:
+    def _with_objects(
+        self, batch: Any, image: Path, objects: Mapping[str, Path], keyed: dict[str, Any], fields: BatchFields
+    ) -> Any:
         """See NOTE [ batch stages: what goes with the images ]. `objects`: where the fields are that lie in the images."""
         given: dict[str, dict[str, Any]] = {}
         formats = {name: form for name, _, form in fields.objects if form}
@@ -275,7 +290,9 @@ def _stage_call(transform: Any, seeded: Seeding) -> StageCall:
     keys = _keys(transform)
     if {"seed", "epoch", "indices"} <= set(keys) and "batch" not in keys:
         takes = {"objects": _takes(transform, *_OBJECTS), "pairs": _takes(transform, *_PAIRS)}
-        return StageCall(transform, _takes_labels(transform), keys, **takes, trained=has_parameters(transform))
+        return StageCall(
+            transform, _takes_labels(transform), keys, **takes, trained=has_parameters(transform)
+        )
     if {"seed", "epoch", "batch"} <= set(keys):
         return StageCall(transform, _takes_labels(getattr(transform, "transform", transform)), keys)
     return StageCall(seeded(transform), _takes_labels(transform), ("seed", "epoch", "batch"))
@@ -307,7 +324,11 @@ def has_parameters(value: Any, depth: int = 4) -> bool:
 
 def _parameters(transform: Any) -> list[inspect.Parameter]:
     try:
-        return list(inspect.signature(transform.forward if isinstance(transform, torch.nn.Module) else transform).parameters.values())
+        return list(
+            inspect.signature(
+                transform.forward if isinstance(transform, torch.nn.Module) else transform
+            ).parameters.values()
+        )
     except (TypeError, ValueError):  # some C callables have no signature
         return []
 
@@ -323,7 +344,9 @@ _PAIRS = (*_OBJECTS, "keypoint_pairs")
 
 def _takes(transform: Any, *names: str) -> bool:
     """Returns True if a transform has all of these names as keyword-only parameters."""
-    return set(names) <= {each.name for each in _parameters(transform) if each.kind is inspect.Parameter.KEYWORD_ONLY}
+    return set(names) <= {
+        each.name for each in _parameters(transform) if each.kind is inspect.Parameter.KEYWORD_ONLY
+    }
 
 
 def _takes_labels(transform: Any) -> bool:
@@ -331,7 +354,13 @@ def _takes_labels(transform: Any) -> bool:
     if mixes(transform):
         return True
     by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(each.kind in by_position and each.default is inspect.Parameter.empty for each in _parameters(transform)) >= 2
+    return (
+        sum(
+            each.kind in by_position and each.default is inspect.Parameter.empty
+            for each in _parameters(transform)
+        )
+        >= 2
+    )
 
 
 def places(batch: Any, fields: BatchFields) -> tuple[Path, Path | None] | None:
@@ -360,11 +389,15 @@ class FormedSamples:
     batched: bool
 
     def __call__(self, samples: Any) -> Any:
-        return self.collate([self._formed(sample) for sample in samples] if self.batched else self._formed(samples))
+        return self.collate(
+            [self._formed(sample) for sample in samples] if self.batched else self._formed(samples)
+        )
 
     def _formed(self, sample: Any) -> Any:
         for path in self.fields.images_in(sample):
             image = part_at(sample, path)
-            formed = [self.form.one(view) for view in image] if isinstance(image, list) else self.form.one(image)
+            formed = (
+                [self.form.one(view) for view in image] if isinstance(image, list) else self.form.one(image)
+            )
             sample = with_part(sample, path, formed)
         return sample

@@ -36,7 +36,9 @@ class Floats:
     reciprocal: bool = False
 
     def __call__(self, images: Tensor) -> Tensor:
-        return to_float(images, self.dtype, self.mean, self.std, self.memory_format, reciprocal=self.reciprocal)
+        return to_float(
+            images, self.dtype, self.mean, self.std, self.memory_format, reciprocal=self.reciprocal
+        )
 
 
 def to_float(
@@ -61,7 +63,11 @@ def to_float(
     Raises:
         ArgumentError: another shape, dtype or format; mean without std; three different values for other than three channels.
     """
-    if images.ndim != 4 or images.shape[1] not in (1, 3, 4) or not (images.dtype in MOST or images.is_floating_point()):
+    if (
+        images.ndim != 4
+        or images.shape[1] not in (1, 3, 4)
+        or not (images.dtype in MOST or images.is_floating_point())
+    ):
         raise ArgumentError(
             f"to_float takes uint8, uint16 or float images (B, C, H, W) of 1, 3 or 4 channels, not {images.dtype} of {tuple(images.shape)}"
         )
@@ -69,12 +75,22 @@ def to_float(
         raise ArgumentError(
             f"to_float: dtype={dtype}, memory_format={memory_format}: use float32, float16 or bfloat16; channels_last or not"
         )
-    if (mean is None) != (std is None) or any(values is not None and len(values) != 3 for values in (mean, std)):
+    if (mean is None) != (std is None) or any(
+        values is not None and len(values) != 3 for values in (mean, std)
+    ):
         raise ArgumentError(f"to_float: mean={mean}, std={std}: give three values of each, or neither")
     channels = images.shape[1]
     if channels != 3 and any(len(set(values or ())) > 1 for values in (mean, std)):
-        raise ArgumentError(f"to_float: mean={mean}, std={std}, and images of {channels} channels: give one value for all channels")
-    if images.is_cuda and images.dtype == torch.uint8 and channels == 3 and _is_dense(images) and images.numel():
+        raise ArgumentError(
+            f"to_float: mean={mean}, std={std}, and images of {channels} channels: give one value for all channels"
+        )
+    if (
+        images.is_cuda
+        and images.dtype == torch.uint8
+        and channels == 3
+        and _is_dense(images)
+        and images.numel()
+    ):
         kernel = working(_kernel, images.device)
         if kernel is not None:
             out: Tensor = kernel.to_float(images, dtype, mean, std, memory_format, reciprocal)
@@ -111,7 +127,9 @@ class TensorForm:
     memory_format: torch.memory_format | None
 
     def __str__(self) -> str:
-        return ", ".join(str(each).removeprefix("torch.") for each in (self.dtype, self.memory_format) if each is not None)
+        return ", ".join(
+            str(each).removeprefix("torch.") for each in (self.dtype, self.memory_format) if each is not None
+        )
 
     def __call__(self, images: Any) -> Tensor:
         """Converts the images; bytes become floats as value / 255, as in the native pass.
@@ -119,15 +137,25 @@ class TensorForm:
         Raises:
             ArgumentError: they are no batch of image tensors, or floats where bytes are asked for.
         """
-        if not isinstance(images, Tensor) or images.ndim != 4 or not (images.dtype in MOST or images.is_floating_point()):
-            told = f"batches of {images.dtype} {tuple(images.shape)}" if isinstance(images, Tensor) else type(images).__name__
+        if (
+            not isinstance(images, Tensor)
+            or images.ndim != 4
+            or not (images.dtype in MOST or images.is_floating_point())
+        ):
+            told = (
+                f"batches of {images.dtype} {tuple(images.shape)}"
+                if isinstance(images, Tensor)
+                else type(images).__name__
+            )
             raise ArgumentError(
                 "dtype= and memory_format= act on uint8, uint16 or float tensors (channels, height, width), and the transform's Python "
                 f"steps leave {told}: end them with PILToTensor() or ToTensor(), or drop the argument"
             )
         dtype = images.dtype if self.dtype is None else self.dtype
         if dtype == torch.uint8 and images.dtype == torch.uint16:
-            return images.contiguous(memory_format=self.memory_format or torch.contiguous_format)  # its own, as in the native pass
+            return images.contiguous(
+                memory_format=self.memory_format or torch.contiguous_format
+            )  # its own, as in the native pass
         if dtype == torch.uint8 and images.dtype != torch.uint8:
             raise ArgumentError("dtype=uint8, and the transform's Python steps make floats: drop one of them")
         memory_format = self.memory_format or torch.contiguous_format
@@ -141,7 +169,9 @@ class TensorForm:
         return self(image.unsqueeze(0) if isinstance(image, Tensor) else image)[0]
 
 
-def _constants(most: float, mean: Sequence[float] | None, std: Sequence[float] | None, device: torch.device) -> Tensor:
+def _constants(
+    most: float, mean: Sequence[float] | None, std: Sequence[float] | None, device: torch.device
+) -> Tensor:
     host = torch.tensor([most, *(mean or ()), *(std or ())], dtype=torch.float32, device="cpu")
     return host.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else host.to(device)
 

@@ -37,13 +37,20 @@ def _quotient(a, minus_b, r, DIVIDE: tl.constexpr):
 
 
 @triton.jit
-def _value(x, mean, minus_std, inverse, RECIPROCAL: tl.constexpr, NORMALIZE: tl.constexpr, DIVIDE: tl.constexpr):
+def _value(
+    x, mean, minus_std, inverse, RECIPROCAL: tl.constexpr, NORMALIZE: tl.constexpr, DIVIDE: tl.constexpr
+):
     """The float value of a byte. inverse: 1 / std, rounded."""
     value = x.to(tl.float32)
     if RECIPROCAL:
         value = value * 0.003921568859368563
     else:
-        value = _quotient(value, tl.full(value.shape, -255.0, tl.float32), tl.full(value.shape, 0.003921568859368563, tl.float32), DIVIDE)
+        value = _quotient(
+            value,
+            tl.full(value.shape, -255.0, tl.float32),
+            tl.full(value.shape, 0.003921568859368563, tl.float32),
+            DIVIDE,
+        )
     if NORMALIZE:
         minus_std, value = tl.broadcast(minus_std, value)
         inverse, value = tl.broadcast(inverse, value)
@@ -69,7 +76,9 @@ def _convert(
         value = _value(tl.load(source), mean, minus_std, inverse, RECIPROCAL, NORMALIZE, DIVIDE)
         tl.store(out, value.to(out.dtype.element_ty))
     else:
-        value = _value(tl.load(source, mask=inside, other=0), mean, minus_std, inverse, RECIPROCAL, NORMALIZE, DIVIDE)
+        value = _value(
+            tl.load(source, mask=inside, other=0), mean, minus_std, inverse, RECIPROCAL, NORMALIZE, DIVIDE
+        )
         tl.store(out, value.to(out.dtype.element_ty), mask=inside)
 
 
@@ -103,10 +112,16 @@ def _innermost(
     start = tl.arange(0, RUNS)[:, None] * 48
     for part in tl.static_range(3):
         channel = (column + part) % 3
-        mean, minus_std, inverse = _of(channel, m0, m1, m2), _of(channel, n0, n1, n2), _of(channel, i0, i1, i2)
+        mean, minus_std, inverse = (
+            _of(channel, m0, m1, m2),
+            _of(channel, n0, n1, n2),
+            _of(channel, i0, i1, i2),
+        )
         at = first + (start + part * 16 + column)
         whole = first + RUNS * 48 <= count
-        _convert(source + at, out + at, at < count, whole, mean, minus_std, inverse, RECIPROCAL, NORMALIZE, DIVIDE)
+        _convert(
+            source + at, out + at, at < count, whole, mean, minus_std, inverse, RECIPROCAL, NORMALIZE, DIVIDE
+        )
 
 
 @triton.jit
@@ -136,7 +151,9 @@ def _planar(
     pixel = start + tl.arange(0, BLOCK)
     at = number * plane + pixel
     whole = start + BLOCK <= plane
-    _convert(source + at, out + at, pixel < plane, whole, mean, minus_std, inverse, RECIPROCAL, NORMALIZE, DIVIDE)
+    _convert(
+        source + at, out + at, pixel < plane, whole, mean, minus_std, inverse, RECIPROCAL, NORMALIZE, DIVIDE
+    )
 
 
 @triton.jit
@@ -196,9 +213,16 @@ def _to_last(
     run = tl.arange(0, RUNS)[:, None]
     for part in tl.static_range(3):
         channel = (column + part) % 3
-        mean, minus_std, inverse = _of(channel, m0, m1, m2), _of(channel, n0, n1, n2), _of(channel, i0, i1, i2)
+        mean, minus_std, inverse = (
+            _of(channel, m0, m1, m2),
+            _of(channel, n0, n1, n2),
+            _of(channel, i0, i1, i2),
+        )
         pixel = first + (run * 16 + (column + part * 16) // 3)
-        last, apart = out + image + first * 3 + (run * 48 + part * 16 + column), source + image + channel * plane + pixel
+        last, apart = (
+            out + image + first * 3 + (run * 48 + part * 16 + column),
+            source + image + channel * plane + pixel,
+        )
         whole = first + RUNS * 16 <= plane
         _convert(apart, last, pixel < plane, whole, mean, minus_std, inverse, RECIPROCAL, NORMALIZE, DIVIDE)
 
@@ -221,7 +245,12 @@ def to_float(
     kernel: Any
     grid: tuple[int, ...]
     if from_last and to_last:
-        kernel, size, extent, grid = _innermost, RUNS, images.numel(), (triton.cdiv(images.numel(), RUNS * 48),)
+        kernel, size, extent, grid = (
+            _innermost,
+            RUNS,
+            images.numel(),
+            (triton.cdiv(images.numel(), RUNS * 48),),
+        )
     elif to_last:
         kernel, size, extent, grid = _to_last, RUNS, plane, (batch, triton.cdiv(plane, RUNS * 16))
     elif from_last:
@@ -236,4 +265,6 @@ def to_float(
 def prove(device: torch.device) -> None:
     """Runs the kernel once, to find out whether it can be built."""
     x = torch.zeros((1, 3, 16, 16), dtype=torch.uint8, device=device)
-    to_float(x.contiguous(memory_format=torch.channels_last), torch.float32, None, None, torch.channels_last, False)
+    to_float(
+        x.contiguous(memory_format=torch.channels_last), torch.float32, None, None, torch.channels_last, False
+    )

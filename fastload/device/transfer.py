@@ -205,14 +205,20 @@ class Transfer:
         self._lane: Lane | None = None
         if transfer_plan.device is not None and transfer_plan.device.type == "cuda":
             self._lane = transfer_plan.lanes.on(transfer_plan.device)
-            transfer_plan = replace(transfer_plan, device=self._lane.device)  # the current device differs from thread to thread
+            transfer_plan = replace(
+                transfer_plan, device=self._lane.device
+            )  # the current device differs from thread to thread
         self._transfer_plan = transfer_plan
         # _late: the first stage that must run in the loop's thread, and all after it; see NOTE [ batch stages: which thread ].
-        first = next((n for n, stage in enumerate(transfer_plan.stages) if not stage.ahead), len(transfer_plan.stages))
+        first = next(
+            (n for n, stage in enumerate(transfer_plan.stages) if not stage.ahead), len(transfer_plan.stages)
+        )
         self._early, self._late = transfer_plan.stages[:first], transfer_plan.stages[first:]
         self.has_rest = self._lane is not None or bool(self._late)
         pins = transfer_plan.pin and pinning.can_register()
-        self._current = self._lane.device if self._lane is not None else torch.cuda.current_device() if pins else None
+        self._current = (
+            self._lane.device if self._lane is not None else torch.cuda.current_device() if pins else None
+        )
 
     @property
     def stream(self) -> Any:

@@ -27,7 +27,9 @@ class BucketSpeed:
     samples: int
 
 
-def measure_bucket(reader: DatasetReader, in_order: Sequence[int], at_random: Sequence[int]) -> tuple[BucketSpeed, Sequence[int]]:
+def measure_bucket(
+    reader: DatasetReader, in_order: Sequence[int], at_random: Sequence[int]
+) -> tuple[BucketSpeed, Sequence[int]]:
     """Fetches samples that no cache has, some consecutive and some at random. Returns the speed, and the random ones that were fetched.
 
     Raises:
@@ -69,7 +71,9 @@ def bucket_finding(speed: BucketSpeed, mean: float, needed: float | None, who: s
         f"({human_bytes(speed.at_random * mean)}/s), without a cache"
     )
     if needed is None:
-        return Finding("bucket", "unknown", text, "give --step-ms, to compare with what the step takes", value)
+        return Finding(
+            "bucket", "unknown", text, "give --step-ms, to compare with what the step takes", value
+        )
     text += f"; {who} {needed:,.0f}/s"
     if speed.at_random >= needed:
         return Finding("bucket", "good", text, value=value)

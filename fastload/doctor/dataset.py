@@ -55,7 +55,9 @@ def dataset_findings(job: Job, dataset: str) -> Iterator[Finding]:
         if not reader.count:
             return
         try:
-            yield from _in_a_bucket(reader, job, name) if reader.files.remote else _on_a_disk(reader, job, name)
+            yield from (
+                _in_a_bucket(reader, job, name) if reader.files.remote else _on_a_disk(reader, job, name)
+            )
         except (FastloadError, OSError) as error:
             yield Finding("reading", "bad", f"it ended before all was measured: {error}")
 
@@ -77,8 +79,16 @@ def _dataset(reader: DatasetReader, name: str, said: str) -> Finding:
     count, size, shards = reader.count, reader.manifest.bytes, len(reader.manifest.shards)
     text = f"{name}: {count:,} sample{'s' * (count != 1)}, {human_bytes(size)} in {shards:,} shard{'s' * (shards != 1)}"
     text = said or text
-    value = {"path": name, "samples": count, "bytes": size, "shards": shards, "version": reader.manifest.version}
-    return judged("dataset", {} if count else {"it is empty": "pack it again, or check the path"}, text, value)
+    value = {
+        "path": name,
+        "samples": count,
+        "bytes": size,
+        "shards": shards,
+        "version": reader.manifest.version,
+    }
+    return judged(
+        "dataset", {} if count else {"it is empty": "pack it again, or check the path"}, text, value
+    )
 
 
 def _on_a_disk(reader: DatasetReader, job: Job, name: str) -> Iterator[Finding]:
@@ -104,7 +114,9 @@ def _on_a_disk(reader: DatasetReader, job: Job, name: str) -> Iterator[Finding]:
 
 def _in_a_bucket(reader: DatasetReader, job: Job, name: str) -> Iterator[Finding]:
     half = max(1, reader.count // 2)
-    speed, fetched = measure_bucket(reader, range(min(half, SAMPLES)), _some(reader, range(half, reader.count) or range(1)))
+    speed, fetched = measure_bucket(
+        reader, range(min(half, SAMPLES)), _some(reader, range(half, reader.count) or range(1))
+    )
     finding, readable = records_finding(reader, fetched, name)
     yield finding
     rate, finding = _decoded(reader, job, readable, name)
@@ -115,17 +127,24 @@ def _in_a_bucket(reader: DatasetReader, job: Job, name: str) -> Iterator[Finding
 
 def _some(reader: DatasetReader, among: range) -> list[int]:
     """Samples at random, at most so many that reading them is short."""
-    return random.sample(among, max(1, min(SAMPLES, int(SAMPLE_BYTES / (reader.manifest.mean_bytes or 1.0)), len(among))))
+    return random.sample(
+        among, max(1, min(SAMPLES, int(SAMPLE_BYTES / (reader.manifest.mean_bytes or 1.0)), len(among)))
+    )
 
 
 def _decoded(reader: DatasetReader, job: Job, indices: list[int], name: str) -> tuple[Rate | None, Finding]:
     image = reader.schema.image
     if image is None:
         return None, Finding(
-            "decoding", "unknown", "not measured: the dataset has no images", "loader.health.report() measures the job itself"
+            "decoding",
+            "unknown",
+            "not measured: the dataset has no images",
+            "loader.health.report() measures the job itself",
         )
     if not indices:
-        return None, Finding("decoding", "unknown", "not measured: no record could be read", 'see the line "records"')
+        return None, Finding(
+            "decoding", "unknown", "not measured: no record could be read", 'see the line "records"'
+        )
     try:
         rate = measure_rate(reader, image, indices, job)
     except FastloadError as error:

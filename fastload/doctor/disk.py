@@ -105,7 +105,9 @@ def _measured(files: Sized, record: int, flag: int) -> DiskSpeed:
         descriptors = _opened(opened, files, os.O_RDONLY | flag)
         sequential_bytes, sequential_s = _sequential(descriptors, files)
         reads, random_bytes, random_s = _random(descriptors, files, size)
-    return DiskSpeed(bool(flag), sequential_bytes / sequential_s, reads / random_s, size, sequential_bytes + random_bytes)
+    return DiskSpeed(
+        bool(flag), sequential_bytes / sequential_s, reads / random_s, size, sequential_bytes + random_bytes
+    )
 
 
 def _opened(opened: ExitStack, files: Sized, flags: int) -> dict[Path, int]:
@@ -122,7 +124,11 @@ _FILES_MOST = 16
 
 def _some(files: Sized) -> Sized:
     """At most 16 of the files, evenly spaced: a limit of open files does not matter then."""
-    return files if len(files) <= _FILES_MOST else [files[k * len(files) // _FILES_MOST] for k in range(_FILES_MOST)]
+    return (
+        files
+        if len(files) <= _FILES_MOST
+        else [files[k * len(files) // _FILES_MOST] for k in range(_FILES_MOST)]
+    )
 
 
 def _pages(files: Sized, most: int) -> list[tuple[Path, int]]:
@@ -131,7 +137,10 @@ def _pages(files: Sized, most: int) -> list[tuple[Path, int]]:
     firsts = [0, *accumulate(-(-size // BLOCK) for _, size in known)]
     chosen = random.sample(range(firsts[-1]), min(most, firsts[-1]))
     files_of = [bisect_right(firsts, page) - 1 for page in chosen]
-    return [(known[number][0], (page - firsts[number]) * BLOCK) for number, page in zip(files_of, chosen, strict=True)]
+    return [
+        (known[number][0], (page - firsts[number]) * BLOCK)
+        for number, page in zip(files_of, chosen, strict=True)
+    ]
 
 
 def _sequential(descriptors: dict[Path, int], files: Sized) -> tuple[int, float]:
@@ -172,11 +181,20 @@ def page_cache_finding(files: Sized) -> Finding:
     """The page cache against files: whether they fit the memory, and how much of them is there now. Raises OSError."""
     size, free, share = sum(size for _, size in files), available_memory(), cached_share(files)
     value = {"bytes": size, "available": free, "cached_share": share}
-    now = "how much of it is there now is unknown" if share is None else f"about {share:.0%} of it is there now"
+    now = (
+        "how much of it is there now is unknown" if share is None else f"about {share:.0%} of it is there now"
+    )
     if free is None:
-        return Finding("page cache", "unknown", f"the system does not say what memory is available; {now}", value=value)
+        return Finding(
+            "page cache", "unknown", f"the system does not say what memory is available; {now}", value=value
+        )
     if size <= free:
-        return Finding("page cache", "good", f"{human_bytes(size)} of data fit the {human_bytes(free)} available; {now}", value=value)
+        return Finding(
+            "page cache",
+            "good",
+            f"{human_bytes(size)} of data fit the {human_bytes(free)} available; {now}",
+            value=value,
+        )
     text = f"{human_bytes(size)} of data do not fit the {human_bytes(free)} available; {now}: each epoch reads the disk"
     return Finding("page cache", "unknown", text, 'see the line "disk"', value)
 
@@ -193,7 +211,11 @@ def disk_finding(speed: DiskSpeed, needed: float | None, who: str, *, fits: bool
     value = asdict(speed)
     text = (
         f"{human_bytes(speed.sequential)}/s in order, {speed.random:,.0f} records/s at random ({human_bytes(speed.random_bytes)} each), "
-        + ("past the page cache" if speed.direct else "maybe from the page cache, which reads of this file system do not go past")
+        + (
+            "past the page cache"
+            if speed.direct
+            else "maybe from the page cache, which reads of this file system do not go past"
+        )
     )
     if not speed.direct:
         return Finding("disk", "unknown", text, "compare the first epoch with later ones", value)
@@ -203,6 +225,10 @@ def disk_finding(speed: DiskSpeed, needed: float | None, who: str, *, fits: bool
     if speed.random >= needed:
         return Finding("disk", "good", text, value=value)
     if fits:
-        return Finding("disk", "good", f"{text}: the first epoch is slower, later ones read the page cache", value=value)
-    remedy = 'shuffle="window", which reads in order; a faster disk; more memory; smaller images (pack --max-side)'
+        return Finding(
+            "disk", "good", f"{text}: the first epoch is slower, later ones read the page cache", value=value
+        )
+    remedy = (
+        'shuffle="window", which reads in order; a faster disk; more memory; smaller images (pack --max-side)'
+    )
     return Finding("disk", "bad", text, remedy, value)

@@ -19,7 +19,10 @@ def open_files(job: Job, shards: int | None = None) -> Finding:
         job: the job.
         shards: files of the dataset, which stay open while they are at most a quarter of the limit; None: unknown.
     """
-    soft, hard = (None if limit == resource.RLIM_INFINITY else limit for limit in resource.getrlimit(resource.RLIMIT_NOFILE))
+    soft, hard = (
+        None if limit == resource.RLIM_INFINITY else limit
+        for limit in resource.getrlimit(resource.RLIMIT_NOFILE)
+    )
     now = len(os.listdir("/proc/self/fd"))
     needed = OTHERS + max(1, job.workers) * (2 + PREFETCH)
     value = {"soft": soft, "hard": hard, "open": now, "needed": needed, "shards": shards}
@@ -29,7 +32,9 @@ def open_files(job: Job, shards: int | None = None) -> Finding:
         text += f", and the dataset has {shards:,} shard{'s' * (shards != 1)}"
     faults = {}
     most = max(4096, 1 << (4 * (shards or 0) + needed).bit_length())
-    raised = f"ulimit -n {most}" if hard is None or hard >= most else f"raise the hard limit, {hard:,}, to {most}"
+    raised = (
+        f"ulimit -n {most}" if hard is None or hard >= most else f"raise the hard limit, {hard:,}, to {most}"
+    )
     if soft is not None and soft < needed:
         faults["that is too few"] = raised
     elif soft is not None and shards is not None and shards > soft // 4:

@@ -32,7 +32,11 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """The finding as JSON can hold it; its texts are fit for a terminal."""
-        return asdict(self) | {"text": printable(self.text), "remedy": printable(self.remedy), "value": dict(self.value)}
+        return asdict(self) | {
+            "text": printable(self.text),
+            "remedy": printable(self.remedy),
+            "value": dict(self.value),
+        }
 
 
 def judged(name: str, faults: Mapping[str, str], text: str, value: Mapping[str, Any]) -> Finding:
@@ -45,4 +49,10 @@ def judged(name: str, faults: Mapping[str, str], text: str, value: Mapping[str, 
         value: the figures.
     """
     whole = ": ".join([text, "; ".join(faults)]) if faults else text
-    return Finding(name, "bad" if faults else "good", whole, "; ".join(dict.fromkeys(filter(None, faults.values()))), value)
+    return Finding(
+        name,
+        "bad" if faults else "good",
+        whole,
+        "; ".join(dict.fromkeys(filter(None, faults.values()))),
+        value,
+    )

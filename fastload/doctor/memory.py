@@ -30,16 +30,20 @@ def _memory(job: Job) -> Finding:
     free, limit, killed = available_memory(), memory_limit(), oom_kills()
     value = {"available": free, "limit": limit, "slots": job.slots_bytes, "oom_kills": killed}
     if free is None:
-        return Finding("memory", "unknown", "the system does not say how much memory is available", value=value)
-    text = f"{human_bytes(free)} available, " + ("no limit" if limit is None else f"a limit of {human_bytes(limit)}")
+        return Finding(
+            "memory", "unknown", "the system does not say how much memory is available", value=value
+        )
+    text = f"{human_bytes(free)} available, " + (
+        "no limit" if limit is None else f"a limit of {human_bytes(limit)}"
+    )
     text += f"; batches in flight take {human_bytes(job.slots_bytes)}"
     faults = {}
     if job.slots_bytes > free * SLOTS_MOST:
         faults["that leaves too little for all else"] = "a smaller --batch-size, or more memory"
     if killed:
-        faults[f"the kernel has killed {killed} process{'es' * (killed != 1)} of this control group for want of memory"] = (
-            "raise the memory limit, or start fewer processes"
-        )
+        faults[
+            f"the kernel has killed {killed} process{'es' * (killed != 1)} of this control group for want of memory"
+        ] = "raise the memory limit, or start fewer processes"
     return judged("memory", faults, text, value)
 
 
@@ -49,7 +53,12 @@ def _shm(job: Job) -> Finding:
         found = os.statvfs(SHM)
     except OSError as error:
         remedy = "mount a tmpfs there (docker --shm-size=1g)"
-        return Finding("/dev/shm", "bad", f"it cannot be used ({error.strerror}), and multiprocessing has its semaphores there", remedy)
+        return Finding(
+            "/dev/shm",
+            "bad",
+            f"it cannot be used ({error.strerror}), and multiprocessing has its semaphores there",
+            remedy,
+        )
     size, free = found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
     value = {"size": size, "free": free, "loader": 0, "torch_dataloader": torchs}
     text = f"{human_bytes(free)} free of {human_bytes(size)}; FastLoader's batches lie elsewhere"
@@ -71,8 +80,12 @@ def _memlock() -> Finding:
     fabric = Path("/sys/class/infiniband")
     has_fabric = fabric.is_dir() and any(fabric.iterdir())
     value = {"soft": None if endless else soft, "infiniband": has_fabric}
-    text = ("no limit" if endless else f"a limit of {human_bytes(soft)}") + " of locked memory; the loader locks none"
+    text = (
+        "no limit" if endless else f"a limit of {human_bytes(soft)}"
+    ) + " of locked memory; the loader locks none"
     faults = {}
     if has_fabric and not endless:
-        faults["NCCL over InfiniBand needs it without a limit"] = "ulimit -l unlimited (docker --ulimit memlock=-1)"
+        faults["NCCL over InfiniBand needs it without a limit"] = (
+            "ulimit -l unlimited (docker --ulimit memlock=-1)"
+        )
     return judged("memlock", faults, text, value)

@@ -25,7 +25,12 @@ def processor_findings(job: Job) -> Iterator[Finding]:
 
 
 def _cpus(job: Job) -> Finding:
-    machine, affinity, quota, throttled = os.cpu_count() or 1, len(os.sched_getaffinity(0)), cpu_quota(), throttled_share()
+    machine, affinity, quota, throttled = (
+        os.cpu_count() or 1,
+        len(os.sched_getaffinity(0)),
+        cpu_quota(),
+        throttled_share(),
+    )
     usable = available_cpus()
     text = f"{_counted(usable)} for this process: {affinity} of {machine} by affinity, " + (
         "no quota" if quota is None else f"a quota of {float(quota):.3g}"
@@ -41,7 +46,9 @@ def _cpus(job: Job) -> Finding:
                 "ask for a larger quota (docker --cpus, Kubernetes limits.cpu)"
             )
     if throttled is not None and throttled > THROTTLED:
-        faults[f"the kernel has stopped the group in {throttled:.0%} of the quota's periods"] = "raise the quota, or start fewer threads"
+        faults[f"the kernel has stopped the group in {throttled:.0%} of the quota's periods"] = (
+            "raise the quota, or start fewer threads"
+        )
     value = {
         "usable": usable,
         "affinity": affinity,
@@ -61,17 +68,26 @@ def _workers(job: Job) -> Finding:
     chosen = "the loader's own choice" if job.num_workers is None else "as asked"
     text = f"num_workers={job.workers}, {chosen}, on {_counted(usable)}"
     faults = {}
-    own = len(os.sched_getaffinity(0)) * ranks <= (os.cpu_count() or 1)  # each rank is bound to CPUs of its own
+    own = len(os.sched_getaffinity(0)) * ranks <= (
+        os.cpu_count() or 1
+    )  # each rank is bound to CPUs of its own
     if job.workers > usable:
-        faults["threads beyond the CPUs only take them from each other"] = f"num_workers={usable}, or none: the loader chooses"
+        faults["threads beyond the CPUs only take them from each other"] = (
+            f"num_workers={usable}, or none: the loader chooses"
+        )
     elif ranks > 1 and not own and job.workers * ranks > usable:
-        faults[f"{ranks} processes of this job share the CPUs"] = "leave num_workers out: each then takes its share"
+        faults[f"{ranks} processes of this job share the CPUs"] = (
+            "leave num_workers out: each then takes its share"
+        )
     return judged("workers", faults, text, {"workers": job.workers, "cpus": usable, "ranks": ranks})
 
 
 def numa(root: Path = ROOT) -> Finding:
     """The NUMA nodes that this process uses; `root` is that of the file system."""
-    nodes = {path.name[4:]: _numbers(path / "cpulist") for path in (root / "sys/devices/system/node").glob("node[0-9]*")}
+    nodes = {
+        path.name[4:]: _numbers(path / "cpulist")
+        for path in (root / "sys/devices/system/node").glob("node[0-9]*")
+    }
     mine = os.sched_getaffinity(0)
     used = sorted(int(node) for node, cpus in nodes.items() if cpus & mine)
     memory = sorted(_allowed_nodes(root) & {int(node) for node in nodes})
@@ -81,10 +97,22 @@ def numa(root: Path = ROOT) -> Finding:
     text = f"{len(nodes)} NUMA node{'s' * (len(nodes) != 1)}; this process runs on {_list(used)}"
     if memory and not set(memory) & set(used):
         remedy = f"numactl --cpunodebind={used[0]} --membind={used[0]}"
-        return Finding("numa", "bad", f"{text}, and all its memory is on {_list(memory)}: each access goes to another node", remedy, value)
+        return Finding(
+            "numa",
+            "bad",
+            f"{text}, and all its memory is on {_list(memory)}: each access goes to another node",
+            remedy,
+            value,
+        )
     if len(used) > 1:
         remedy = "one process for each node, under numactl --cpunodebind=N --membind=N; compare both by `fastload bench`"
-        return Finding("numa", "unknown", f"{text}: what it costs that batches cross nodes depends on the machine", remedy, value)
+        return Finding(
+            "numa",
+            "unknown",
+            f"{text}: what it costs that batches cross nodes depends on the machine",
+            remedy,
+            value,
+        )
     return Finding("numa", "good", text, value=value)
 
 
@@ -97,7 +125,9 @@ def _allowed_nodes(root: Path) -> set[int]:
         lines = (root / "proc/self/status").read_text().splitlines()
     except OSError:
         return set()
-    return next((_parsed(line.partition(":")[2]) for line in lines if line.startswith("Mems_allowed_list:")), set())
+    return next(
+        (_parsed(line.partition(":")[2]) for line in lines if line.startswith("Mems_allowed_list:")), set()
+    )
 
 
 def _numbers(path: Path) -> set[int]:
@@ -128,5 +158,7 @@ def _simd() -> Finding:
     if lacking:
         faults[f"FASTLOAD_CPU={named} keeps it from {', '.join(lacking)}"] = "unset FASTLOAD_CPU"
     elif platform.machine() in ("x86_64", "AMD64") and "avx2" not in there.split(","):
-        faults["this CPU, or the virtual machine, has no AVX2"] = "choose another machine, or a CPU model of the hypervisor that has AVX2"
+        faults["this CPU, or the virtual machine, has no AVX2"] = (
+            "choose another machine, or a CPU model of the hypervisor that has AVX2"
+        )
     return judged("simd", faults, text, value)

@@ -71,11 +71,18 @@ def measure_rate(reader: DatasetReader, image: Field, indices: Sequence[int], jo
     plan = compile_plan([RandomResizedCrop(job.size), RandomHorizontalFlip()])
     planes = Planes(image.name, image.channels, np.dtype(image.dtype).itemsize) if image.is_planes else None
     outputs = outputs_of(plan, None, "CHW", planes)
-    source = core.Source(reader.store, list(plan.programs), reader.manifest.image_number, default_max_pixels())
+    source = core.Source(
+        reader.store, list(plan.programs), reader.manifest.image_number, default_max_pixels()
+    )
     rows = np.resize(np.asarray(indices, np.uint64), max(len(indices), PREFETCH * job.batch_size))
     batches = [rows[first : first + job.batch_size] for first in range(0, len(rows), job.batch_size)]
     sizes = [(job.size, job.size)]
-    engine = core.Engine([source], job.workers, _QUEUE, core.Ring(PREFETCH + 1, core.batch_bytes(job.batch_size, sizes, outputs)))
+    engine = core.Engine(
+        [source],
+        job.workers,
+        _QUEUE,
+        core.Ring(PREFETCH + 1, core.batch_bytes(job.batch_size, sizes, outputs)),
+    )
     try:
         failed = _pass(engine, batches, outputs, sizes, 0)
         before, busy = engine.counters(), OthersTime()
@@ -86,13 +93,17 @@ def measure_rate(reader: DatasetReader, image: Field, indices: Sequence[int], jo
     made = max(1, after["samples"] - before["samples"])
     middle = float(np.median(rates))
     fallbacks = (after["fallbacks"] - before["fallbacks"]) / made
-    return Rate(middle, (max(rates) - min(rates)) / 2 / middle, len(failed), len(set(indices)), fallbacks, others)
+    return Rate(
+        middle, (max(rates) - min(rates)) / 2 / middle, len(failed), len(set(indices)), fallbacks, others
+    )
 
 
 ImageSizes = list[tuple[int, int]]
 
 
-def _round(engine: core.Engine, batches: Sequence[np.ndarray], outputs: list[core.Output], sizes: ImageSizes) -> float:
+def _round(
+    engine: core.Engine, batches: Sequence[np.ndarray], outputs: list[core.Output], sizes: ImageSizes
+) -> float:
     """Samples a second of as many passes as fill a round."""
     began, done, epoch = time.perf_counter(), 0, 1
     while not done or time.perf_counter() - began < SECONDS:
@@ -102,7 +113,13 @@ def _round(engine: core.Engine, batches: Sequence[np.ndarray], outputs: list[cor
     return done / (time.perf_counter() - began)
 
 
-def _pass(engine: core.Engine, batches: Sequence[np.ndarray], outputs: list[core.Output], sizes: ImageSizes, epoch: int) -> set[int]:
+def _pass(
+    engine: core.Engine,
+    batches: Sequence[np.ndarray],
+    outputs: list[core.Output],
+    sizes: ImageSizes,
+    epoch: int,
+) -> set[int]:
     """Makes all batches, as many in flight as the loader has. Returns the samples that could not be made."""
     flying: deque[core.Batch] = deque()
     failed: set[int] = set()
@@ -130,9 +147,13 @@ def decoding_finding(rate: Rate, job: Job, dataset: str) -> Finding:
     )
     faults = {}
     if rate.failed:
-        faults[f"{rate.failed:,} of them cannot be decoded"] = f"`fastload verify --decode {dataset}` lists all"
+        faults[f"{rate.failed:,} of them cannot be decoded"] = (
+            f"`fastload verify --decode {dataset}` lists all"
+        )
     if rate.fallbacks > FALLBACKS:
-        faults[f"{rate.fallbacks:.0%} are unusual JPEGs, which the slower decoder makes"] = "pack them, without --encode keep"
+        faults[f"{rate.fallbacks:.0%} are unusual JPEGs, which the slower decoder makes"] = (
+            "pack them, without --encode keep"
+        )
     value = {
         "samples_per_s": rate.samples_per_s,
         "spread": rate.spread,
@@ -148,16 +169,32 @@ def step_finding(rate: Rate | None, job: Job, needed: float) -> Finding:
     text = f"{job.batch_size} samples in {job.step_ms:g} ms are {needed:,.0f}/s"
     value = {"needed_per_s": needed, "available_per_s": None if rate is None else rate.samples_per_s}
     if rate is None:
-        return Finding("step", "unknown", f"{text}; the decoders' rate is unknown", "see the lines above", value)
+        return Finding(
+            "step", "unknown", f"{text}; the decoders' rate is unknown", "see the lines above", value
+        )
     there, margin = rate.samples_per_s, max(CLOSE, rate.spread)
     text += f"; the decoders make {there:,.0f}/s"
     if there < needed * (1 + margin) and rate.disturbed:
-        return Finding("step", "unknown", f"{text}, while other processes ran", "repeat this when nothing else runs here", value)
+        return Finding(
+            "step",
+            "unknown",
+            f"{text}, while other processes ran",
+            "repeat this when nothing else runs here",
+            value,
+        )
     if there < needed * (1 - margin):
         remedy = "more CPUs, or smaller stored images (pack --max-side)"
-        return Finding("step", "bad", f"{text}: the loop would wait {1 - there / needed:.0%} of the time", remedy, value)
+        return Finding(
+            "step", "bad", f"{text}: the loop would wait {1 - there / needed:.0%} of the time", remedy, value
+        )
     if there < needed * (1 + margin):
-        return Finding("step", "unknown", f"{text}: too close to call", "ask the job itself: loader.health.report()", value)
+        return Finding(
+            "step",
+            "unknown",
+            f"{text}: too close to call",
+            "ask the job itself: loader.health.report()",
+            value,
+        )
     return Finding("step", "good", f"{text}: the loader keeps up", value=value)
 
 

@@ -25,7 +25,9 @@ def records_finding(reader: DatasetReader, indices: Sequence[int], dataset: str)
     faults = {}
     if bad:
         index, reason = next(iter(bad.items()))
-        faults[f"sample {index} does not: {reason}"] = f"`fastload verify {dataset}` lists all; copy the dataset again, or pack it again"
+        faults[f"sample {index} does not: {reason}"] = (
+            f"`fastload verify {dataset}` lists all; copy the dataset again, or pack it again"
+        )
     value = {"read": len(indices), "bad": sorted(bad)}
     return judged("records", faults, f"{len(good):,} of {len(indices):,} read at random hold", value), good
 

@@ -47,7 +47,9 @@ class Range:
 
     def holds(self, version: str) -> bool:
         """Returns True if a version is in the range."""
-        return parsed(self.least) <= parsed(version) and (self.below is None or parsed(version) < parsed(self.below))
+        return parsed(self.least) <= parsed(version) and (
+            self.below is None or parsed(version) < parsed(self.below)
+        )
 
 
 TORCH = Range("torch", "2.6", required=True)
@@ -115,7 +117,11 @@ def _python() -> Finding:
     if first <= sys.version_info[:2] <= last:
         return Finding("python", "good", version, value=value)
     return Finding(
-        "python", "unknown", f"{version}, which no test has run on", f"Python {first[0]}.{first[1]} to {last[0]}.{last[1]}", value
+        "python",
+        "unknown",
+        f"{version}, which no test has run on",
+        f"Python {first[0]}.{first[1]} to {last[0]}.{last[1]}",
+        value,
     )
 
 
@@ -123,7 +129,9 @@ def _own() -> Finding:
     installed = installed_version(DISTRIBUTION)
     faults = {}
     if installed is not None and installed != __version__:
-        faults[f"the installed distribution says {installed}, so that two are mixed"] = f"pip install --force-reinstall {DISTRIBUTION}"
+        faults[f"the installed distribution says {installed}, so that two are mixed"] = (
+            f"pip install --force-reinstall {DISTRIBUTION}"
+        )
     return judged("fastload", faults, __version__, {"version": __version__, "installed": installed})
 
 
@@ -131,7 +139,12 @@ def ask_torch() -> dict[str, Any] | str:
     """Facts about torch and torchvision from a new process, or why it has none: a broken torch ends that process, and not this one."""
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _CHILD], capture_output=True, text=True, errors="replace", timeout=SECONDS, check=False
+            [sys.executable, "-c", _CHILD],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=SECONDS,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return f"its import did not end within {SECONDS} s"
@@ -147,7 +160,11 @@ def _torch(answer: dict[str, Any] | str) -> Finding:
     pip = f"pip install '{TORCH.requirement}'"
     if isinstance(answer, str):
         installed = installed_version("torch")
-        text = "it is not installed" if installed is None else f"{installed} is installed, and cannot be imported"
+        text = (
+            "it is not installed"
+            if installed is None
+            else f"{installed} is installed, and cannot be imported"
+        )
         return Finding("torch", "bad", f"{text}: {answer}", pip, {"version": installed})
     version, built_for = answer["torch"], answer["built_for"]
     text = f"{version}, {'for the CPU alone' if built_for is None else f'for {built_for}'}"
@@ -158,8 +175,15 @@ def _torch(answer: dict[str, Any] | str) -> Finding:
         if built_for is None:
             faults["this machine has a GPU"] = "install the build for its driver: pytorch.org/get-started"
         else:
-            faults["it finds no GPU, and this machine has one"] = "check nvidia-smi, CUDA_VISIBLE_DEVICES, and the driver against the build"
-    return judged("torch", faults, text, {"version": version, "built_for": built_for, "accelerator": answer["accelerator"]})
+            faults["it finds no GPU, and this machine has one"] = (
+                "check nvidia-smi, CUDA_VISIBLE_DEVICES, and the driver against the build"
+            )
+    return judged(
+        "torch",
+        faults,
+        text,
+        {"version": version, "built_for": built_for, "accelerator": answer["accelerator"]},
+    )
 
 
 def _has_nvidia() -> bool:
@@ -172,12 +196,16 @@ def torchvision(version: str | None, answer: dict[str, Any] | str) -> Finding:
     if version is None:
         return Finding("torchvision", "good", "not installed; packed data need none", value=value)
     if isinstance(answer, str):
-        return Finding("torchvision", "unknown", f"{version}; torch cannot be imported", "mend torch first", value)
+        return Finding(
+            "torchvision", "unknown", f"{version}; torch cannot be imported", "mend torch first", value
+        )
     major, minor = (*parsed(answer["torch"]), 0)[:2]
     wanted = f"0.{minor + TORCHVISION_AHEAD}"
     faults = {}
     if major == 2 and parsed(version)[:2] != parsed(wanted):
-        faults[f"torch {answer['torch']} goes with torchvision {wanted}"] = f"pip install 'torchvision=={wanted}.*'"
+        faults[f"torch {answer['torch']} goes with torchvision {wanted}"] = (
+            f"pip install 'torchvision=={wanted}.*'"
+        )
     if answer.get("torchvision_error"):
         faults[f"it cannot be used ({answer['torchvision_error']})"] = (
             f"install torchvision {wanted} from the index that torch came from: both are built for the CPU, or for one CUDA"
@@ -198,9 +226,9 @@ def packages(versions: Mapping[str, str | None]) -> Finding:
         if version is None and each.required:
             faults[f"{each.name} is missing"] = f"pip install '{each.requirement}'"
         elif version is not None and not each.holds(version):
-            faults[f"{each.name} {version} is {'too new' if parsed(each.least) <= parsed(version) else 'too old'}"] = (
-                f"pip install '{each.requirement}'"
-            )
+            faults[
+                f"{each.name} {version} is {'too new' if parsed(each.least) <= parsed(version) else 'too old'}"
+            ] = f"pip install '{each.requirement}'"
     text = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
     return judged("packages", faults, text, versions)
 
@@ -213,10 +241,20 @@ def _threads(answer: dict[str, Any] | str) -> Finding:
     usable, ranks = available_cpus(), local_ranks()
     said = ", ".join(f"{name}={text}" for name, text in set_to.items()) or "no variable sets them"
     asked = [int(first) for text in set_to.values() if (first := text.partition(",")[0].strip()).isdecimal()]
-    started = max(answer["threads"], answer["pools"], *asked) if isinstance(answer, dict) else max(asked, default=None)
+    started = (
+        max(answer["threads"], answer["pools"], *asked)
+        if isinstance(answer, dict)
+        else max(asked, default=None)
+    )
     value = {"threads": started, "cpus": usable, "ranks": ranks, "variables": set_to}
     if started is None:
-        return Finding("threads", "unknown", f"{said}; without torch nobody says how many OpenMP starts", "mend torch first", value)
+        return Finding(
+            "threads",
+            "unknown",
+            f"{said}; without torch nobody says how many OpenMP starts",
+            "mend torch first",
+            value,
+        )
     share = max(1, usable // ranks)
     text = f"OpenMP and BLAS start {started} on {usable} CPU{'s' * (usable != 1)} ({said})"
     faults = {}

@@ -41,7 +41,15 @@ class BatchStages:
         asked = settings.dtype, settings.memory_format, settings.device
         views = 0 if data is None else len(data.view.datasets[0].plan.views)
         of_kornia = settings_of(settings.batch_transforms)
-        made_from = (settings.batch_transforms, of_kornia, values, views, *asked, form, settings.by_default_collate)
+        made_from = (
+            settings.batch_transforms,
+            of_kornia,
+            values,
+            views,
+            *asked,
+            form,
+            settings.by_default_collate,
+        )
         if self._made_from != made_from:
             stages = numbered(_join_ops(stages_of(settings, data)), _augment)
             self._made_from, self._calls = made_from, _stage_calls(stages)
@@ -63,7 +71,9 @@ def stages_of(settings: Settings, data: NativeData | None) -> list[BatchStage]:
     """
     dtype = settings.dtype if settings.dtype in DTYPES else None
     form = Floats(dtype or torch.float32, memory_format=settings.memory_format or torch.contiguous_format)
-    mine = [BatchStage((label(each),), _call_of(each, form, settings, data)) for each in settings.batch_transforms]
+    mine = [
+        BatchStage((label(each),), _call_of(each, form, settings, data)) for each in settings.batch_transforms
+    ]
     if settings.dtype == torch.uint8 and settings.has_floats:
         raise ArgumentError("dtype=uint8 with ToFloat or Normalize in batch_transform=: drop one of them")
     views = () if data is None else data.view.datasets[0].plan.views
@@ -71,7 +81,9 @@ def stages_of(settings: Settings, data: NativeData | None) -> list[BatchStage]:
         _check_views(settings, len(views))
     if data is None or data.native is None:
         given = form_of(settings, data)
-        first = [] if given is None or not settings.by_default_collate else [BatchStage((f"to {given}",), given)]
+        first = (
+            [] if given is None or not settings.by_default_collate else [BatchStage((f"to {given}",), given)]
+        )
         alone = [*first, *_merged(mine)]
         return [stage for view in range(len(views)) for stage in _of_view(alone, view)] if views else alone
     plan, only_rgb = data.native.datasets[0].plan, data.native.datasets[0].images.only_rgb
@@ -81,7 +93,9 @@ def stages_of(settings: Settings, data: NativeData | None) -> list[BatchStage]:
     return _of_plan(settings, plan, form, mine, only_rgb)
 
 
-def _of_plan(settings: Settings, plan: Plan, form: Floats, mine: Sequence[BatchStage], only_rgb: bool) -> list[BatchStage]:
+def _of_plan(
+    settings: Settings, plan: Plan, form: Floats, mine: Sequence[BatchStage], only_rgb: bool
+) -> list[BatchStage]:
     """The stages of the images of one native plan; `mine` are those of batch_transform=. Unless there is one image, of 8-bit RGB
     (`only_rgb`), the native pass makes the floats."""
     dtype = settings.dtype if settings.dtype in DTYPES else None
@@ -98,7 +112,9 @@ def _of_plan(settings: Settings, plan: Plan, form: Floats, mine: Sequence[BatchS
 
 def _of_view(stages: Sequence[BatchStage], view: int) -> list[BatchStage]:
     """The stages, named and numbered for one view."""
-    return [replace(stage, names=tuple(_named(name, view) for name in stage.names), view=view) for stage in stages]
+    return [
+        replace(stage, names=tuple(_named(name, view) for name in stage.names), view=view) for stage in stages
+    ]
 
 
 def _named(name: str, view: int) -> str:
@@ -113,7 +129,9 @@ def _check_views(settings: Settings, count: int) -> None:
             continue
         [call] = stage_calls([each], _seeded)
         if call.labels:
-            raise ArgumentError(f"batch_transform: {each!r} mixes images and labels, and a sample has {count} views: mix them in the loop")
+            raise ArgumentError(
+                f"batch_transform: {each!r} mixes images and labels, and a sample has {count} views: mix them in the loop"
+            )
         if "indices" in call.keys:
             raise ArgumentError(
                 f"batch_transform: {each!r} draws from (seed, epoch, indices), and so the same for each of the {count} views: "
@@ -123,7 +141,10 @@ def _check_views(settings: Settings, count: int) -> None:
 
 def _stage_calls(stages: Sequence[BatchStage]) -> tuple[StageCall, ...]:
     calls = stage_calls([stage.call for stage in stages], _seeded)
-    return tuple(call if stage.view is None else replace(call, view=stage.view) for stage, call in zip(stages, calls, strict=True))
+    return tuple(
+        call if stage.view is None else replace(call, view=stage.view)
+        for stage, call in zip(stages, calls, strict=True)
+    )
 
 
 def form_of(settings: Settings, data: NativeData | None) -> TensorForm | None:
@@ -137,7 +158,9 @@ def form_of(settings: Settings, data: NativeData | None) -> TensorForm | None:
     """
     if data is None or data.native is not None:
         return None
-    floats = any(plan.to_float for dataset in data.view.datasets for plan in (dataset.plan, *dataset.plan.views))
+    floats = any(
+        plan.to_float for dataset in data.view.datasets for plan in (dataset.plan, *dataset.plan.views)
+    )
     if floats and settings.has_floats:
         raise ArgumentError(_TWICE)
     if floats and settings.dtype == torch.uint8:
@@ -173,7 +196,9 @@ def _planned(settings: Settings, plan: Plan, form: Floats) -> list[BatchStage]:
     for number, stage in enumerate(out):
         if isinstance(stage.call, Floats):
             dtype = form.dtype if number == last else torch.float32
-            out[number] = replace(stage, call=replace(stage.call, dtype=dtype, memory_format=form.memory_format))
+            out[number] = replace(
+                stage, call=replace(stage.call, dtype=dtype, memory_format=form.memory_format)
+            )
     return out
 
 

@@ -54,5 +54,12 @@ if TYPE_CHECKING:
 
     Value: TypeAlias = Tensor | float | np.number[Any] | npt.NDArray[Any]
     """A value whose samples become one Tensor."""
-    Unread: TypeAlias = _Nothing | _Named | tuple[_Nothing, ...] | tuple[_Nothing, Value] | tuple[Value, _Nothing] | dict[Any, _Nothing]
+    Unread: TypeAlias = (
+        _Nothing
+        | _Named
+        | tuple[_Nothing, ...]
+        | tuple[_Nothing, Value]
+        | tuple[Value, _Nothing]
+        | dict[Any, _Nothing]
+    )
     """A sample whose type does not say what its batch is, such as `tuple[Any, Any]`."""

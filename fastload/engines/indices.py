@@ -107,7 +107,9 @@ class EpochState:
     put_back: Any = None
     _taken: list[tuple[int | None, int, int | None, DatasetState | None]] = field(default_factory=list)
 
-    def take(self, number: int | None, samples: int, worker: int | None = None, replica: DatasetState | None = None) -> None:
+    def take(
+        self, number: int | None, samples: int, worker: int | None = None, replica: DatasetState | None = None
+    ) -> None:
         """Notes that batch `number` (None for an iterable dataset) left the queue. `replica`: the state of `worker`'s dataset after it."""
         self._taken.append((number, samples, worker, replica))
 
@@ -174,7 +176,9 @@ class IndexBatches(Iterator[Any]):
         marked: bool = False,
         batched: bool = True,
     ) -> None:
-        self._state_of = weakref.ref(epoch_state)  # the state refers to its batches: a cycle would keep the order of a pass that was left
+        self._state_of = weakref.ref(
+            epoch_state
+        )  # the state refers to its batches: a cycle would keep the order of a pass that was left
         self._counter, self._marked, self._batched = counter, marked, batched
         self._ahead: dict[int, Any] = {}  # of a stateful sampler, the index batches that a resume draws again
         self._indices = indices
@@ -229,7 +233,9 @@ class IndexBatches(Iterator[Any]):
             return unmarked(index)
         if self._batched and isinstance(index, Iterator):
             index = list(index)
-        return index, None if self._counter is None else self._counter.of_batch(index if self._batched else [index])
+        return index, None if self._counter is None else self._counter.of_batch(
+            index if self._batched else [index]
+        )
 
     def _draw(self) -> Any:
         if self._over:
@@ -266,7 +272,11 @@ class IndexBatches(Iterator[Any]):
 
     def counts(self) -> dict[str, Any] | None:
         """The counts of occurrences at the epoch's position, of a stateful sampler; None: a resume counts again, or they are too many."""
-        return None if self._counter is None or self._get_state is None else self._counter.state(self._ahead.values())
+        return (
+            None
+            if self._counter is None or self._get_state is None
+            else self._counter.state(self._ahead.values())
+        )
 
     def forget(self, position: int) -> None:
         """Forgets what was kept of batches before a position."""
@@ -300,7 +310,9 @@ class Progress:
         return self.next_epoch - 1
 
 
-def begin(settings: Settings, progress: Progress, epoch: int, *, base_drawn: bool = True, kept: bool = False) -> EpochState:
+def begin(
+    settings: Settings, progress: Progress, epoch: int, *, base_drawn: bool = True, kept: bool = False
+) -> EpochState:
     """State of the epoch that begins now: resumed if a state was loaded for it, else fresh.
 
     Args:
@@ -321,7 +333,9 @@ def begin(settings: Settings, progress: Progress, epoch: int, *, base_drawn: boo
     progress.epoch_state = epoch_state = resumed(settings, state)
     _keep_own_generator(settings, epoch_state)
     _begin_part(settings, epoch_state)
-    if epoch_state.replicas and settings.num_workers == 0:  # before set_generators: a dataset's state may contain the state of a generator
+    if (
+        epoch_state.replicas and settings.num_workers == 0
+    ):  # before set_generators: a dataset's state may contain the state of a generator
         load_at_start(epoch_state.replicas[0], settings.dataset, lambda: _fetcher(settings))
     set_generators(settings, epoch_state.start)
     _load_sampler(settings, epoch_state)
@@ -376,7 +390,13 @@ def _begin_part(settings: Settings, epoch_state: EpochState) -> None:
     if sharded is not None:
         epoch_state.splits = sharded.continued(epoch_state.splits)
         sharded.begin(epoch_state.sampler["epoch"])
-        begin_agreement(settings, sharded, epoch_state.sampler["epoch"], epoch_state.splits, epoch_state.start.get("default"))
+        begin_agreement(
+            settings,
+            sharded,
+            epoch_state.sampler["epoch"],
+            epoch_state.splits,
+            epoch_state.start.get("default"),
+        )
         epoch_state.agreement = sharded.agreement
 
 
@@ -395,7 +415,9 @@ def fresh(settings: Settings, epoch: int, *, base_drawn: bool = True, kept: bool
     if stateful is not None:
         position["state"] = stateful.state_dict()
     splits = () if sharded is None else sharded.continued(())
-    return EpochState(epoch=epoch, start=capture(settings, base_drawn), drawn=not kept, sampler=position, splits=splits)
+    return EpochState(
+        epoch=epoch, start=capture(settings, base_drawn), drawn=not kept, sampler=position, splits=splits
+    )
 
 
 def resumed(settings: Settings, state: dict[str, Any]) -> EpochState:
@@ -439,7 +461,9 @@ def _load_sampler(settings: Settings, epoch_state: EpochState) -> None:
         sampler.load_state_dict(epoch_state.sampler["state"])
 
 
-def follow(settings: Settings, epoch_state: EpochState, indices: Iterator[Any], skipped: Callable[[Any], object] = id) -> IndexBatches:
+def follow(
+    settings: Settings, epoch_state: EpochState, indices: Iterator[Any], skipped: Callable[[Any], object] = id
+) -> IndexBatches:
     """The epoch's index batches from its position on. Then sets the generators as they were when the state was taken.
 
     `skipped` is called with each batch before that position. Under shard= the indices are not the sampler's own iterator's: they are bound
@@ -460,7 +484,9 @@ def follow(settings: Settings, epoch_state: EpochState, indices: Iterator[Any], 
         get_state = sampler.state_dict
         again = partial(iter, settings.index_sampler)
     batched = settings.auto_collation
-    index_batches = IndexBatches(epoch_state, indices, get_state, again, skipped, counter, marked=marked, batched=batched)
+    index_batches = IndexBatches(
+        epoch_state, indices, get_state, again, skipped, counter, marked=marked, batched=batched
+    )
     set_generators(settings, epoch_state.now if epoch_state.put_back is None else {})
     _put_back(settings, epoch_state, index_batches)
     return index_batches
@@ -471,7 +497,9 @@ def _seeded(settings: Settings, epoch: int, indices: Iterator[Any]) -> Iterator[
     yield from indices
 
 
-def attach(iterator: Any, arguments: Any, settings: Settings, epoch_state: EpochState, replicas: int = 0) -> None:
+def attach(
+    iterator: Any, arguments: Any, settings: Settings, epoch_state: EpochState, replicas: int = 0
+) -> None:
     """Sets an iterator derived from torch's, new or reset, to an epoch that has begun.
 
     Args:
@@ -481,7 +509,9 @@ def attach(iterator: Any, arguments: Any, settings: Settings, epoch_state: Epoch
         epoch_state: the epoch's state.
         replicas: number of copies of the dataset whose states are tracked.
     """
-    if epoch_state.resumed and not epoch_state.drawn:  # the base class drew a base seed, which this pass must not
+    if (
+        epoch_state.resumed and not epoch_state.drawn
+    ):  # the base class drew a base seed, which this pass must not
         set_generators(settings, epoch_state.start)
         _load_sampler(settings, epoch_state)
         _BaseDataLoaderIter._reset(iterator, arguments)
@@ -496,7 +526,9 @@ def attach(iterator: Any, arguments: Any, settings: Settings, epoch_state: Epoch
     iterator._sampler_iter = follow(settings, epoch_state, iterator._sampler_iter)
 
 
-def iterated_again(settings: Settings, epoch_state: EpochState, made: Callable[[Any], Iterator[Any]] = iter) -> Iterator[Any]:
+def iterated_again(
+    settings: Settings, epoch_state: EpochState, made: Callable[[Any], Iterator[Any]] = iter
+) -> Iterator[Any]:
     """The second iterator of the sampler that torch's DataLoader makes for new workers, after their base seed; it drops the first one.
 
     `made` makes it."""
@@ -524,7 +556,9 @@ def dataset_length(dataset: Any) -> int | None:
         return None
 
 
-def _part_of(settings: Settings, sharded: Sharded, epoch_state: EpochState, counter: OccurrenceCounter | None) -> Iterator[Any]:
+def _part_of(
+    settings: Settings, sharded: Sharded, epoch_state: EpochState, counter: OccurrenceCounter | None
+) -> Iterator[Any]:
     part = sharded.part(epoch_state.sampler["epoch"], epoch_state.splits, sharded.rank, counter)
     index = settings.index_sampler
     return iter(BatchSampler(part, index.batch_size, index.drop_last)) if settings.order.in_batches else part
@@ -536,11 +570,20 @@ def _stateful(settings: Settings) -> Any:
 
 def generators_of(settings: Settings, base_drawn: bool) -> dict[str, torch.Generator]:
     """The generators that a pass draws from, by name: "default" is torch's global one. `base_drawn`: it draws a base seed."""
-    found = [*([settings.generator or torch.default_generator] if base_drawn else []), *settings.order.generators]
+    found = [
+        *([settings.generator or torch.default_generator] if base_drawn else []),
+        *settings.order.generators,
+    ]
     out: dict[str, torch.Generator] = {}
     for each in found:
         if isinstance(each, torch.Generator):
-            name = "loader" if each is settings.generator else "default" if each is torch.default_generator else "sampler"
+            name = (
+                "loader"
+                if each is settings.generator
+                else "default"
+                if each is torch.default_generator
+                else "sampler"
+            )
             out[name] = each
     return out
 
@@ -601,7 +644,9 @@ def check_generators(settings: Settings, states: dict[str, Any]) -> None:
             torch.Generator(known[name].device).set_state(state)
         else:
             whose = "generator=" if name == "loader" else "a sampler that has a generator"
-            raise ArgumentError(f"the state was taken with {whose}, which this loader lacks: make it with one as well")
+            raise ArgumentError(
+                f"the state was taken with {whose}, which this loader lacks: make it with one as well"
+            )
 
 
 def _known(settings: Settings) -> dict[str, torch.Generator]:

@@ -92,7 +92,9 @@ class LoaderIterator(core.StepTimer, _BaseDataLoaderIter, Generic[_Batch]):
     # Draws of a packed sample that Python makes follow from its place in the packed dataset, as on native threads: not from its position in
     # a Subset or a ConcatDataset. Of any other dataset they follow from the loader's own index.
 
-    def _occurrences(self, index: Any, again: Occurrences | None, view: NativeView | None) -> Occurrences | None:
+    def _occurrences(
+        self, index: Any, again: Occurrences | None, view: NativeView | None
+    ) -> Occurrences | None:
         """Occurrences of the samples at an index of the loader, each of which came `again` times before; None: all are 0.
 
         `view`: rows of packed data; None: another dataset, or one whose rows its own code alone can tell.

@@ -86,14 +86,23 @@ def fields_by_keys(transforms: Sequence[Any]) -> BatchFields:
         ArgumentError: a data key whose values are not moved on whole batches.
     """
     keys = next((found for each in transforms if len(found := _data_keys(each)) > 1), ())
-    names = ["image" if key == "image" else LABEL if key == "label" else f"{key} {place}" for place, key in enumerate(keys)]
+    names = [
+        "image" if key == "image" else LABEL if key == "label" else f"{key} {place}"
+        for place, key in enumerate(keys)
+    ]
     objects = []
     for name, key in zip(names, keys, strict=True):
         if key == "bbox":
-            raise ArgumentError("batch_transform: data_keys have 'bbox', corners that are not moved on whole batches: give 'bbox_xyxy'")
+            raise ArgumentError(
+                "batch_transform: data_keys have 'bbox', corners that are not moved on whole batches: give 'bbox_xyxy'"
+            )
         if key in _KIND_OF_KEY:
-            objects.append((name, _KIND_OF_KEY[key], key.removeprefix("bbox_") if key.startswith("bbox_") else ""))
-    return BatchFields(objects=tuple(objects), paths=tuple((name, (place,)) for place, name in enumerate(names)))
+            objects.append(
+                (name, _KIND_OF_KEY[key], key.removeprefix("bbox_") if key.startswith("bbox_") else "")
+            )
+    return BatchFields(
+        objects=tuple(objects), paths=tuple((name, (place,)) for place, name in enumerate(names))
+    )
 
 
 def check_keys(call: Any, fields: BatchFields) -> None:

@@ -39,7 +39,12 @@ from fastload.errors import ArgumentError
 from fastload.transforms.spec import stored_output
 
 Engine = Literal["threads", "processes", "caller"]
-_DTYPE_NAMES = {torch.uint8: "uint8", torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
+_DTYPE_NAMES = {
+    torch.uint8: "uint8",
+    torch.float32: "float32",
+    torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
+}
 _LAYOUTS = {None: "CHW", torch.channels_last: "HWC", torch.contiguous_format: "CHW"}
 
 
@@ -115,7 +120,9 @@ class ExecutionPlan:
     @property
     def finished_ahead(self) -> bool:
         """True if a thread finishes native batches ahead of the loop. Not if a user's collate_fn does: it may draw random numbers."""
-        return self.transfer.threaded and (self.settings.own_collate_fn is None or self.settings.collation is not None)
+        return self.transfer.threaded and (
+            self.settings.own_collate_fn is None or self.settings.collation is not None
+        )
 
     @cached_property
     def slots(self) -> int:
@@ -139,7 +146,9 @@ class ExecutionPlan:
         seeds = {each.seed for each in self.data.view.datasets}
         if len(seeds) > 1:
             shown = ", ".join(str(seed) for seed in sorted(seeds, key=str))
-            raise ArgumentError(f"the packed datasets have different seeds ({shown}), and a batch has one: give seed= to the loader")
+            raise ArgumentError(
+                f"the packed datasets have different seeds ({shown}), and a batch has one: give seed= to the loader"
+            )
         return seeds.pop()
 
     @property
@@ -176,9 +185,13 @@ class Planner:
         self._told: tuple[Any, ...] = ()
         self.reads_packed = False
 
-    def is_packed(self, dataset: Any, engine: EngineChoice, index_cache: str | os.PathLike[str] | None, *, device: bool) -> bool:
+    def is_packed(
+        self, dataset: Any, engine: EngineChoice, index_cache: str | os.PathLike[str] | None, *, device: bool
+    ) -> bool:
         """Returns True if a dataset is packed data, or files that native threads read in place."""
-        self.reads_packed = self._reader.read(dataset, device, engine != "python", index_cache, _missing_ops()) is not None
+        self.reads_packed = (
+            self._reader.read(dataset, device, engine != "python", index_cache, _missing_ops()) is not None
+        )
         return self.reads_packed
 
     @property
@@ -198,7 +211,11 @@ class Planner:
         self.reads_packed = data is not None
         size = EpochSize(1, 1) if data is None or data.native is None else epoch_size(settings, data.view)
         last, listed = self._last, tuple(settings.batch_transforms)
-        told = self._reader.why_not, self._reader.replaced, settings_of(listed) if "kornia.augmentation" in sys.modules else ()
+        told = (
+            self._reader.why_not,
+            self._reader.replaced,
+            settings_of(listed) if "kornia.augmentation" in sys.modules else (),
+        )
         if (
             last is not None
             and last.settings is settings
@@ -211,7 +228,9 @@ class Planner:
         self._listed, self._told = listed, told
         transfer = self._transfer(settings, data)
         native = None if data is None else data.native
-        engine: Engine = "threads" if native is not None else "processes" if settings.num_workers else "caller"
+        engine: Engine = (
+            "threads" if native is not None else "processes" if settings.num_workers else "caller"
+        )
         why, mend = self._why(settings, data)
         if settings.engine == "native" and native is None:
             raise ArgumentError(f'engine="native" was asked for: {why}')
@@ -219,7 +238,10 @@ class Planner:
             settings.check_python()
         elif data.in_place:
             _say_once(cast(InPlaceDataset, data.view.datasets[0]).kind)
-        form, outputs = form_of(settings, data), None if native is None else outputs_for(settings, native, transfer)
+        form, outputs = (
+            form_of(settings, data),
+            None if native is None else outputs_for(settings, native, transfer),
+        )
         collate = settings.collate_fn
         if form is not None and not settings.by_default_collate:
             collate = FormedSamples(settings.collate_fn, form, transfer.fields, settings.auto_collation)
@@ -234,28 +256,39 @@ class Planner:
         fields = fields_by_keys(settings.batch_transforms) if data is None else _fields_of(data)
         for stage in stages:
             check_keys(stage.call, fields)
-        return TransferPlan(settings.device, pin, stages, fields, settings.device_prefetch, self._timer, self._lanes)
+        return TransferPlan(
+            settings.device, pin, stages, fields, settings.device_prefetch, self._timer, self._lanes
+        )
 
     def _why(self, settings: Settings, data: NativeData | None) -> tuple[str, str]:
         """The reason for the engine, and what to change so that native threads make the batches."""
         if settings.engine == "python":
             other = "" if data is None else _to_native(data)
-            return 'engine="python" was asked for', other or 'leave out engine="python", or FASTLOAD_ENGINE=python'
+            return (
+                'engine="python" was asked for',
+                other or 'leave out engine="python", or FASTLOAD_ENGINE=python',
+            )
         if data is None and self._reader.replaced:
             why = f"{type(settings.dataset).__name__} is not read by native threads: {self._reader.replaced}"
             return why, f"{why}; take that back, so that native threads do the work"
         if data is None and self._reader.why_not:
             why = f"{type(settings.dataset).__name__} is not read in place: {self._reader.why_not}"
             return why, why + (_OR_BATCHES if self._reader.by_transform else _OR_PACK)
-        mend = "" if data is not None and data.native is not None else _PACK if data is None else _to_native(data)
-        return _why(settings, data), mend if not settings.iterable else "make it a map-style Dataset, and " + _PACK
+        mend = (
+            ""
+            if data is not None and data.native is not None
+            else _PACK
+            if data is None
+            else _to_native(data)
+        )
+        return _why(
+            settings, data
+        ), mend if not settings.iterable else "make it a map-style Dataset, and " + _PACK
 
 
 _PACK = "pack the dataset (fastload pack) and use fastload.transforms, so that native threads do the work"
 _OR_PACK = "; change that, or pack the dataset (fastload pack), so that native threads do the work"
-_OR_BATCHES = (
-    "; replace that by transforms that are native (loader.explain() shows which are), or apply it to whole batches (batch_transform=)"
-)
+_OR_BATCHES = "; replace that by transforms that are native (loader.explain() shows which are), or apply it to whole batches (batch_transform=)"
 
 
 def _to_native(data: NativeData) -> str:
@@ -265,7 +298,11 @@ def _to_native(data: NativeData) -> str:
             return next(stage.why for stage in dataset.plan.stages if stage.where == "python") + _OR_BATCHES
         if dataset.image_field not in dataset.fields:
             return ""
-    return "" if data.native is not None or len(data.view.datasets) == 1 else "give all datasets the same fields and transform"
+    return (
+        ""
+        if data.native is not None or len(data.view.datasets) == 1
+        else "give all datasets the same fields and transform"
+    )
 
 
 def _say_once(name: str) -> None:
@@ -293,7 +330,11 @@ def why_not_device(settings: Settings) -> str | None:
         collation = settings.collation
         if settings.default_replaced:
             return f"default_collate takes finished samples: {settings.collate_replaced}"
-        return "your collate_fn takes finished samples" if collation is None else f"{collation} leaves images of several sizes"
+        return (
+            "your collate_fn takes finished samples"
+            if collation is None
+            else f"{collation} leaves images of several sizes"
+        )
     return None
 
 
@@ -336,7 +377,9 @@ def _fields_of(data: NativeData) -> BatchFields:
     objects = tuple((each.name, each.kind, each.format and (form or each.format)) for each in moved)
     images = {each.name for each in moved if each.handler.is_image}
     further = tuple(name for name in dataset.fields if name in images)
-    return BatchFields(image, objects=objects, further=further, paths=tuple(dataset.paths.items()), pairs=_known_pairs(data))
+    return BatchFields(
+        image, objects=objects, further=further, paths=tuple(dataset.paths.items()), pairs=_known_pairs(data)
+    )
 
 
 def _known_pairs(data: NativeData) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
@@ -353,7 +396,9 @@ def _check_formats(data: NativeData) -> None:
     """Raises ArgumentError if boxes of one name have several formats: what moves those of whole batches reads them all in one."""
     first: dict[str, str] = {}
     for dataset in data.view.datasets:
-        for field in (each for each in dataset.schema if each.handler.owns_objects and each.name in dataset.fields):
+        for field in (
+            each for each in dataset.schema if each.handler.owns_objects and each.name in dataset.fields
+        ):
             form = dataset.plan.box_format or field.format
             if first.setdefault(field.name, form) != form:
                 raise ArgumentError(
@@ -370,18 +415,26 @@ def outputs_for(settings: Settings, view: NativeView, transfer: TransferPlan) ->
     """
     dtype, first = None if settings.dtype is None else _DTYPE_NAMES[settings.dtype], view.datasets[0]
     outputs = first.images.outputs(first.plan, dtype, _LAYOUTS[settings.memory_format])
-    converted = {stage.view for stage in transfer.stages if isinstance(stage.call, Floats)}  # those stages convert bytes to floats
+    converted = {
+        stage.view for stage in transfer.stages if isinstance(stage.call, Floats)
+    }  # those stages convert bytes to floats
     if not converted:
         return outputs
-    own, planes = len(first.plan.programs), first.images.images[0].planes  # the stages convert the first image; others are floats already
+    own, planes = (
+        len(first.plan.programs),
+        first.images.images[0].planes,
+    )  # the stages convert the first image; others are floats already
     return [
-        stored_output(out.layout, planes) if n < own and (None in converted or n in converted) else out for n, out in enumerate(outputs)
+        stored_output(out.layout, planes) if n < own and (None in converted or n in converted) else out
+        for n, out in enumerate(outputs)
     ]
 
 
 def _why(settings: Settings, data: NativeData | None) -> str:
     if data is None:
-        kind = "an IterableDataset" if isinstance(settings.dataset, IterableDataset) else "a map-style Dataset"
+        kind = (
+            "an IterableDataset" if isinstance(settings.dataset, IterableDataset) else "a map-style Dataset"
+        )
         return f"{type(settings.dataset).__name__} is {kind} of Python: pack it (fastload pack) to have it read by native threads"
     if data.native is not None and data.in_place:
         datasets = data.native.datasets
@@ -403,5 +456,7 @@ def _not_moved(settings: Settings, dataset: NativeSource) -> str:
     if not dataset.plan.movable or settings.device is None:
         return ""
     lacking = sorted(dataset.snapshot(device=True).plan.device_ops & _missing_ops())
-    missing = f"{lacking[0]} needs Kornia, which is not installed: {pip_install('augment')}" if lacking else ""
+    missing = (
+        f"{lacking[0]} needs Kornia, which is not installed: {pip_install('augment')}" if lacking else ""
+    )
     return f"; the device could do that part, but {why_not_device(settings) or missing or 'the packed datasets differ in it'}"

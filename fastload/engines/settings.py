@@ -91,14 +91,18 @@ def further_of(loader: type) -> dict[str, inspect.Parameter]:
     """Arguments of a later torch's DataLoader that `Arguments` does not have: they are taken, with their defaults alone."""
     known = {each.name for each in fields(Arguments)} | {"self"}
     parameters = inspect.signature(loader.__init__).parameters  # type: ignore[misc]
-    return {name: each.replace(kind=each.KEYWORD_ONLY) for name, each in parameters.items() if name not in known}
+    return {
+        name: each.replace(kind=each.KEYWORD_ONLY) for name, each in parameters.items() if name not in known
+    }
 
 
 def _with(signature: inspect.Signature, further: dict[str, inspect.Parameter]) -> inspect.Signature:
     return signature.replace(parameters=[*signature.parameters.values(), *further.values()])
 
 
-def takes(arguments: Callable[_P, _Given]) -> Callable[[Callable[[_Loader, _Given], None]], Callable[Concatenate[_Loader, _P], None]]:
+def takes(
+    arguments: Callable[_P, _Given],
+) -> Callable[[Callable[[_Loader, _Given], None]], Callable[Concatenate[_Loader, _P], None]]:
     """Gives an `__init__` that takes `arguments` as one value their signature: for callers, `inspect` and type checkers."""
     kind: Any = get_origin(arguments) or arguments
     declared = kind.__init__
@@ -115,14 +119,19 @@ def takes(arguments: Callable[_P, _Given]) -> Callable[[Callable[[_Loader, _Give
 
         made: Any = __init__
         made.__qualname__, made.__module__, made.__doc__ = init.__qualname__, init.__module__, init.__doc__
-        made.__annotations__, made.__signature__ = declared.__annotations__, _with(inspect.signature(declared), further)
+        made.__annotations__, made.__signature__ = (
+            declared.__annotations__,
+            _with(inspect.signature(declared), further),
+        )
         declared.__qualname__ = init.__qualname__  # a TypeError about arguments names the loader
         return __init__
 
     return signed
 
 
-_TORCHS = tuple(each.name for each in fields(Arguments) if each.name in inspect.signature(DataLoader.__init__).parameters)
+_TORCHS = tuple(
+    each.name for each in fields(Arguments) if each.name in inspect.signature(DataLoader.__init__).parameters
+)
 """Arguments that this release of torch's DataLoader has."""
 SHOWN = tuple(each.name for each in fields(Arguments) if each.name not in _TORCHS)
 """Arguments that DataLoader does not have; they are attributes of the loader as well."""
@@ -170,21 +179,33 @@ class Settings(Arguments[Any]):
     def _check_choices(self) -> None:
         checked_seed(self.seed)
         if self.engine not in ("auto", "native", "python"):
-            raise ArgumentError(f'engine={self.engine!r}: choose "auto", "native" or "python" (FASTLOAD_ENGINE where it is not given)')
+            raise ArgumentError(
+                f'engine={self.engine!r}: choose "auto", "native" or "python" (FASTLOAD_ENGINE where it is not given)'
+            )
         if self.on_error not in ("raise", "replace", "skip"):
             raise ArgumentError(f'on_error={self.on_error!r}: choose "raise", "replace" or "skip"')
         if self.seed_by not in (None, "sample"):
-            raise ArgumentError(f'seed_by={self.seed_by!r}: choose "sample", or None for torch\'s seeds per worker')
+            raise ArgumentError(
+                f'seed_by={self.seed_by!r}: choose "sample", or None for torch\'s seeds per worker'
+            )
         if self.lazy not in (None, "exact", "fast") and self.lazy is not False:
             raise ArgumentError(f'lazy={self.lazy!r}: choose "exact", "fast", or False to leave Pillow alone')
         if self.dtype not in (None, torch.uint8, *DTYPES):
-            raise ArgumentError(f"dtype={self.dtype!r}: give torch.uint8, torch.float32, torch.float16 or torch.bfloat16")
+            raise ArgumentError(
+                f"dtype={self.dtype!r}: give torch.uint8, torch.float32, torch.float16 or torch.bfloat16"
+            )
         if self.memory_format not in (None, *FORMATS):
-            raise ArgumentError(f"memory_format={self.memory_format}: use torch.channels_last or torch.contiguous_format")
+            raise ArgumentError(
+                f"memory_format={self.memory_format}: use torch.channels_last or torch.contiguous_format"
+            )
         if not _is_count(self.device_prefetch):
-            raise ArgumentError(f"device_prefetch={self.device_prefetch!r}: give a number of batches, 0 or more")
+            raise ArgumentError(
+                f"device_prefetch={self.device_prefetch!r}: give a number of batches, 0 or more"
+            )
         if self.snapshot_every_n_steps is not None and not _is_count(self.snapshot_every_n_steps):
-            raise ArgumentError(f"snapshot_every_n_steps={self.snapshot_every_n_steps!r}: give a number of batches, or 0 or None for never")
+            raise ArgumentError(
+                f"snapshot_every_n_steps={self.snapshot_every_n_steps!r}: give a number of batches, or 0 or None for never"
+            )
 
     def _check_dataset(self) -> None:
         """Refuses arguments that have nothing to act on with this dataset."""
@@ -202,14 +223,18 @@ class Settings(Arguments[Any]):
         if self.seed_by is not None and iterable:
             raise ArgumentError('seed_by="sample" needs indices: an IterableDataset has none')
         if self.num_workers == 0 and isinstance(self.timeout, int | float) and self.timeout > 0:
-            raise ArgumentError(f"timeout={self.timeout} bounds the wait for workers, and num_workers=0 has none: drop one of them")
+            raise ArgumentError(
+                f"timeout={self.timeout} bounds the wait for workers, and num_workers=0 has none: drop one of them"
+            )
         batched = self.batch_size is not None or self.batch_sampler is not None
         if self.batch_transform is not None and not batched:
             raise ArgumentError("batch_transform= acts on batches, and batch_size=None makes none")
         if self.collation is not None and not batched:
             raise ArgumentError("collate= makes batches of samples, and batch_size=None makes none")
         if self.batch_transform is not None and self.collation is not None and self.collation.form == "list":
-            raise ArgumentError('batch_transform= takes the images of a batch as one tensor, and collate="list" makes none: use "padded"')
+            raise ArgumentError(
+                'batch_transform= takes the images of a batch as one tensor, and collate="list" makes none: use "padded"'
+            )
 
     def check_python(self) -> None:
         """Refuses what acts on packed data and files in place only, for a dataset that is neither.
@@ -290,7 +315,9 @@ class Settings(Arguments[Any]):
     def stacks_images(self) -> bool:
         """True if the images of a batch are one tensor, of one size."""
         collation = self.collation
-        return self.by_default_collate or (collation is not None and collation.form != "list" and collation.pad_to is None)
+        return self.by_default_collate or (
+            collation is not None and collation.form != "list" and collation.pad_to is None
+        )
 
     @property
     def iterable(self) -> bool:
@@ -305,7 +332,11 @@ class Settings(Arguments[Any]):
     @property
     def rows(self) -> int | None:
         """Samples of a batch, as far as the batch sampler tells."""
-        size = self.batch_size if self.batch_size is not None else getattr(self.batch_sampler, "batch_size", None)
+        size = (
+            self.batch_size
+            if self.batch_size is not None
+            else getattr(self.batch_sampler, "batch_size", None)
+        )
         return size if isinstance(size, int) else None
 
     @property
@@ -328,7 +359,9 @@ class Settings(Arguments[Any]):
     @cached_property
     def ordered_by_seed(self) -> bool:
         """True if the order follows from (seed, epoch) alone, with no draw from a generator that others use."""
-        return (self._seeds_order and self.order.draws is DrawTimes.NOTHING) or self.order.follows_seed_and_epoch
+        return (
+            self._seeds_order and self.order.draws is DrawTimes.NOTHING
+        ) or self.order.follows_seed_and_epoch
 
     @property
     def _seeds_order(self) -> bool:
@@ -349,7 +382,10 @@ def warn_unused(worker_init_fn: Any, multiprocessing_context: Any) -> None:
             stacklevel=3,
         )
     if multiprocessing_context is not None:
-        warnings.warn("multiprocessing_context is not used where native threads make the samples: they need no start method", stacklevel=3)
+        warnings.warn(
+            "multiprocessing_context is not used where native threads make the samples: they need no start method",
+            stacklevel=3,
+        )
 
 
 def _is_count(value: Any) -> bool:
@@ -386,7 +422,9 @@ def _collate_replaced() -> str:
 def _table_changed() -> str:
     table: dict[Any, Any] = collate.default_collate_fn_map
     others = [kind for kind, name in _TABLE.items() if table.get(kind) is not getattr(collate, name)]
-    changed = next((kind for kind in others if original(table.get(kind)) is not getattr(collate, _TABLE[kind])), None)
+    changed = next(
+        (kind for kind in others if original(table.get(kind)) is not getattr(collate, _TABLE[kind])), None
+    )
     if changed is not None:
         return f"default_collate_fn_map has another function for {changed.__name__}"
     for key, function in table.items():

@@ -79,7 +79,18 @@ class LoaderState:
     def for_copy(self) -> LoaderState:
         """The state of a copy or a pickle of the loader: its settings, and the number of its next epoch or a state loaded for it."""
         other = copy.copy(self)
-        for name in ("plan", "planner", "epochs", "workers", "timer", "health", "_sent", "fresh", "_made", "_kept"):
+        for name in (
+            "plan",
+            "planner",
+            "epochs",
+            "workers",
+            "timer",
+            "health",
+            "_sent",
+            "fresh",
+            "_made",
+            "_kept",
+        ):
             other.__dict__.pop(name, None)
         other.progress = Progress(next_epoch=self.progress.next_epoch, pending=self.progress.pending)
         other.counters = LoaderCounters()
@@ -193,7 +204,11 @@ class SentToWorkers:
         before, self._sent = self._sent, ((view.tree,), view.datasets, steps)
         if before is None:
             return False
-        same = same_objects(before[0], self._sent[0]) and same_objects(before[1], self._sent[1]) and before[2] == steps
+        same = (
+            same_objects(before[0], self._sent[0])
+            and same_objects(before[1], self._sent[1])
+            and before[2] == steps
+        )
         return not same
 
 

@@ -28,7 +28,9 @@ def hold_threads() -> None:
         libraries.limit(limits=1, user_api="blas")
         _end_openblas_threads(libraries)
     if "OPENCV_FOR_THREADS_NUM" in ours and "cv2" in sys.modules:
-        sys.modules["cv2"].setNumThreads(0)  # sequential. At 1 it would end its pool, and wait for the parent's threads, or crash
+        sys.modules["cv2"].setNumThreads(
+            0
+        )  # sequential. At 1 it would end its pool, and wait for the parent's threads, or crash
 
 
 def _end_openblas_threads(libraries: ThreadpoolController) -> None:
@@ -38,7 +40,10 @@ def _end_openblas_threads(libraries: ThreadpoolController) -> None:
     The function is the one that OpenBLAS itself calls before a fork. Source: driver/others/blas_server.c of OpenBLAS 0.3.31.
     """
     for library in libraries.lib_controllers:
-        if library.internal_api == "openblas" and (end := getattr(library.dynlib, "blas_thread_shutdown_", None)) is not None:
+        if (
+            library.internal_api == "openblas"
+            and (end := getattr(library.dynlib, "blas_thread_shutdown_", None)) is not None
+        ):
             end()
 
 

@@ -34,7 +34,9 @@ _RUNS = 3
 _BATCH_SECONDS = 60.0
 
 
-def measure_batch(plan: ExecutionPlan, stages: Sequence[StageCall]) -> tuple[int, float, tuple[float, ...]] | None:
+def measure_batch(
+    plan: ExecutionPlan, stages: Sequence[StageCall]
+) -> tuple[int, float, tuple[float, ...]] | None:
     """Rows of the batch, and mean seconds a sample: of moving it, and of each stage; None where no batch could be made.
 
     Raises:
@@ -181,7 +183,9 @@ def _of_plan(execution: ExecutionPlan, dataset: NativeSource) -> Costs:
         seconds += each
     each_mean = (seconds / max(len(indices), 1)).tolist()
     pillow = each_mean[0] if plan.pillow or dataset.takes_whole_samples else None
-    return Costs(len(indices), *native, pillow, tuple(each_mean[1:]), collate=_collate(execution.settings, images))
+    return Costs(
+        len(indices), *native, pillow, tuple(each_mean[1:]), collate=_collate(execution.settings, images)
+    )
 
 
 def _python(plan: Plan, dataset: PackedDataset, index: int) -> tuple[Any, list[float]]:
@@ -207,7 +211,9 @@ def _steps(plan: Plan, dataset: PackedDataset) -> Sequence[Callable[[Any], Any]]
     return steps_of(plan, dataset.opened.reader.schema, dataset.fields, dataset.assemble)
 
 
-def _native(dataset: NativeSource, indices: list[int], outputs: list[core.Output]) -> tuple[float | None, float | None, float | None]:
+def _native(
+    dataset: NativeSource, indices: list[int], outputs: list[core.Output]
+) -> tuple[float | None, float | None, float | None]:
     """Seconds of reading, decoding and writing, by the engine's own clocks; None each where no sample could be made."""
     engine = ThreadEngine(NativeView((dataset,)), 0, outputs, 1, 1)
     try:
@@ -221,7 +227,9 @@ def _native(dataset: NativeSource, indices: list[int], outputs: list[core.Output
         engine.close()
     if not done:
         return None, None, None
-    read, decode, write = ((after[f"{stage}_ns"] - before[f"{stage}_ns"]) / done / 1e9 for stage in ("read", "decode", "resize"))
+    read, decode, write = (
+        (after[f"{stage}_ns"] - before[f"{stage}_ns"]) / done / 1e9 for stage in ("read", "decode", "resize")
+    )
     return read, decode, write
 
 

@@ -49,18 +49,27 @@ def table(plan: ExecutionPlan, *, measured: bool, whole: bool = True) -> list[st
     rows = list(_of_plan(plan, dataset, known, there) if dataset is not None else _of_items(settings, known))
     if (device := settings.device) is not None:
         here = device.type == "cpu"
-        rows.append(Row(f"to {device}", "nothing to do" if here else "copy", "" if here else "moved when it is whole", known.move))
+        rows.append(
+            Row(
+                f"to {device}",
+                "nothing to do" if here else "copy",
+                "" if here else "moved when it is whole",
+                known.move,
+            )
+        )
     rows += _of_batches(settings, plan.data is not None, shown, known)
     lines = _aligned(
-        rows if whole else [replace(row, stage=_cut(row.stage, _STAGE_COLUMNS[costs is not None])) for row in rows], costs, whole=whole
+        rows
+        if whole
+        else [replace(row, stage=_cut(row.stage, _STAGE_COLUMNS[costs is not None])) for row in rows],
+        costs,
+        whole=whole,
     )
     if measured and costs is None:
         lines.append("not measured: it would use up the iterable dataset")
     elif costs is not None:
         batch = f"; of {costs.rows} where it is whole batches" if costs.rows else ""
-        said = (
-            f"us: mean of {costs.samples} samples in one thread{batch}, the page cache as it was; {SAME_PASS} in the pass of the line above"
-        )
+        said = f"us: mean of {costs.samples} samples in one thread{batch}, the page cache as it was; {SAME_PASS} in the pass of the line above"
         lines += [said] if whole else textwrap.wrap(said, WIDTH)
     return lines
 
@@ -85,7 +94,9 @@ def _of_plan(execution: ExecutionPlan, dataset: NativeSource, costs: Costs, ther
     yield Row("decode", native, _of_codes(dataset), costs.decode)
     write: float | str | None = costs.write
     names = [f"{stage.position} {stage.name}" for stage in plan.stages]
-    if not any(stage.where == "native" and name not in there for stage, name in zip(plan.stages, names, strict=True)):
+    if not any(
+        stage.where == "native" and name not in there for stage, name in zip(plan.stages, names, strict=True)
+    ):
         yield Row("write", native, seconds=write)
     python = iter(costs.python)
     first = next((stage for stage in plan.stages if stage.where == "python"), None)
@@ -98,7 +109,12 @@ def _of_plan(execution: ExecutionPlan, dataset: NativeSource, costs: Costs, ther
             write = None if write is None else SAME_PASS
         elif stage.where == "python":
             if whole and stage is first:
-                yield Row("to tv_tensors", worker, "what lies in the image goes through the next steps with it", costs.pillow)
+                yield Row(
+                    "to tv_tensors",
+                    worker,
+                    "what lies in the image goes through the next steps with it",
+                    costs.pillow,
+                )
             elif plan.pillow and len(plan.stages) - stage.position + 1 == len(plan.python):
                 yield Row("to a Pillow image", worker, "the next step takes one", costs.pillow)
             yield Row(name, worker, stage.why, next(python, None))
@@ -111,8 +127,16 @@ def _of_plan(execution: ExecutionPlan, dataset: NativeSource, costs: Costs, ther
 def _of_codes(dataset: NativeSource) -> str:
     """The remark on JPEGs with Huffman codes in a packed dataset, which have a form without them."""
     summary = dataset.summary
-    coded = sum(summary[name] for name in ("kept", "stripped", "transcoded", "rotated", "reencoded") if isinstance(summary.get(name), int))
-    return "Huffman codes; `fastload convert` with --encode dct stores JPEGs without" if coded > len(dataset) / 2 else ""
+    coded = sum(
+        summary[name]
+        for name in ("kept", "stripped", "transcoded", "rotated", "reencoded")
+        if isinstance(summary.get(name), int)
+    )
+    return (
+        "Huffman codes; `fastload convert` with --encode dct stores JPEGs without"
+        if coded > len(dataset) / 2
+        else ""
+    )
 
 
 def _of_points(plan: Plan, stage: Stage, dataset: NativeSource) -> str:
@@ -121,7 +145,11 @@ def _of_points(plan: Plan, stage: Stage, dataset: NativeSource) -> str:
         return ""
     known = (field.name for field in dataset.schema if field.pairs and field.name in dataset.fields)
     name = next(known, "")
-    return f'{name!r} keep their numbers; a flip of fastload.transforms with keypoint_pairs="auto" exchanges left and right' if name else ""
+    return (
+        f'{name!r} keep their numbers; a flip of fastload.transforms with keypoint_pairs="auto" exchanges left and right'
+        if name
+        else ""
+    )
 
 
 def _of_items(settings: Settings, costs: Costs) -> Iterator[Row]:
@@ -131,7 +159,9 @@ def _of_items(settings: Settings, costs: Costs) -> Iterator[Row]:
         yield Row("collate", worker, seconds=costs.collate)
 
 
-def _of_batches(settings: Settings, fields_known: bool, shown: Sequence[tuple[BatchStage, StageCall]], costs: Costs) -> Iterator[Row]:
+def _of_batches(
+    settings: Settings, fields_known: bool, shown: Sequence[tuple[BatchStage, StageCall]], costs: Costs
+) -> Iterator[Row]:
     """Rows of explain()'s table for whole batches, in order. A stage that has to wait for the loop holds up those after it."""
     where = "host, whole batches" if settings.device is None else "device"
     reason = "" if settings.device is not None else "no device= is given"
@@ -139,7 +169,11 @@ def _of_batches(settings: Settings, fields_known: bool, shown: Sequence[tuple[Ba
         if not call.ahead:
             in_one = why_per_batch(stage.call, settings, fields_known)
             of_kornia = f" ({in_one})" if in_one else ""
-            why = "has parameters, which the loop may write" if call.trained else f"uses the global generators{of_kornia}"
+            why = (
+                "has parameters, which the loop may write"
+                if call.trained
+                else f"uses the global generators{of_kornia}"
+            )
             reason = f"{stage.names[0]} {why}: from it on in the loop's thread, when it asks for the batch"
         for line, name in enumerate(stage.names):
             seconds: float | str | None = costs.stages[number] if number < len(costs.stages) else None
@@ -164,15 +198,28 @@ def _aligned(rows: Sequence[Row], costs: Costs | None, *, whole: bool) -> list[s
     lines = []
     for line in cells:
         text = [
-            cell.ljust(width) if column < 2 else cell.rjust(width) for column, (cell, width) in enumerate(zip(line, widths, strict=False))
+            cell.ljust(width) if column < 2 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=False))
         ]
         first = "  ".join([*text, ""])
-        reasons = [line[-1]] if whole else textwrap.wrap(line[-1], max(WIDTH - len(first), _REASON_COLUMNS)) or [""]
-        lines += [f"{first if not at else ' ' * len(first)}{reason}".rstrip() for at, reason in enumerate(reasons)]
+        reasons = (
+            [line[-1]] if whole else textwrap.wrap(line[-1], max(WIDTH - len(first), _REASON_COLUMNS)) or [""]
+        )
+        lines += [
+            f"{first if not at else ' ' * len(first)}{reason}".rstrip() for at, reason in enumerate(reasons)
+        ]
     return lines
 
 
-_SETTINGS = ("seed_by", "num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "in_order", "timeout")
+_SETTINGS = (
+    "seed_by",
+    "num_workers",
+    "prefetch_factor",
+    "persistent_workers",
+    "pin_memory",
+    "in_order",
+    "timeout",
+)
 
 
 def advised_settings(state: LoaderState) -> dict[str, Any]:
@@ -185,7 +232,9 @@ def advised_settings(state: LoaderState) -> dict[str, Any]:
         "own_collate": not settings.by_default_collate,
         "epoch_batches": plan.size.batches if plan.engine == "threads" else None,
         "may_pin": _may_pin(settings),
-        "copied_floats": None if plan.outputs is None else any(output.dtype != "uint8" for output in plan.outputs),
+        "copied_floats": None
+        if plan.outputs is None
+        else any(output.dtype != "uint8" for output in plan.outputs),
         "longer_sides": _longer_sides(data),
     }
 
@@ -218,7 +267,11 @@ def stats(state: LoaderState) -> dict[str, Any]:
         "bytes": workers.bytes,
         "envelope_batches": workers.envelope_batches,
         "envelope_bytes": workers.envelope_bytes,
-        "stage_seconds": {"python": workers.python_seconds, "collate": workers.collate_seconds, **state.timer.stages()},
+        "stage_seconds": {
+            "python": workers.python_seconds,
+            "collate": workers.collate_seconds,
+            **state.timer.stages(),
+        },
         "restarts": workers.restarts,
         "slow": list(workers.slow),
         "ready": 0,
@@ -254,7 +307,8 @@ def _of_threads(state: LoaderState) -> dict[str, Any]:
         "ready": slots["ready"],
         "slots": slots["slots"],
         "slot_bytes": slots["bytes"],
-        "stage_seconds": {stage: counted[f"{stage}_ns"] / 1e9 for stage in ("read", "decode", "resize")} | state.timer.stages(),
+        "stage_seconds": {stage: counted[f"{stage}_ns"] / 1e9 for stage in ("read", "decode", "resize")}
+        | state.timer.stages(),
     }
     return out
 
@@ -302,7 +356,16 @@ def _short(entries: Iterable[tuple[str, str]]) -> list[str]:
     if left or _count(kept) > HEAD_LINES:
         while _count(kept) >= HEAD_LINES:
             left.insert(0, kept.pop()[0])
-        kept.append(("more", [_entry("more", _cut(f"{', '.join(dict.fromkeys(left))}: explain(all=True)", WIDTH - _INDENT))]))
+        kept.append(
+            (
+                "more",
+                [
+                    _entry(
+                        "more", _cut(f"{', '.join(dict.fromkeys(left))}: explain(all=True)", WIDTH - _INDENT)
+                    )
+                ],
+            )
+        )
     return [line for _, lines in kept for line in lines]
 
 
@@ -335,14 +398,19 @@ def _entries(state: LoaderState) -> Iterator[tuple[str, str]]:
     if told.get("batches"):
         share = told["envelope_batches"] / told["batches"]
         carried = f"{told['envelope_batches']} of {told['batches']} batches ({share:.0%}) carried more than a slot holds"
-        yield "envelopes", f"{carried}; {told['envelope_bytes']} bytes went by pickle, {told['bytes']} by slots"
+        yield (
+            "envelopes",
+            f"{carried}; {told['envelope_bytes']} bytes went by pickle, {told['bytes']} by slots",
+        )
 
 
 def brief(state: LoaderState, name: str) -> str:
     """Two lines on a loader: its data and batches, and its engine as it was planned last."""
     plan = state.plan
     settings = plan.settings
-    data = settings.dataset.title if isinstance(settings.dataset, PackedDataset) else _counted(settings.dataset)
+    data = (
+        settings.dataset.title if isinstance(settings.dataset, PackedDataset) else _counted(settings.dataset)
+    )
     given = settings.batch_sampler
     batches = f"batches of {settings.batch_size}" if settings.batch_size is not None else "samples one by one"
     if settings.batch_size is None and given is not None:
@@ -366,9 +434,14 @@ def _images(exactness: str, seen: LazyCounts) -> str:
         lines.append(f"{seen.opened:,} JPEGs opened, {seen.straight:,} times decoded straight into an array")
     if seen.whole:
         asked = ", ".join(f"{name} {count:,}" for name, count in seen.whole.most_common(REASONS))
-        lines.append(f"{seen.whole.total():,} made a Pillow image, for {asked}{f', first at {seen.line}' if seen.line else ''}")
+        lines.append(
+            f"{seen.whole.total():,} made a Pillow image, for {asked}{f', first at {seen.line}' if seen.line else ''}"
+        )
     if seen.left:
-        lines.append("left to Pillow: " + ", ".join(f"{count:,} ({why})" for why, count in seen.left.most_common(REASONS)))
+        lines.append(
+            "left to Pillow: "
+            + ", ".join(f"{count:,} ({why})" for why, count in seen.left.most_common(REASONS))
+        )
     return "; ".join(lines)
 
 
@@ -381,7 +454,11 @@ def _order(plan: ExecutionPlan) -> str:
     settings = plan.settings
     name = type(settings.order.deciding).__name__
     asked = plan.native is not None and plan.native.is_asked
-    again = "" if gives_each_at_most_once(settings.order) else "; it may give an index again: counted, 4 bytes a sample of the dataset"
+    again = (
+        ""
+        if gives_each_at_most_once(settings.order)
+        else "; it may give an index again: counted, 4 bytes a sample of the dataset"
+    )
     if plan.engine == "threads" and settings.may_draw_ahead and not asked:
         return f"{name}, drawn as far ahead as is read: its order is fixed at its first index{again}"
     why = "; a Subset's indices are asked for one by one" if asked else ""
@@ -399,10 +476,17 @@ def _order_memory(plan: ExecutionPlan) -> Iterator[str]:
     """The bytes of an order that is drawn as a whole, where it is a long one, and the orders that are not."""
     order = plan.settings.order
     count, each = listed_order(order.origin.deciding)
-    if plan.engine == "threads" and plan.native is not None and not plan.native.is_asked and comes_in_arrays(order):
+    if (
+        plan.engine == "threads"
+        and plan.native is not None
+        and not plan.native.is_asked
+        and comes_in_arrays(order)
+    ):
         each = min(each, DRAWN_BYTES)
     if count >= ORDER_NAMED:
-        listed = f", and its list of Python's integers, {each - DRAWN_BYTES} more" if each > DRAWN_BYTES else ""
+        listed = (
+            f", and its list of Python's integers, {each - DRAWN_BYTES} more" if each > DRAWN_BYTES else ""
+        )
         yield (
             f"torch's permutation, {DRAWN_BYTES} bytes a sample{listed}: {count * each / 1e9:,.1f} GB in each process; "
             'shuffle="window" or "huge" takes no memory for each sample'
@@ -426,7 +510,11 @@ def _buckets(data: NativeData | None) -> list[RemoteStatus]:
 def _bucket(status: RemoteStatus) -> str:
     """Share of a dataset in a bucket that is cached, and the bytes fetched."""
     unwritten = (
-        f", which takes no more ({status.why})" if status.full else f", which cannot be written ({status.why})" if status.why else ""
+        f", which takes no more ({status.why})"
+        if status.full
+        else f", which cannot be written ({status.why})"
+        if status.why
+        else ""
     )
     return (
         f"{status.url}: {status.cached:,} of {status.count:,} samples in {status.cache}{unwritten}; "

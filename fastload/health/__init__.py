@@ -7,4 +7,14 @@ from fastload.health.monitor import HealthMonitor, count_samples
 from fastload.health.trace_file import merge_traces
 from fastload.health.tracing import Trace
 
-__all__ = ["Figures", "HealthCollector", "HealthMonitor", "MissingLibrary", "Trace", "advise", "count_samples", "merge_traces", "report"]
+__all__ = [
+    "Figures",
+    "HealthCollector",
+    "HealthMonitor",
+    "MissingLibrary",
+    "Trace",
+    "advise",
+    "count_samples",
+    "merge_traces",
+    "report",
+]

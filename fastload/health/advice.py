@@ -47,7 +47,9 @@ def advise(figures: Figures) -> list[str]:
     if figures.waiting_first >= KEEPS_UP:
         found.append(_on_first_waits(figures))
     if not found:
-        found.append(f"the loader keeps up: the loop waits for data {_percent(figures.waiting)} of the time; a faster loader gains no more")
+        found.append(
+            f"the loader keeps up: the loop waits for data {_percent(figures.waiting)} of the time; a faster loader gains no more"
+        )
     found += _on_counters(figures)
     return [*lost, *found] if most else [*found, *lost]
 
@@ -59,7 +61,9 @@ def _on_spikes(figures: Figures) -> list[str]:
         return []
     mends = _filled(_split_knob(figures), _deeper(figures), _largest_knob(figures))
     if figures.workers == 0:
-        mends = [f"set num_workers to {_useful_workers(figures)}: num_workers=0 loads in the loop itself, and waits for every slow sample"]
+        mends = [
+            f"set num_workers to {_useful_workers(figures)}: num_workers=0 loads in the loop itself, and waits for every slow sample"
+        ]
     if not mends:
         return []
     head = f"waiting for data {_percent(figures.waiting)} of the time, {_percent(figures.tail)} of it in a few slow batches"
@@ -70,7 +74,12 @@ def _split_knob(figures: Figures) -> str | None:
     """Advice that lets several workers make one batch; None if they do, or cannot."""
     if figures.engine is None:
         return 'if the dataset has indices, use FastLoader with seed_by="sample": a slow sample then holds up one row'
-    if figures.engine != "processes" or figures.seed_by == "sample" or figures.splits_batches is False or figures.workers == 1:
+    if (
+        figures.engine != "processes"
+        or figures.seed_by == "sample"
+        or figures.splits_batches is False
+        or figures.workers == 1
+    ):
         return None
     return 'pass seed_by="sample": a batch is then split over workers and a slow sample holds up one row'
 
@@ -81,7 +90,11 @@ def _deeper(figures: Figures) -> str | None:
         return None
     prefetch, batches = figures.prefetch_factor or 2, figures.epoch_batches
     in_flight = prefetch if figures.engine == "threads" else prefetch * figures.workers
-    return f"raise prefetch_factor from {prefetch} to {2 * prefetch}" if batches is None or in_flight < batches else None
+    return (
+        f"raise prefetch_factor from {prefetch} to {2 * prefetch}"
+        if batches is None or in_flight < batches
+        else None
+    )
 
 
 def _largest_knob(figures: Figures) -> str | None:
@@ -89,7 +102,9 @@ def _largest_knob(figures: Figures) -> str | None:
     side = _useful_side(figures)
     if figures.engine != "threads" or side is None or figures.longer_sides[-1] <= side:
         return None
-    return f"pack the largest images smaller: --max-side {side} (they have {figures.longer_sides[-1]:,} pixels)"
+    return (
+        f"pack the largest images smaller: --max-side {side} (they have {figures.longer_sides[-1]:,} pixels)"
+    )
 
 
 def _on_rate(figures: Figures) -> list[str]:
@@ -102,7 +117,9 @@ def _on_rate(figures: Figures) -> list[str]:
     knobs = _filled(_workers_knob(figures, bound), *_stage_knobs(figures, bound))
     if not knobs and (figures.workers or 0) >= figures.cpus and bound not in BATCH_STAGES:
         knobs = [f"all {figures.cpus} CPUs have a worker; what is left is less work per sample"]
-    return [f"{head}: {', or '.join(knobs or ['no setting is known that would change it; what is left is less work per sample'])}"]
+    return [
+        f"{head}: {', or '.join(knobs or ['no setting is known that would change it; what is left is less work per sample'])}"
+    ]
 
 
 def _workers_knob(figures: Figures, bound: str | None) -> str | None:
@@ -140,11 +157,22 @@ def _stage_knobs(figures: Figures, bound: str | None) -> list[str | None]:
     if bound == "collate":
         mixed = max(figures.envelope_share or 0.0, figures.envelope_bytes_share or 0.0) > 0
         changes = figures.own_collate is not False or mixed
-        return ["return tensors or arrays of one shape and let default_collate write them in place" if changes else _native_knob(figures)]
+        return [
+            "return tensors or arrays of one shape and let default_collate write them in place"
+            if changes
+            else _native_knob(figures)
+        ]
     if bound == "copy":
         uint8 = "keep batches uint8 until they are on the device"
-        return ["pass pin_memory=True" if figures.may_pin else None, None if figures.copied_floats is False else uint8]
-    return ["leave fewer transforms to the device, or do those that are native in transform="] if bound == "augment" else []
+        return [
+            "pass pin_memory=True" if figures.may_pin else None,
+            None if figures.copied_floats is False else uint8,
+        ]
+    return (
+        ["leave fewer transforms to the device, or do those that are native in transform="]
+        if bound == "augment"
+        else []
+    )
 
 
 def _native_knob(figures: Figures) -> str | None:
@@ -168,9 +196,16 @@ def _smaller(figures: Figures) -> str | None:
     side = _useful_side(figures)
     if side is None:
         return None
-    before, after = sum(each**2 for each in figures.longer_sides), sum(min(each, side) ** 2 for each in figures.longer_sides)
+    before, after = (
+        sum(each**2 for each in figures.longer_sides),
+        sum(min(each, side) ** 2 for each in figures.longer_sides),
+    )
     saved = 1 - after / before
-    return f"pack with --max-side {side}, which leaves out {_percent(saved)} of the pixels" if saved >= WORTH else None
+    return (
+        f"pack with --max-side {side}, which leaves out {_percent(saved)} of the pixels"
+        if saved >= WORTH
+        else None
+    )
 
 
 def _filled(*knobs: str | None) -> list[str]:
@@ -180,7 +215,9 @@ def _filled(*knobs: str | None) -> list[str]:
 def _on_first_waits(figures: Figures) -> str:
     first = figures.first_wait_s
     typical = _time(first.p50 or 0.0)
-    head = f"{_percent(figures.waiting_first)} of the time goes on the first batch of each epoch (p50 {typical})"
+    head = (
+        f"{_percent(figures.waiting_first)} of the time goes on the first batch of each epoch (p50 {typical})"
+    )
     longer = "make epochs longer, such as by a sampler that repeats"
     if first.count < 2:
         return f"{_percent(figures.waiting_first)} of the time went on the first batch ({typical}): a start-up, which longer runs pay once"
@@ -216,13 +253,19 @@ def _on_counters(figures: Figures) -> Iterator[str]:
 
 def _on_losses(figures: Figures) -> tuple[list[str], bool]:
     """Advice on samples that failed, and whether they are so many that nothing else is more urgent."""
-    lost = [f"{count:,} {what}" for count, what in ((figures.replaced, "replaced"), (figures.skipped, "skipped")) if count]
+    lost = [
+        f"{count:,} {what}"
+        for count, what in ((figures.replaced, "replaced"), (figures.skipped, "skipped"))
+        if count
+    ]
     if not lost:
         return [], False
     skipped = figures.skipped or 0
     share = ((figures.replaced or 0) + skipped) / max(1, figures.samples + skipped)
     first = f"; {figures.bad_samples[0]}" if figures.bad_samples else ""
-    verify = "" if figures.packed is False else ", and `fastload verify --decode` names all of a packed dataset"
+    verify = (
+        "" if figures.packed is False else ", and `fastload verify --decode` names all of a packed dataset"
+    )
     return [
         f"samples that could not be made: {' and '.join(lost)} ({_percent(share)} of all){first}; "
         f'on_error="raise" stops at the first with its error{verify}'
@@ -231,14 +274,24 @@ def _on_losses(figures: Figures) -> tuple[list[str], bool]:
 
 def report(figures: Figures) -> str:
     """The figures as lines of text, and the advice below them. Lines whose figures are unknown are left out."""
-    lines = [_title(figures), *(f"  {name:<18}{text}" for name, text in _lines(figures) if text is not None), "advice:"]
+    lines = [
+        _title(figures),
+        *(f"  {name:<18}{text}" for name, text in _lines(figures) if text is not None),
+        "advice:",
+    ]
     return "\n".join([*lines, *(f"- {text}" for text in advise(figures))])
 
 
 def _title(figures: Figures) -> str:
     seen = f"the last {figures.window_steps:,} of {figures.steps:,} steps, {figures.epochs:,} epochs"
     kind = _ENGINES.get(figures.engine or "", "workers")
-    runs = ["calling process"] if figures.engine == "caller" else [] if figures.workers is None else [f"{figures.workers} {kind}"]
+    runs = (
+        ["calling process"]
+        if figures.engine == "caller"
+        else []
+        if figures.workers is None
+        else [f"{figures.workers} {kind}"]
+    )
     return f"loader's health: {', '.join([seen, *runs, f'{figures.cpus} CPUs'])}"
 
 
@@ -249,16 +302,30 @@ def _lines(figures: Figures) -> Iterator[tuple[str, str | None]]:
     yield "wait", _waits(figures.wait_s)
     yield "first wait", _waits(figures.first_wait_s)
     yield "samples/s", _known(figures.samples_per_s, lambda rate: f"{rate:,.1f}")
-    yield "queue", _known(figures.ready, lambda ready: f"{ready} of {_or_unknown(figures.depth)} batches ready")
+    yield (
+        "queue",
+        _known(figures.ready, lambda ready: f"{ready} of {_or_unknown(figures.depth)} batches ready"),
+    )
     shares = figures.stage_shares
-    stages = ", ".join(f"{name} {_time(seconds)} ({_percent(shares.get(name))})" for name, seconds in figures.stage_s.items())
+    stages = ", ".join(
+        f"{name} {_time(seconds)} ({_percent(shares.get(name))})" for name, seconds in figures.stage_s.items()
+    )
     yield "a sample's time", stages or None
     yield "workers busy", _known(figures.worker_busy, _percent)
-    envelopes = f"{_percent(figures.envelope_share)} of batches, {_percent(figures.envelope_bytes_share)} of bytes"
+    envelopes = (
+        f"{_percent(figures.envelope_share)} of batches, {_percent(figures.envelope_bytes_share)} of bytes"
+    )
     yield "envelopes", _known(figures.envelope_share, lambda _: envelopes)
-    counts = [f"{name} {count}" for name in ("restarts", "replaced", "skipped", "loaded") if (count := getattr(figures, name)) is not None]
+    counts = [
+        f"{name} {count}"
+        for name in ("restarts", "replaced", "skipped", "loaded")
+        if (count := getattr(figures, name)) is not None
+    ]
     yield "counted", ", ".join(counts) or None
-    yield "slow samples", ", ".join(f"{key} {_time(seconds)}" for key, seconds in figures.slow[:SHOWN]) or None
+    yield (
+        "slow samples",
+        ", ".join(f"{key} {_time(seconds)}" for key, seconds in figures.slow[:SHOWN]) or None,
+    )
 
 
 def _waits(waits: Waits) -> str | None:

@@ -31,7 +31,10 @@ _COUNTERS = {
 }
 _GAUGES = {
     "waiting_ratio": ("waiting", "Part of the loop's recent time spent waiting for data."),
-    "waiting_first_ratio": ("waiting_first", "Part of the loop's recent time spent on the first waits of epochs."),
+    "waiting_first_ratio": (
+        "waiting_first",
+        "Part of the loop's recent time spent on the first waits of epochs.",
+    ),
     "samples_per_second": ("samples_per_s", "Samples a second of the whole loop, recently."),
     "workers": ("workers", "Workers of the loader."),
     "worker_busy_ratio": ("worker_busy", "Part of the workers' recent time that the stages account for."),
@@ -100,13 +103,25 @@ class HealthCollector:
                     yield self._family(kind, name, meaning, {"": value})
         within, first = found.wait_s, found.first_wait_s
         waits = {"0.5": within.p50, "0.99": within.p99, "1": within.max}
-        yield self._family(core.GaugeMetricFamily, "wait_window_seconds", "Recent waits within epochs.", waits, "quantile")
+        yield self._family(
+            core.GaugeMetricFamily, "wait_window_seconds", "Recent waits within epochs.", waits, "quantile"
+        )
         waits = {"0.5": first.p50, "0.99": first.p99, "1": first.max}
-        yield self._family(core.GaugeMetricFamily, "first_wait_window_seconds", "Recent first waits of epochs.", waits, "quantile")
+        yield self._family(
+            core.GaugeMetricFamily,
+            "first_wait_window_seconds",
+            "Recent first waits of epochs.",
+            waits,
+            "quantile",
+        )
         meaning = "Time a sample takes in each stage, summed over workers."
-        yield self._family(core.GaugeMetricFamily, "stage_seconds_per_sample", meaning, found.stage_s, "stage")
+        yield self._family(
+            core.GaugeMetricFamily, "stage_seconds_per_sample", meaning, found.stage_s, "stage"
+        )
 
-    def _family(self, kind: Any, name: str, meaning: str, values: Mapping[str, float | None], own: str | None = None) -> Metric:
+    def _family(
+        self, kind: Any, name: str, meaning: str, values: Mapping[str, float | None], own: str | None = None
+    ) -> Metric:
         made: Metric = kind(f"fastload_{name}", meaning, labels=[*self._labels, *([own] if own else [])])
         for which, value in values.items():
             if value is not None:

@@ -120,7 +120,9 @@ class Figures:
     @property
     def waiting_within(self) -> float | None:
         """Part of the loop's time spent waiting inside epochs."""
-        return None if self.waiting is None or self.waiting_first is None else self.waiting - self.waiting_first
+        return (
+            None if self.waiting is None or self.waiting_first is None else self.waiting - self.waiting_first
+        )
 
     @property
     def stage_shares(self) -> dict[str, float]:
@@ -188,7 +190,11 @@ def measure(steps: Steps, stats: Mapping[str, Any], settings: Mapping[str, Any],
         skipped=stats.get("skipped"),
         loaded=stats.get("loaded"),
         bad_samples=tuple(stats.get("bad_samples", ())),
-        slow=tuple(sorted(((key, float(seconds)) for key, seconds in stats.get("slow", ())), key=lambda pair: -pair[1])),
+        slow=tuple(
+            sorted(
+                ((key, float(seconds)) for key, seconds in stats.get("slow", ())), key=lambda pair: -pair[1]
+            )
+        ),
         image_side=side,
         longer_sides=tuple(settings.get("longer_sides", ())),
         **{name: settings.get(name) for name in _FACTS},
@@ -215,7 +221,10 @@ def _per_sample(stats: Mapping[str, Any]) -> dict[str, float]:
     """Seconds per sample by stage, known stages in their order; empty before the first sample."""
     seconds: Mapping[str, float] = stats.get("stage_seconds") or {}
     samples = stats.get("samples") or 0
-    names: Iterable[str] = [*(name for name in STAGES if name in seconds), *(name for name in seconds if name not in STAGES)]
+    names: Iterable[str] = [
+        *(name for name in STAGES if name in seconds),
+        *(name for name in seconds if name not in STAGES),
+    ]
     return {name: float(seconds[name]) / samples for name in names} if samples > 0 else {}
 
 

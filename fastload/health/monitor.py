@@ -28,7 +28,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Stats = Callable[[], Mapping[str, Any]]
-SETTINGS = ("num_workers", "prefetch_factor", "persistent_workers", "seed_by", "pin_memory", "in_order", "timeout")
+SETTINGS = (
+    "num_workers",
+    "prefetch_factor",
+    "persistent_workers",
+    "seed_by",
+    "pin_memory",
+    "in_order",
+    "timeout",
+)
 """Attributes of a loader that the advice names."""
 
 
@@ -58,7 +66,10 @@ def _shape_of(part: Any) -> Any:
 
 
 def _first_shape(batch: Any) -> tuple[int, ...] | None:
-    head, kind = batch, type(batch)  # fast path for the usual cases: a tensor, (images, labels) and {"image": images}
+    head, kind = (
+        batch,
+        type(batch),
+    )  # fast path for the usual cases: a tensor, (images, labels) and {"image": images}
     if kind is list or kind is tuple:
         head = batch[0] if batch else None
     elif kind is dict:
@@ -103,7 +114,14 @@ def _length(batch: Any) -> int:
     if isinstance(batch, str | bytes):
         return 1
     if isinstance(batch, Mapping):
-        return next((_length(value) for value in batch.values() if not isinstance(value, str | bytes) and hasattr(value, "__len__")), 1)
+        return next(
+            (
+                _length(value)
+                for value in batch.values()
+                if not isinstance(value, str | bytes) and hasattr(value, "__len__")
+            ),
+            1,
+        )
     try:
         return len(batch)
     except Exception:  # no length, or another error: counting must not end a loop
@@ -144,7 +162,9 @@ class HealthMonitor(Generic[T]):
         count: Callable[[Any], int] = count_samples,
     ) -> None:
         if stats is not None and not callable(stats):
-            raise ArgumentError(f"stats={stats!r}: give a function without arguments that returns a dict, such as loader.stats")
+            raise ArgumentError(
+                f"stats={stats!r}: give a function without arguments that returns a dict, such as loader.stats"
+            )
         self._iterable = iterable
         self._stats = stats
         self._count = count
@@ -177,7 +197,9 @@ class HealthMonitor(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         if self._iterable is None:
-            raise TypeError("this HealthMonitor wraps no iterable: give it one, HealthMonitor(loader), or feed it by observe()")
+            raise TypeError(
+                "this HealthMonitor wraps no iterable: give it one, HealthMonitor(loader), or feed it by observe()"
+            )
         began = perf_counter()
         return self.watch(iter(self._iterable), began)
 

@@ -162,7 +162,9 @@ def _process_lines(pid: int, process: Process, offset_ns: int) -> Iterator[str]:
         if lane is None:
             yield _line(pid, thread, name, start + offset_ns, duration, json.dumps(args) if args else "{}")
     for body in list(process.native):
-        for start, duration, index, source, epoch, thread, stage, failed in np.frombuffer(body, core.TRACE_EVENT).tolist():
+        for start, duration, index, source, epoch, thread, stage, failed in np.frombuffer(
+            body, core.TRACE_EVENT
+        ).tolist():
             if thread not in threads:
                 threads[thread] = _kernels_name(pid, thread) or "fastload thread"
             more = (f', "source": {source}' if source else "") + (', "failed": true' if failed else "")
@@ -227,7 +229,9 @@ def merge_traces(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike
         OSError: a file cannot be read or written.
     """
     if isinstance(paths, str | os.PathLike):
-        raise ArgumentError(f"paths is one path: give a list of the traces to merge, [{os.fspath(paths)!r}, ...]")
+        raise ArgumentError(
+            f"paths is one path: give a list of the traces to merge, [{os.fspath(paths)!r}, ...]"
+        )
     if not paths:
         raise ArgumentError("no trace to merge: give the files")
     traces = [_read(Path(path)) for path in paths]
@@ -237,7 +241,9 @@ def merge_traces(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike
         shift = (int(other.get("baseTimeNanoseconds", 0)) - base) / 1000
         for each in other["traceEvents"]:
             if each.get("ph") != "M":
-                whole["traceEvents"].append({**each, "ts": each["ts"] + shift} if shift and "ts" in each else each)
+                whole["traceEvents"].append(
+                    {**each, "ts": each["ts"] + shift} if shift and "ts" in each else each
+                )
             elif _key(each) not in names:
                 whole["traceEvents"].append(each)
     with _opened(Path(out), "wt", Path(out).name) as file:

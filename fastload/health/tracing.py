@@ -60,7 +60,14 @@ class Tracer:
         self._threads: dict[int, str] = {}
         self._loops: dict[int, int] = {}
 
-    def add(self, stage: str, began_ns: int, args: dict[str, Any] | None = None, lane: str | None = None, ended_ns: int = 0) -> None:
+    def add(
+        self,
+        stage: str,
+        began_ns: int,
+        args: dict[str, Any] | None = None,
+        lane: str | None = None,
+        ended_ns: int = 0,
+    ) -> None:
         """Records a stage that began at `began_ns` and ends now, or at `ended_ns`.
 
         A stage of the calling thread lies within the thread's other stages. One with a `lane` need not: it is drawn in a row of that name.
@@ -73,7 +80,9 @@ class Tracer:
         for each in self.recordings:
             each.keep(event)
 
-    def waited(self, loop: object, before_ns: int, asked_ns: int, got_ns: int, failed: BaseException | None) -> None:
+    def waited(
+        self, loop: object, before_ns: int, asked_ns: int, got_ns: int, failed: BaseException | None
+    ) -> None:
         """Records a wait of a loop and its step before; core calls it after each."""
         number = self._loops.setdefault(id(loop), len(self._loops))
         if before_ns:
@@ -104,7 +113,9 @@ class Span:
 
     __slots__ = ("_args", "_began", "_lane", "_name", "_tracer")
 
-    def __init__(self, tracer: Tracer, name: str, args: dict[str, Any] | None = None, lane: str | None = None) -> None:
+    def __init__(
+        self, tracer: Tracer, name: str, args: dict[str, Any] | None = None, lane: str | None = None
+    ) -> None:
         self._tracer, self._name, self._args, self._lane = tracer, name, args, lane
 
     def __enter__(self) -> None:
@@ -196,7 +207,9 @@ class Trace:
     def __init__(self, path: str | os.PathLike[str], limit: int = LIMIT) -> None:
         self.path = Path(path)
         if not self.path.absolute().parent.is_dir() or self.path.is_dir():
-            raise ArgumentError(f"trace {self.path}: {'a folder' if self.path.is_dir() else 'there is no such folder'}; name a file")
+            raise ArgumentError(
+                f"trace {self.path}: {'a folder' if self.path.is_dir() else 'there is no such folder'}; name a file"
+            )
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise ArgumentError(f"limit={limit!r}: give the number of events to keep, at least 1")
         self._limit = limit
@@ -242,7 +255,9 @@ class Trace:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self.stop()
 
 

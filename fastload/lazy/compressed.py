@@ -100,9 +100,23 @@ class CompressedImage:
         fast: the inverse transform may scale what a bilinear or bicubic resize makes half as large, or smaller.
     """
 
-    __slots__ = ("_cost", "_data", "_full", "_lock", "_whole", "_wholes", "eighths", "fast", "height", "mode", "width")
+    __slots__ = (
+        "_cost",
+        "_data",
+        "_full",
+        "_lock",
+        "_whole",
+        "_wholes",
+        "eighths",
+        "fast",
+        "height",
+        "mode",
+        "width",
+    )
 
-    def __init__(self, data: bytes, size: tuple[int, int], mode: str, eighths: int = 8, fast: bool = False) -> None:
+    def __init__(
+        self, data: bytes, size: tuple[int, int], mode: str, eighths: int = 8, fast: bool = False
+    ) -> None:
         self._data, self._full = data, size
         self.mode, self.eighths, self.fast = mode, eighths, fast
         self.width, self.height = (-(-side * eighths // 8) for side in size)
@@ -148,7 +162,9 @@ class CompressedImage:
         if at is None:
             found = self._kept()[region.y : region.y + region.height, region.x : region.x + region.width]
             return found[:: -1 if vflip else 1, :: -1 if hflip else 1]
-        return self._formed(_thread.decoder.pixels((*at, region.width, region.height), hflip=hflip, vflip=vflip))
+        return self._formed(
+            _thread.decoder.pixels((*at, region.width, region.height), hflip=hflip, vflip=vflip)
+        )
 
     def resampled(self, region: Region, step: Resample) -> Array | None:
         """The pixels of a region after a native resample; None where only Pillow itself does that."""
@@ -159,7 +175,13 @@ class CompressedImage:
         order = pillow_order()
         if order is None or step.filter not in FILTERS:
             return None
-        if self.fast and self._whole is None and not self._shared and self.eighths == 8 and step.filter in resizing.FAST_FILTERS:
+        if (
+            self.fast
+            and self._whole is None
+            and not self._shared
+            and self.eighths == 8
+            and step.filter in resizing.FAST_FILTERS
+        ):
             found = self._scaled(region, step, order)
             if found is not None:
                 return found
@@ -170,11 +192,20 @@ class CompressedImage:
             return resizing.resample(self._pixels(region), step)
         return self._run(step, step.box, (at[0] - x, at[1] - y, *size), order)
 
-    def _run(self, step: Resample, box: tuple[float, ...], image: tuple[int, ...] | None, order: str) -> Array:
+    def _run(
+        self, step: Resample, box: tuple[float, ...], image: tuple[int, ...] | None, order: str
+    ) -> Array:
         """A resample of a box of what this thread's decoder holds."""
         filter = FILTERS[step.filter]
         made = _thread.decoder.resample(
-            box, step.to, filter, image=image, window=step.window, hflip=step.hflip, vflip=step.vflip, order=order
+            box,
+            step.to,
+            filter,
+            image=image,
+            window=step.window,
+            hflip=step.hflip,
+            vflip=step.vflip,
+            order=order,
         )
         return self._formed(made)
 
@@ -232,7 +263,9 @@ class CompressedImage:
         """An area of the image at this scale, in pixels of the file."""
         scale = 8 // self.eighths
         x, y = area.x * scale, area.y * scale
-        return Region(x, y, min(area.width * scale, self._full[0] - x), min(area.height * scale, self._full[1] - y))
+        return Region(
+            x, y, min(area.width * scale, self._full[0] - x), min(area.height * scale, self._full[1] - y)
+        )
 
     def _scaled(self, region: Region, step: Resample, order: str) -> Array | None:
         """A resample of a region that is scaled in the inverse transform; None where that is not small enough, or the file damaged."""
@@ -243,10 +276,20 @@ class CompressedImage:
         self._takes_whole(region)
         scale = eighths / 8
         x, y = region.x * eighths % 8 / 8, region.y * eighths % 8 / 8
-        width, height = (-(-(at + side) * eighths // 8) - at * eighths // 8 for at, side in zip(region[:2], region[2:], strict=True))
-        box = x + left * scale, y + top * scale, min(x + right * scale, width), min(y + bottom * scale, height)
+        width, height = (
+            -(-(at + side) * eighths // 8) - at * eighths // 8
+            for at, side in zip(region[:2], region[2:], strict=True)
+        )
+        box = (
+            x + left * scale,
+            y + top * scale,
+            min(x + right * scale, width),
+            min(y + bottom * scale, height),
+        )
         return self._run(step, box, None, order)
 
     def _by_pillow(self) -> Array:
         """All pixels of a file with damaged coded data, of which Pillow and libjpeg-turbo make what they always make."""
-        return to_array(decoded_by_pillow(self._data, (self.width, self.height), self.mode, 8 // self.eighths))
+        return to_array(
+            decoded_by_pillow(self._data, (self.width, self.height), self.mode, 8 // self.eighths)
+        )

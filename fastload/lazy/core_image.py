@@ -71,7 +71,11 @@ class LazyCore:
     def resize(self, size: Any, filter: Any = 0, box: Any = None) -> Any:
         """As ImagingCore.resize."""
         made = None
-        if _is_size(size) and isinstance(filter, int) and (box is None or _is_within(box, self.size, (int, float))):
+        if (
+            _is_size(size)
+            and isinstance(filter, int)
+            and (box is None or _is_within(box, self.size, (int, float)))
+        ):
             made = self._then(Resize(size, int(filter), (0, 0, *self.size) if box is None else tuple(box)))
         return self.real().resize(size, filter, box) if made is None else made
 
@@ -89,7 +93,12 @@ class LazyCore:
 
     def convert(self, mode: Any, *dither: Any) -> Any:
         """As ImagingCore.convert."""
-        plain = type(mode) is str and mode == "RGB" and all(type(each) is Image.Dither for each in dither[:1]) and not dither[1:]
+        plain = (
+            type(mode) is str
+            and mode == "RGB"
+            and all(type(each) is Image.Dither for each in dither[:1])
+            and not dither[1:]
+        )
         made = self._then(ToRgb()) if plain and self.mode == "L" else None
         return self.real().convert(mode, *dither) if made is None else made
 
@@ -116,7 +125,9 @@ def _is_box(value: Any) -> bool:
 
 
 def _is_size(value: Any) -> bool:
-    return type(value) is tuple and len(value) == 2 and type(value[0]) is type(value[1]) is int and _fits(*value)
+    return (
+        type(value) is tuple and len(value) == 2 and type(value[0]) is type(value[1]) is int and _fits(*value)
+    )
 
 
 def _fits(width: int, height: int) -> bool:

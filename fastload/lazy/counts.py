@@ -84,7 +84,9 @@ def whole(method: str = "im") -> None:
     if not _counts.line:
         while frame is not None and any(folder in frame.f_code.co_filename for folder in _LIBRARIES):
             frame = frame.f_back
-        if frame is not None and not _module(frame).startswith("fastload."):  # a worker's own line: no library was called by a user's
+        if frame is not None and not _module(frame).startswith(
+            "fastload."
+        ):  # a worker's own line: no library was called by a user's
             _counts.line = f"{frame.f_code.co_filename}:{frame.f_lineno}, by {name}"
 
 

@@ -95,7 +95,12 @@ class _Lazy:
         pixels = _pixels_of(self, "__array_interface__")
         if pixels is None:
             return _made(self).__array_interface__  # type: ignore[no-any-return]
-        return {"version": 3, "data": memoryview(pixels.data).toreadonly(), "shape": pixels.shape, "typestr": "|u1"}
+        return {
+            "version": 3,
+            "data": memoryview(pixels.data).toreadonly(),
+            "shape": pixels.shape,
+            "typestr": "|u1",
+        }
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         image = _made(self)
@@ -117,7 +122,9 @@ class _Lazy:
             super().__setattr__(name, value)
 
 
-delattr(_Lazy, "__hash__")  # None, which Python sets beside __eq__: hashing is Pillow's, or what a program has made of it
+delattr(
+    _Lazy, "__hash__"
+)  # None, which Python sets beside __eq__: hashing is Pillow's, or what a program has made of it
 
 
 class _Method:
@@ -173,7 +180,11 @@ class FastFile(LazyFile):
 
 _KINDS: frozenset[type] = frozenset((LazyImage, LazyFile, FastFile))
 for _lazy in (LazyImage, LazyFile, FastFile):
-    _lazy.__name__, _lazy.__qualname__, _lazy.__module__ = _lazy._plain.__name__, _lazy._plain.__qualname__, _lazy._plain.__module__
+    _lazy.__name__, _lazy.__qualname__, _lazy.__module__ = (
+        _lazy._plain.__name__,
+        _lazy._plain.__qualname__,
+        _lazy._plain.__module__,
+    )
 
 
 class LazyPixels:
@@ -345,7 +356,11 @@ def _is_usual(image: Any) -> bool:
     """Returns True if Pillow would decode a whole file that it reads itself, in blocks."""
     mode, block = image.mode, image.decodermaxblock
     usual = mode in ("RGB", "L") and image.fp is not None and type(block) is int and block > 0
-    return usual and image.tile == [("jpeg", (0, 0, *image.size), 0, (mode, ""))] and not getattr(image, "tile_prefix", b"")
+    return (
+        usual
+        and image.tile == [("jpeg", (0, 0, *image.size), 0, (mode, ""))]
+        and not getattr(image, "tile_prefix", b"")
+    )
 
 
 def _read(image: Any, data: bytes, known: Known, eighths: int) -> None:

@@ -14,12 +14,36 @@ from typing import Any, Generic, TypeVar
 from fastload.common.originals import OwnCode, Place
 
 METHODS = (
-    *("load", "copy", "__copy__", "crop", "_crop", "resize", "_get_safe_box", "reduce", "thumbnail", "draft", "transpose", "convert"),
+    *(
+        "load",
+        "copy",
+        "__copy__",
+        "crop",
+        "_crop",
+        "resize",
+        "_get_safe_box",
+        "reduce",
+        "thumbnail",
+        "draft",
+        "transpose",
+        "convert",
+    ),
     *("tobytes", "_new", "_copy_info", "load_prepare", "load_end", "load_read", "load_seek"),
 )
 """Methods that lazy images do themselves, and those that Pillow's own call on the way; an image may have one of its own."""
 _ATTRIBUTES = (
-    *("im", "readonly", "size", "width", "height", "mode", "__array_interface__", "__init__", "__new__", "__del__"),
+    *(
+        "im",
+        "readonly",
+        "size",
+        "width",
+        "height",
+        "mode",
+        "__array_interface__",
+        "__init__",
+        "__new__",
+        "__del__",
+    ),
     *("__getattribute__", "__setattr__"),
 )
 _OF_IMAGES = (*METHODS, *_ATTRIBUTES)
@@ -34,7 +58,11 @@ class _PillowCode(OwnCode):
         plugin: Any = sys.modules.get("PIL.JpegImagePlugin")
         if image is None or plugin is None:
             return places, functions
-        tables: list[Place] = [(image, ("core", "DECODERS", "ENCODERS")), (image.DECODERS, ("jpeg",)), (image.ENCODERS, ("raw",))]
+        tables: list[Place] = [
+            (image, ("core", "DECODERS", "ENCODERS")),
+            (image.DECODERS, ("jpeg",)),
+            (image.ENCODERS, ("raw",)),
+        ]
         return [*places, *tables, (plugin.ImageFile, ("MAXBLOCK",))], functions
 
     def _compare(self) -> str:

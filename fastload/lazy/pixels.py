@@ -67,7 +67,11 @@ def decoded_by_pillow(data: bytes, size: tuple[int, int], mode: str, scale: int 
         scale: 1, 2, 4 or 8: what is divided by in the inverse transform.
     """
     core = _new(mode, size)
-    _decode(_jpeg_decoder(mode, mode, "", scale, 0), core, [data[at : at + _BLOCK] for at in range(0, len(data), _BLOCK)])
+    _decode(
+        _jpeg_decoder(mode, mode, "", scale, 0),
+        core,
+        [data[at : at + _BLOCK] for at in range(0, len(data), _BLOCK)],
+    )
     return core
 
 

@@ -22,7 +22,9 @@ class Recipe:
 
     __slots__ = ("_file", "_region", "_steps", "mode", "size")
 
-    def __init__(self, file: CompressedImage, region: Region, steps: tuple[Step, ...], mode: str, size: tuple[int, int]) -> None:
+    def __init__(
+        self, file: CompressedImage, region: Region, steps: tuple[Step, ...], mode: str, size: tuple[int, int]
+    ) -> None:
         self._file, self._region, self._steps = file, region, steps
         self.mode, self.size = mode, size
 

@@ -16,7 +16,16 @@ from fastload._native import core
 from fastload.lazy.pillow_code import Probe
 from fastload.lazy.pixels import Array, to_array, to_core
 
-FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming", 6: "mks2013", 7: "mks2021"}
+FILTERS = {
+    0: "nearest",
+    1: "lanczos",
+    2: "bilinear",
+    3: "bicubic",
+    4: "box",
+    5: "hamming",
+    6: "mks2013",
+    7: "mks2021",
+}
 """Names of the native filters by Pillow's numbers."""
 
 ORDERS = ("horizontal", "by-shrink")
@@ -100,11 +109,23 @@ class Reduction(NamedTuple):
     rest: tuple[float, float, float, float]
 
 
-_SUPPORT = {"box": 0.5, "bilinear": 1.0, "hamming": 1.0, "bicubic": 2.0, "lanczos": 3.0, "mks2013": 2.5, "mks2021": 4.5}
+_SUPPORT = {
+    "box": 0.5,
+    "bilinear": 1.0,
+    "hamming": 1.0,
+    "bicubic": 2.0,
+    "lanczos": 3.0,
+    "mks2013": 2.5,
+    "mks2021": 4.5,
+}
 
 
 def reduction(
-    image_size: tuple[int, int], box: tuple[float, float, float, float], size: tuple[int, int], filter: str, gap: float | None
+    image_size: tuple[int, int],
+    box: tuple[float, float, float, float],
+    size: tuple[int, int],
+    filter: str,
+    gap: float | None,
 ) -> Reduction | None:
     """Returns how Pillow's Image.resize reduces an image first when it is given `reducing_gap`, as it decides in Image.py.
 

@@ -32,7 +32,16 @@ def resample(pixels: Array, step: Resample) -> Array | None:
 
 
 def _resampled(pixels: Array, step: Resample, filter: str, passes: str) -> Array:
-    made = core.resize_exact(pixels, step.box, step.to, filter, order=passes, window=step.window, hflip=step.hflip, vflip=step.vflip)
+    made = core.resize_exact(
+        pixels,
+        step.box,
+        step.to,
+        filter,
+        order=passes,
+        window=step.window,
+        hflip=step.hflip,
+        vflip=step.vflip,
+    )
     return made.reshape(made.shape[:2]) if pixels.ndim == 2 else made
 
 

@@ -50,7 +50,9 @@ class Resize(NamedTuple):
     def resamples(self) -> bool:
         """True if pixels are computed, and not only copied."""
         left, upper, right, lower = self.box
-        whole = all(float(side).is_integer() for side in self.box) and (right - left, lower - upper) == self.to
+        whole = (
+            all(float(side).is_integer() for side in self.box) and (right - left, lower - upper) == self.to
+        )
         return self.filter != Image.Resampling.NEAREST and not whole
 
     def size(self, size: tuple[int, int]) -> tuple[int, int]:
@@ -59,7 +61,9 @@ class Resize(NamedTuple):
 
     def on_array(self, pixels: Array) -> Array | None:
         """The result, by native code; None: only a core image does it."""
-        return resizing.resample(pixels, resizing.Resample(self.to, self.filter, self.box, (0, 0, *self.to), False, False))
+        return resizing.resample(
+            pixels, resizing.Resample(self.to, self.filter, self.box, (0, 0, *self.to), False, False)
+        )
 
     def on_core(self, core: Core) -> Core:
         """The result, by Pillow."""
@@ -104,7 +108,12 @@ class Transpose(NamedTuple):
         return core.transpose(self.method)
 
 
-_TURNS = (Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_270, Image.Transpose.TRANSPOSE, Image.Transpose.TRANSVERSE)
+_TURNS = (
+    Image.Transpose.ROTATE_90,
+    Image.Transpose.ROTATE_270,
+    Image.Transpose.TRANSPOSE,
+    Image.Transpose.TRANSVERSE,
+)
 _FLIPS = {
     int(Image.Transpose.FLIP_LEFT_RIGHT): (True, False),
     int(Image.Transpose.FLIP_TOP_BOTTOM): (False, True),

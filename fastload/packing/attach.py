@@ -34,7 +34,11 @@ from fastload.store.shard import StoredPlace
 
 @takes_options
 def attach(
-    source: object, out: str | os.PathLike[str], *, base: str | os.PathLike[str] | None = None, **options: Unpack[AttachKeywords]
+    source: object,
+    out: str | os.PathLike[str],
+    *,
+    base: str | os.PathLike[str] | None = None,
+    **options: Unpack[AttachKeywords],
 ) -> PackSummary:
     """Makes the dataset directory `out` of a source whose images stay where they are; it takes about 1.5 % of their size.
 
@@ -61,7 +65,9 @@ def attach(
     chosen = PackOptions.of({**given, "encode": "keep"})
     run = RunOptions.of(given)
     if is_url(out):
-        raise ArgumentError("an attached dataset lies beside its images, in a folder: make a dataset at a URL with `fastload pack`")
+        raise ArgumentError(
+            "an attached dataset lies beside its images, in a folder: make a dataset at a URL with `fastload pack`"
+        )
     refuse_swapped("attach", source, out)
     if run.overwrite:
         refuse_source_inside(source, out)
@@ -102,7 +108,9 @@ class AttachJob(PackJob):
     def __init__(self, source: Source, places: Source, options: PackOptions) -> None:
         """`places`: the source itself, or that which it gives the samples of. Raises PackError if that has no places."""
         if not isinstance(places, Placed):
-            raise PackError(f"{source.title}: its images do not lie in one piece in files: pack it with `fastload pack`")
+            raise PackError(
+                f"{source.title}: its images do not lie in one piece in files: pack it with `fastload pack`"
+            )
         super().__init__(source, options)
         self._placed: Placed = places
         self.base = self.root = _root(places)
@@ -116,10 +124,16 @@ class AttachJob(PackJob):
             return encoded
         place = self._placed.place(position)
         if place is None:
-            raise PackError(f"{item.name}: its image does not lie in one piece in a file: pack the source with `fastload pack`")
+            raise PackError(
+                f"{item.name}: its image does not lie in one piece in a file: pack the source with `fastload pack`"
+            )
         status = os.stat(place.path)
         assert isinstance(encoded.data, bytes)
-        if place.size != len(encoded.data) or encoded.data != item.image or place.offset + place.size > status.st_size:
+        if (
+            place.size != len(encoded.data)
+            or encoded.data != item.image
+            or place.offset + place.size > status.st_size
+        ):
             raise PackError(f"{item.name}: its file is being changed: attach it when it is written")
         path = os.path.abspath(place.path)
         inside = path.startswith(self.root + os.sep)
@@ -142,7 +156,9 @@ def _root(source: Placed) -> str:
         return path if os.path.isdir(path) else os.path.dirname(path)
     first = source.place(0)
     if first is None:
-        raise PackError(f"{source.name(0)}: its image does not lie in one piece in a file: pack the source with `fastload pack`")
+        raise PackError(
+            f"{source.name(0)}: its image does not lie in one piece in a file: pack the source with `fastload pack`"
+        )
     return os.path.dirname(os.path.abspath(first.path))
 
 

@@ -36,7 +36,9 @@ _SHARDS = 4
 
 
 @takes_options
-def convert(source: str | os.PathLike[str], out: str | os.PathLike[str], **options: Unpack[ConvertKeywords]) -> PackSummary:
+def convert(
+    source: str | os.PathLike[str], out: str | os.PathLike[str], **options: Unpack[ConvertKeywords]
+) -> PackSummary:
     """Makes a packed dataset of another one, with its images stored in another way, as ``encode`` says; their source is not needed.
 
     Samples, their order, fields and classes stay the same: those of the newest version, without the samples that were dropped. Images that
@@ -82,7 +84,11 @@ class PackedSamples:
 
     def __init__(self, reader: DatasetReader) -> None:
         """Raises PackError for a dataset whose first field is no image called image, as no pack makes it."""
-        if not reader.schema.fields or reader.schema.image is not reader.schema.fields[0] or reader.schema.image.name != IMAGE_FIELD:
+        if (
+            not reader.schema.fields
+            or reader.schema.image is not reader.schema.fields[0]
+            or reader.schema.image.name != IMAGE_FIELD
+        ):
             raise PackError(f"{reader.path} has no image as its first field, so there is nothing to convert")
         self.reader = reader
         self.title = str(reader.path)
@@ -125,7 +131,9 @@ class ConvertJob(PackJob):
     def identity(self) -> dict[str, Any]:
         """As of a pack. What changes images, and was done to these when they were packed, is what an `append` goes on with."""
         packed = self.source.reader.manifest.options
-        return super().identity() | {name: packed[name] for name in ("exif", "max_side", "min_side") if name in packed}
+        return super().identity() | {
+            name: packed[name] for name in ("exif", "max_side", "min_side") if name in packed
+        }
 
     def encode(self, position: int, item: Item) -> Encoded:
         if self.source.image_field.is_rgb:
@@ -134,7 +142,9 @@ class ConvertJob(PackJob):
         header = core.planes_header(item.image)
         return Encoded("planes", item.image, header.height, header.width, ("raw",), "pixels", index=b"")
 
-    def record(self, prepare: Callable[..., Prepared], position: int, item: Item, encoded: Encoded) -> Prepared:
+    def record(
+        self, prepare: Callable[..., Prepared], position: int, item: Item, encoded: Encoded
+    ) -> Prepared:
         assert isinstance(item, PackedItem)
         parts = SampleParts((encoded.height, encoded.width), self._schema.image)
         for number, each in enumerate(self._schema):
@@ -148,7 +158,9 @@ class ConvertJob(PackJob):
         entries = with_index(parts.entries, encoded.index) if encoded.index else parts.entries
         record, crc = core.build_record(entries)
         first, columns = self._columns(self.source.reader.shard_number(position))
-        return Prepared(record, crc, [column[position - first] for column in columns], encoded.height, encoded.width)
+        return Prepared(
+            record, crc, [column[position - first] for column in columns], encoded.height, encoded.width
+        )
 
     def labels_of(self, position: int, item: Item) -> dict[str, list[int]]:
         assert isinstance(item, PackedItem)
@@ -157,7 +169,9 @@ class ConvertJob(PackJob):
             if each.is_column:
                 value = reader.take(each.name, np.array([position]))
             else:
-                value = parse_value(reader, position, each, *item.stored.get(self._schema.number(each.name), (0, None)))
+                value = parse_value(
+                    reader, position, each, *item.stored.get(self._schema.number(each.name), (0, None))
+                )
             found[each.name] = np.ravel(value).tolist()
         return found
 
@@ -166,4 +180,6 @@ class ConvertJob(PackJob):
         reader = self.source.reader
         entry = reader.manifest.shards[shard]
         names = [name for name in self._schema.columns if name not in HIDDEN_COLUMNS]
-        return entry.first, [reader.column_range(name, entry.first, entry.first + entry.count) for name in names]
+        return entry.first, [
+            reader.column_range(name, entry.first, entry.first + entry.count) for name in names
+        ]

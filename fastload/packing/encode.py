@@ -142,7 +142,11 @@ class Encoder:
         """A file that is stored as it is; None where it is not, or native threads do not decode it to these pixels."""
         height, width = pixels.shape[:2]
         codec = BY_ENTRY.get(core.stored_kind(data))
-        if self._options.encode not in ("keep", "dct") or codec is None or self._size(width, height) is not None:
+        if (
+            self._options.encode not in ("keep", "dct")
+            or codec is None
+            or self._size(width, height) is not None
+        ):
             return None
         try:
             same = np.array_equal(codec.decoded(data, self._options.max_pixels), pixels)
@@ -167,14 +171,24 @@ class Encoder:
     def _by_pillow(self, data: bytes, damage: str) -> tuple[Pixels, tuple[str, ...], str]:
         """A damaged JPEG as Pillow reads it; returns what `read_other` does. Raises SampleError with Pillow's words where Pillow raises an
         error."""
-        return read_other(data, self._options.max_pixels, self._options.exif == "apply", f"{damage}; Pillow does not read it")
+        return read_other(
+            data,
+            self._options.max_pixels,
+            self._options.exif == "apply",
+            f"{damage}; Pillow does not read it",
+        )
 
     def _made_anew_to_dct(self, encoded: Encoded) -> None:
         """Gives a JPEG that packing has made the DCT form, if it has one."""
         if isinstance(encoded.data, bytes) and not encoded.warning and not {"kept", "dct"} & set(encoded.how):
             form = self._dct_form(encoded.data)
             if form is not None:
-                encoded.kind, encoded.data, encoded.index, encoded.how = "dct", form, b"", (*encoded.how, "dct")
+                encoded.kind, encoded.data, encoded.index, encoded.how = (
+                    "dct",
+                    form,
+                    b"",
+                    (*encoded.how, "dct"),
+                )
 
     def _dct_form(self, jpeg: bytes) -> bytes | None:
         """The DCT form of a JPEG; None for one that stays a JPEG."""
@@ -217,7 +231,9 @@ class Encoder:
             found = self._preparer().prepare(data, entropy=False)
             encoded = self._unchanged_to_dct(data, found)
         if encoded is None:
-            found = self._preparer().prepare(data, options.check == "entropy", options.index and options.encode in ("lossless", "keep"))
+            found = self._preparer().prepare(
+                data, options.check == "entropy", options.index and options.encode in ("lossless", "keep")
+            )
             if found.precision > 8:
                 raise DeepImageError(f"{found.precision} bits")
             encoded = self._jpeg_of_8_bits(data, found)
@@ -258,7 +274,11 @@ class Encoder:
         if options.encode in ("jpeg", "raw") or size is not None:
             return self._decoded(data, found, turn, size, warning)
         if options.encode == "keep" or (options.encode == "dct" and turn == 1):
-            form = self._dct_form(data) if options.encode == "dct" and found.kind == "progressive" and not warning else None
+            form = (
+                self._dct_form(data)
+                if options.encode == "dct" and found.kind == "progressive" and not warning
+                else None
+            )
             if form is not None:
                 return _in_dct_form(form, found)
             index = found.entropy_index if options.encode == "keep" else None
@@ -282,9 +302,17 @@ class Encoder:
                 core.jpeg_check(data, self._options.max_pixels)
             else:
                 if self._same_pixels(stored, data):
-                    return Encoded("jpeg", stored, found.height, found.width, ("transcoded",), "jpeg", warning)
-        if found.data is None or found.data is data or not (found.sound or self._same_pixels(found.data, data)):
-            return Encoded("jpeg", data, found.height, found.width, ("kept",), "jpeg", warning, found.entropy_index)
+                    return Encoded(
+                        "jpeg", stored, found.height, found.width, ("transcoded",), "jpeg", warning
+                    )
+        if (
+            found.data is None
+            or found.data is data
+            or not (found.sound or self._same_pixels(found.data, data))
+        ):
+            return Encoded(
+                "jpeg", data, found.height, found.width, ("kept",), "jpeg", warning, found.entropy_index
+            )
         # The index is of the same coded data. A file with errors between its markers has none yet, but stripping may have repaired it.
         index: bytes | None = found.entropy_index if found.whole else None
         return Encoded("jpeg", found.data, found.height, found.width, ("stripped",), "jpeg", warning, index)
@@ -327,7 +355,9 @@ class Encoder:
             return None
         return stored if same and self._same_pixels(unturned, data) else None
 
-    def _decoded(self, data: bytes, found: core.Prepared, turn: int, size: tuple[int, int] | None, warning: str) -> Encoded:
+    def _decoded(
+        self, data: bytes, found: core.Prepared, turn: int, size: tuple[int, int] | None, warning: str
+    ) -> Encoded:
         """Decodes, shrinks and turns an image as requested, and stores it by the mode."""
         options = self._options
         how: tuple[str, ...] = ()
@@ -342,7 +372,9 @@ class Encoder:
         pixels = upright(pixels, turn)
         if options.encode == "raw":
             return _raw(pixels, (*how, "raw"), "jpeg", warning)
-        return self._encoded(pixels, options.quality, found.components == 1, (*how, "reencoded"), "jpeg", warning)
+        return self._encoded(
+            pixels, options.quality, found.components == 1, (*how, "reencoded"), "jpeg", warning
+        )
 
     def _decode(self, data: bytes) -> Pixels:
         pixels: Pixels = core.jpeg_decode(data, None, 8, self._options.max_pixels)
@@ -364,7 +396,16 @@ class Encoder:
         if not made.sound or (made.height, made.width) != (height, width):
             reason = "libjpeg-turbo encoded it to a file that does not decode to the image's size"
             raise SampleError(reason, reason=reason)
-        return Encoded("jpeg", data, height, width, how, name, warning, made.entropy_index if self._options.index else None)
+        return Encoded(
+            "jpeg",
+            data,
+            height,
+            width,
+            how,
+            name,
+            warning,
+            made.entropy_index if self._options.index else None,
+        )
 
 
 def _rgb(pixels: Pixels) -> Pixels:

@@ -43,7 +43,9 @@ class FieldEncoder:
         self._images = [field for field in schema.fields[1:] if field.handler.is_image]
         self._masks = [field for field in schema.fields[1:] if field.handler.holds_labels]
         limits: Mapping[str, int] = attribute_of(source, "label_limits")
-        self._limits = {name: limit for name, limit in limits.items() if any(field.name == name for field in schema)}
+        self._limits = {
+            name: limit for name, limit in limits.items() if any(field.name == name for field in schema)
+        }
         in_pixels = [field for field in schema if field.handler.follows_image or field.is_planes]
         shrinking = [name for name in ("max_side", "min_side") if getattr(options, name) is not None]
         if in_pixels and shrinking:
@@ -57,7 +59,9 @@ class FieldEncoder:
                 f"exif='apply' turns images, but not the field {fixed[0].name!r} of {source.title}, which does not say whether it is for "
                 "the upright pictures: turn the files themselves, or remove their orientation"
             )
-        self._placement = Placement(schema.fields[1:], options.exif == "apply") if in_pixels and not fixed else None
+        self._placement = (
+            Placement(schema.fields[1:], options.exif == "apply") if in_pixels and not fixed else None
+        )
         self.orientation_notice = NOT_TURNED if fixed else TEXTS[ORIENTATION]
 
     @property
@@ -115,17 +119,30 @@ class FieldEncoder:
 
     def _pixels(self, field: Field, value: Any) -> npt.NDArray[Any]:
         """Pixels in the form of a field, (height, width) of one channel."""
-        pixels = read_pixels(value, field, self._options.max_pixels) if isinstance(value, bytes) else np.asarray(value)
+        pixels = (
+            read_pixels(value, field, self._options.max_pixels)
+            if isinstance(value, bytes)
+            else np.asarray(value)
+        )
         if pixels.ndim == 3 and pixels.shape[2] == 1:
             pixels = pixels[:, :, 0]
         channels = pixels.shape[2:] or (1,)
-        if pixels.ndim not in (2, 3) or channels != (field.channels,) or not pixels.size or pixels.dtype.kind not in "bui":
+        if (
+            pixels.ndim not in (2, 3)
+            or channels != (field.channels,)
+            or not pixels.size
+            or pixels.dtype.kind not in "bui"
+        ):
             raise PackError(f"its {field.name!r} is {pixels.dtype} {pixels.shape}, the field {field}")
         if pixels.shape[0] * pixels.shape[1] > self._options.max_pixels:
-            raise PackError(f"its {field.name!r} has more pixels than the limit of {self._options.max_pixels} (FASTLOAD_MAX_PIXELS)")
+            raise PackError(
+                f"its {field.name!r} has more pixels than the limit of {self._options.max_pixels} (FASTLOAD_MAX_PIXELS)"
+            )
         limit = np.iinfo(field.dtype).max
         if pixels.dtype != field.stored_dtype and not (pixels.min() >= 0 and pixels.max() <= limit):
-            raise PackError(f"its {field.name!r} has values from {pixels.min()} to {pixels.max()}; {field.dtype} holds 0 to {limit}")
+            raise PackError(
+                f"its {field.name!r} has values from {pixels.min()} to {pixels.max()}; {field.dtype} holds 0 to {limit}"
+            )
         return pixels.astype(field.stored_dtype, copy=False)
 
     def _check_labels(self, name: str, value: Any, limit: int) -> None:
@@ -137,7 +154,9 @@ class FieldEncoder:
             if field.name == name:
                 known |= (labels == IGNORED) | (labels == np.iinfo(field.dtype).max)
         if not known.all():
-            raise PackError(f"its {name!r} has the label {labels[~known].flat[0]}, the classes are 0 to {limit - 1}")
+            raise PackError(
+                f"its {name!r} has the label {labels[~known].flat[0]}, the classes are 0 to {limit - 1}"
+            )
 
 
 def _given(item: Item, field: Field) -> Any:

@@ -58,10 +58,15 @@ def in_memory(path: str, most: int = IMAGES) -> Iterator[InMemory]:
         yield InMemory(path)
         return
     with scratch_folder("attached", _memory()) as scratch:
-        some = _Some(whole, np.array(evenly(len(whole), _count(whole, most or len(whole), scratch)), np.int64))
+        some = _Some(
+            whole, np.array(evenly(len(whole), _count(whole, most or len(whole), scratch)), np.int64)
+        )
         attach(some, scratch / "index", on_error="skip", progress=False)
         left = "" if len(some) == len(whole) else f" of {len(whole):,}, evenly spaced"
-        yield InMemory(str(scratch / "index"), f"{path}: class folders, {len(some):,} images{left}; attached in memory, nothing is written")
+        yield InMemory(
+            str(scratch / "index"),
+            f"{path}: class folders, {len(some):,} images{left}; attached in memory, nothing is written",
+        )
 
 
 def _class_folders(path: str) -> FolderSource | None:
@@ -71,7 +76,9 @@ def _class_folders(path: str) -> FolderSource | None:
     try:
         return FolderSource(path)
     except PackError:
-        if any(folder != path and name.lower().endswith(IMAGE_EXTENSIONS) for folder, name in files_below(path)):
+        if any(
+            folder != path and name.lower().endswith(IMAGE_EXTENSIONS) for folder, name in files_below(path)
+        ):
             raise
         return None
 

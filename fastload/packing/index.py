@@ -43,7 +43,9 @@ class IndexSummary:
     seconds: float
 
 
-def index(path: str | os.PathLike[str], *, workers: int | None = None, progress: bool = False) -> IndexSummary:
+def index(
+    path: str | os.PathLike[str], *, workers: int | None = None, progress: bool = False
+) -> IndexSummary:
     """Adds the entropy index, with which crops are decoded faster, to each JPEG of a packed dataset that has none; and the sidecar, by
     which the dataset opens faster.
 
@@ -70,7 +72,10 @@ def index(path: str | os.PathLike[str], *, workers: int | None = None, progress:
     if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 1024:
         raise ArgumentError(f"workers={workers!r} is no whole number between 1 and 1024")
     started = time.monotonic()
-    with DatasetRewriter(path, _GO_ON) as rewriter, Progress(rewriter.reader.count, "index", shown=progress) as bar:
+    with (
+        DatasetRewriter(path, _GO_ON) as rewriter,
+        Progress(rewriter.reader.count, "index", shown=progress) as bar,
+    ):
         bar.start(0, 0)
         job = _Job(rewriter, threads, bar)
         for number in range(len(rewriter.manifest.shards)):
@@ -79,7 +84,9 @@ def index(path: str | os.PathLike[str], *, workers: int | None = None, progress:
         # last, so that the options hold for the whole dataset
         manifest = rewriter.manifest
         rewriter.describe({**manifest.options, "index": True}, {**manifest.summary, "indexed": job.indexed})
-    return IndexSummary(manifest.count, job.jpegs, job.indexed, job.added, job.rewritten, time.monotonic() - started)
+    return IndexSummary(
+        manifest.count, job.jpegs, job.indexed, job.added, job.rewritten, time.monotonic() - started
+    )
 
 
 @dataclass(slots=True)
@@ -116,7 +123,9 @@ class _Job:
             at = first = shard.samples.start
             last = shard.samples.stop
             pipeline: OrderedPipeline[_Seen, _Seen]
-            pipeline = OrderedPipeline(lambda index, _: self._look(reader, index), first, last, workers=self._workers)
+            pipeline = OrderedPipeline(
+                lambda index, _: self._look(reader, index), first, last, workers=self._workers
+            )
             with pipeline:
                 for batch in pipeline.results():
                     for seen in batch:

@@ -30,7 +30,15 @@ from fastload.common.files import expanded, size_limit
 from fastload.common.folders import IMAGE_EXTENSIONS
 from fastload.common.progress import Progress
 from fastload.common.urls import is_url, local_path
-from fastload.errors import ArgumentError, FastloadError, PackError, PackStoppedError, ResourceError, SampleError, advised
+from fastload.errors import (
+    ArgumentError,
+    FastloadError,
+    PackError,
+    PackStoppedError,
+    ResourceError,
+    SampleError,
+    advised,
+)
 from fastload.packing.encode import Encoded
 from fastload.packing.fields import FieldEncoder
 from fastload.packing.options import MAY_VARY, PackOptions, RunOptions
@@ -171,7 +179,9 @@ def run_job(job: PackJob, out: str | os.PathLike[str], run: RunOptions) -> PackS
     writer = open_writer(
         schema,
         shard_size=run.shard_bytes,
-        options=job.identity() if run.shard_samples is None else {**job.identity(), "shard_samples": run.shard_samples},
+        options=job.identity()
+        if run.shard_samples is None
+        else {**job.identity(), "shard_samples": run.shard_samples},
         varying=VARYING,
         resume=run.resume,
         overwrite=run.overwrite,
@@ -239,7 +249,9 @@ class PackJob:
         self._names = name_digests(source)
         self.origins = OriginLog(source, self._names)
         count = len(source) if options.limit is None or ordered else min(options.limit, len(source))
-        self.order = Order(count, shuffled(self._names, options.seed) if options.shuffle and not ordered else None)
+        self.order = Order(
+            count, shuffled(self._names, options.seed) if options.shuffle and not ordered else None
+        )
         self.base: str | None = None
         self._fields = FieldEncoder(source, options)
         self._labels = class_fields(schema_of(source), source.classes)
@@ -249,7 +261,9 @@ class PackJob:
         """The stored form of a sample's image; runs in threads. Raises as `Encoder` does."""
         return self._fields.first(item)
 
-    def record(self, prepare: Callable[..., Prepared], position: int, item: Item, encoded: Encoded) -> Prepared:
+    def record(
+        self, prepare: Callable[..., Prepared], position: int, item: Item, encoded: Encoded
+    ) -> Prepared:
         """A sample ready to be written, made by the writer's `prepare`; runs in threads.
 
         Raises:
@@ -257,7 +271,10 @@ class PackJob:
             SampleError: a mask or a further image cannot be decoded.
         """
         return prepare(
-            {IMAGE_FIELD: encoded.data, **(item.values if self._fields.plain else self._fields.others(item, encoded))},
+            {
+                IMAGE_FIELD: encoded.data,
+                **(item.values if self._fields.plain else self._fields.others(item, encoded)),
+            },
             image_kind=encoded.kind,
             height=encoded.height,
             width=encoded.width,
@@ -302,15 +319,26 @@ class PackJob:
             raise self.nothing_packed(tally)
         summary = self.summary(tally, samples)
         form = attribute_of(self.source, "form")
-        manifest = writer.finish(self.source.classes, summary.stored(), form=form, max_pixels=tally.max_pixels)
-        return replace(summary.of(manifest), shards=len(manifest.shards), seconds=time.monotonic() - started, packed_now=samples - before)
+        manifest = writer.finish(
+            self.source.classes, summary.stored(), form=form, max_pixels=tally.max_pixels
+        )
+        return replace(
+            summary.of(manifest),
+            shards=len(manifest.shards),
+            seconds=time.monotonic() - started,
+            packed_now=samples - before,
+        )
 
     def summary(self, tally: Tally, samples: int) -> PackSummary:
         """The summary of all samples, before they are a dataset."""
         notices, layout = attribute_of(self.source, "notices"), attribute_of(self.source, "layout")
-        return tally.summary(samples=samples, shards=0, seconds=0.0, packed_now=0, source=notices, layout=layout)
+        return tally.summary(
+            samples=samples, shards=0, seconds=0.0, packed_now=0, source=notices, layout=layout
+        )
 
-    def outcomes(self, prepare: Callable[..., Prepared], start: int, stop: int, workers: int) -> Generator[Outcome]:
+    def outcomes(
+        self, prepare: Callable[..., Prepared], start: int, stop: int, workers: int
+    ) -> Generator[Outcome]:
         """Outcomes of the samples at the places `start` .. `stop` - 1 of the order; `prepare` is the writer's. To be closed."""
         pipeline = OrderedPipeline(
             lambda place, item: self._outcome(prepare, place, item),
@@ -325,14 +353,18 @@ class PackJob:
 
     def nothing_packed(self, tally: Tally) -> PackError:
         """The error for a source of which every sample was left out."""
-        return PackError(f"{self.source.title}: none of its {len(self.order)} samples could be packed{_first(tally)}")
+        return PackError(
+            f"{self.source.title}: none of its {len(self.order)} samples could be packed{_first(tally)}"
+        )
 
     def _resumed(self, writer: DatasetWriter, workers: int) -> Tally:
         """The tally of the samples written already, with the position at which this call continues; an empty one at the start."""
         tally = Tally(writer.state)
         tally.max_pixels = max(tally.max_pixels, self.options.max_pixels)
         if tally.noted * ENTRY.itemsize != len(writer.noted):
-            raise PackError(f"{writer.title} was begun by another version of fastload, so it cannot be resumed: --overwrite starts again")
+            raise PackError(
+                f"{writer.title} was begun by another version of fastload, so it cannot be resumed: --overwrite starts again"
+            )
         try:
             tally.position = self.origins.resume_at(writer.noted, self.order, workers)
         except PackError as error:
@@ -386,7 +418,9 @@ class PackJob:
         if outcome.warning:
             tally.warn(outcome.name, outcome.warning)
         for kind in outcome.notices:
-            tally.notices.add(kind, outcome.name, self._fields.orientation_notice if kind == ORIENTATION else "")
+            tally.notices.add(
+                kind, outcome.name, self._fields.orientation_notice if kind == ORIENTATION else ""
+            )
         writer.append_prepared(outcome.prepared, state=tally.state)
 
     def _read(self, place: int) -> _Read:
@@ -412,10 +446,14 @@ class PackJob:
         except (MissingLibrary, ResourceError):
             raise
         except MemoryError as error:
-            raise ResourceError(f"{self.source.name(position)}: no memory to pack it: use fewer workers, or a lower max_pixels") from error
+            raise ResourceError(
+                f"{self.source.name(position)}: no memory to pack it: use fewer workers, or a lower max_pixels"
+            ) from error
         except (FastloadError, OSError) as error:
             name = self.source.name(position)
-            reason = _reason(error, item).removeprefix(f"{name}: ")  # a message that stands alone names the sample, as this one will
+            reason = _reason(error, item).removeprefix(
+                f"{name}: "
+            )  # a message that stands alone names the sample, as this one will
             return Outcome(name, None, self.origins.left_out(position), reason=reason, error=error)
         size_in = item.image.nbytes if isinstance(item.image, np.ndarray) else len(item.image)
         size_out = encoded.data.nbytes if isinstance(encoded.data, np.ndarray) else len(encoded.data)
@@ -454,8 +492,12 @@ def finished_summary(manifest: Manifest, started: float) -> PackSummary:
     stored = {name: value for name, value in manifest.summary.items() if name != KEY}
     tally = Tally({"counts": stored, **stored})
     tally.counts = {name: tally.counts[name] for name in COUNTS}
-    found = tally.summary(samples=manifest.count, shards=len(manifest.shards), seconds=time.monotonic() - started, packed_now=0)
-    return replace(found.of(manifest), layout=str(stored.get("layout", "")), class_counts=class_counts(manifest))
+    found = tally.summary(
+        samples=manifest.count, shards=len(manifest.shards), seconds=time.monotonic() - started, packed_now=0
+    )
+    return replace(
+        found.of(manifest), layout=str(stored.get("layout", "")), class_counts=class_counts(manifest)
+    )
 
 
 def _reason(error: BaseException, item: Item | None) -> str:
@@ -479,5 +521,7 @@ def write_failure(out: str | os.PathLike[str], error: OSError) -> FastloadError:
     if isinstance(error, FastloadError):
         return error
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return PackError(f"{os.fspath(out)}: the disk is full; free some space, then go on with resume=True (--resume)")
+        return PackError(
+            f"{os.fspath(out)}: the disk is full; free some space, then go on with resume=True (--resume)"
+        )
     return PackError(f"{os.fspath(out)}: cannot be written: {error.strerror or error}{size_limit(error)}")

@@ -57,9 +57,20 @@ def _keyword(command: str, name: str, kind: Any) -> Keyword:
     same = kind == TYPES[name]
     doc, help = _words(option.doc, command), _words(option.help, command)
     if command == "append" and option.as_packed:
-        doc, help = f"{doc} By default as the dataset was packed.", f"{help.removesuffix('.')}; as the dataset was packed, unless given."
+        doc, help = (
+            f"{doc} By default as the dataset was packed.",
+            f"{help.removesuffix('.')}; as the dataset was packed, unless given.",
+        )
     written = str(field.type)
-    return Keyword(name, kind, written if same else f"{written} | None", field.default if same else None, doc, help, option)
+    return Keyword(
+        name,
+        kind,
+        written if same else f"{written} | None",
+        field.default if same else None,
+        doc,
+        help,
+        option,
+    )
 
 
 def _words(text: Words, command: str) -> str:
@@ -82,12 +93,18 @@ def takes_options(function: F) -> F:
     hints.pop("options")
     *own, _ = signature.parameters.values()
     shown = [
-        inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.annotation)
+        inspect.Parameter(
+            each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.annotation
+        )
         for each in keywords(command).values()
     ]
     function.__signature__ = signature.replace(parameters=[*own, *shown])  # type: ignore[attr-defined]
     returned = hints.pop("return")
-    function.__annotations__ = {**hints, **{name: each.type for name, each in keywords(command).items()}, "return": returned}
+    function.__annotations__ = {
+        **hints,
+        **{name: each.type for name, each in keywords(command).items()},
+        "return": returned,
+    }
     if function.__doc__ is not None:  # python -OO has none
         function.__doc__ = _documented(inspect.cleandoc(function.__doc__), keywords(command).values())
     return function

@@ -173,7 +173,9 @@ class PackOptions:
             },
         ),
     )
-    seed: int = field(default=0, metadata=option("seed of the shuffle.", "Seed of the shuffle.", limits=(0, 2**64 - 1)))
+    seed: int = field(
+        default=0, metadata=option("seed of the shuffle.", "Seed of the shuffle.", limits=(0, 2**64 - 1))
+    )
     limit: int | None = field(
         default=None,
         metadata=option(
@@ -220,7 +222,9 @@ class PackOptions:
             if not isinstance(getattr(self, name), bool):
                 raise ArgumentError(f"{name}={getattr(self, name)!r} is neither True nor False")
         if self.optimize_huffman and self.encode in ("keep", "dct", "raw"):
-            raise ArgumentError(f"optimize_huffman writes JPEGs anew, which encode={self.encode!r} does not; use it with lossless or jpeg")
+            raise ArgumentError(
+                f"optimize_huffman writes JPEGs anew, which encode={self.encode!r} does not; use it with lossless or jpeg"
+            )
         _check_limits(self)
         if self.encode == "keep" and (self.shrinks or self.exif == "apply"):
             raise ArgumentError(
@@ -339,7 +343,10 @@ class RunOptions:
             metavar="[ADDRESS]",
         ),
     )
-    progress: bool = field(default=False, metadata=option("show a bar on the terminal.", "No progress bar, no summary.", flag="--quiet"))
+    progress: bool = field(
+        default=False,
+        metadata=option("show a bar on the terminal.", "No progress bar, no summary.", flag="--quiet"),
+    )
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> RunOptions:
@@ -353,7 +360,9 @@ class RunOptions:
             _shard_bytes(self.shard_size)
         _check_limits(self)
         if self.overwrite and self.resume:
-            raise ArgumentError("overwrite and resume contradict each other: the one starts anew, the other goes on")
+            raise ArgumentError(
+                "overwrite and resume contradict each other: the one starts anew, the other goes on"
+            )
 
     @property
     def shard_bytes(self) -> int:
@@ -475,5 +484,10 @@ class ConvertKeywords(_RunKeywords, _EncodeKeywords, total=False):
     """Options that `convert` takes, likewise."""
 
 
-COMMANDS: dict[str, Any] = {"pack": PackKeywords, "attach": AttachKeywords, "append": AppendKeywords, "convert": ConvertKeywords}
+COMMANDS: dict[str, Any] = {
+    "pack": PackKeywords,
+    "attach": AttachKeywords,
+    "append": AppendKeywords,
+    "convert": ConvertKeywords,
+}
 """The keywords of each command that packs, by its name, which is also its function's."""

@@ -30,7 +30,9 @@ from fastload.common.spill import Keyed, Numbers
 from fastload.errors import FastloadError, PackError
 from fastload.sources.protocol import UNKNOWN, Item, Source, Traced, Value
 
-ENTRY = np.dtype([("name", "<u8"), ("fields", "<u8"), ("size", "<i8"), ("time", "<i8"), ("crc", "<u4"), ("written", "<u4")])
+ENTRY = np.dtype(
+    [("name", "<u8"), ("fields", "<u8"), ("size", "<i8"), ("time", "<i8"), ("crc", "<u4"), ("written", "<u4")]
+)
 
 _PACKED = struct.Struct("<QQqqII")
 
@@ -81,7 +83,11 @@ class Order:
 def name_digests(source: Source) -> Numbers:
     """A digest of each sample's name, which does not depend on the path of the source."""
     title = source.title
-    key: Callable[[int], str] = source.key if isinstance(source, Traced) else lambda position: source.name(position).removeprefix(title)
+    key: Callable[[int], str] = (
+        source.key
+        if isinstance(source, Traced)
+        else lambda position: source.name(position).removeprefix(title)
+    )
     digests = (_digest(key(position).encode("utf-8", "surrogateescape")) for position in range(len(source)))
     found = Numbers("<u8")
     while block := list(islice(digests, _NAMES_AT_ONCE)):
@@ -101,9 +107,13 @@ def shuffled(names: Numbers, seed: int) -> Numbers:
         start += len(block)
     for ordered, positions in by_name.parts():  # equal names are in one part, by their positions
         places = np.arange(len(ordered))
-        first = np.maximum.accumulate(np.where(np.concatenate(([True], ordered[1:] != ordered[:-1])), places, 0))
+        first = np.maximum.accumulate(
+            np.where(np.concatenate(([True], ordered[1:] != ordered[:-1])), places, 0)
+        )
         repeats = (places - first).astype(np.uint64)
-        mixed.extend(_mixed(_mixed(ordered + _mixed(repeats)) ^ _mixed(np.full(1, seed, np.uint64))), positions)
+        mixed.extend(
+            _mixed(_mixed(ordered + _mixed(repeats)) ^ _mixed(np.full(1, seed, np.uint64))), positions
+        )
     for _, positions in mixed.parts():
         order.extend(positions)
     order.seal()
@@ -126,7 +136,9 @@ class OriginLog:
         self._source = source
         self._traced: Traced | None = source if isinstance(source, Traced) else None
         self._names = names
-        self._labels: dict[int, int] = {}  # cached digests of fields that are a label alone, as in most sources
+        self._labels: dict[
+            int, int
+        ] = {}  # cached digests of fields that are a label alone, as in most sources
 
     def stamp(self, position: int) -> tuple[int, int]:
         """Size and time of a sample's file; UNKNOWN if the source does not know them. Call it before the sample is read."""
@@ -156,7 +168,9 @@ class OriginLog:
         if len(noted) % ENTRY.itemsize:
             raise PackError(f"its notes on samples are of another version of fastload: {_AGAIN}")
         place, begins = 0, []
-        for first, entries in _spans(noted):  # all names before the first sample is looked at, which may have to be read
+        for first, entries in _spans(
+            noted
+        ):  # all names before the first sample is looked at, which may have to be read
             begins.append(place)
             place = self._places(noted, first, entries, order, place)[1]
 
@@ -173,15 +187,22 @@ class OriginLog:
                 _run_all(map(check, blocks))
         return place
 
-    def _blocks(self, noted: Log, order: Order, begins: list[int]) -> Iterator[list[tuple[npt.NDArray[np.int64], npt.NDArray[Any]]]]:
+    def _blocks(
+        self, noted: Log, order: Order, begins: list[int]
+    ) -> Iterator[list[tuple[npt.NDArray[np.int64], npt.NDArray[Any]]]]:
         """Positions and entries of the samples that were written, in blocks, for each span of the log; the span's first place is known."""
         for (first, entries), begin in zip(_spans(noted), begins, strict=True):
             places, end = self._places(noted, first, entries, order, begin)
             written = np.flatnonzero(entries["written"])
             positions = order.read(begin, end)[places[written] - begin]
-            yield [(positions[at : at + _BLOCK], entries[written[at : at + _BLOCK]]) for at in range(0, len(written), _BLOCK)]
+            yield [
+                (positions[at : at + _BLOCK], entries[written[at : at + _BLOCK]])
+                for at in range(0, len(written), _BLOCK)
+            ]
 
-    def _places(self, noted: Log, first: int, entries: npt.NDArray[Any], order: Order, place: int) -> tuple[npt.NDArray[np.int64], int]:
+    def _places(
+        self, noted: Log, first: int, entries: npt.NDArray[Any], order: Order, place: int
+    ) -> tuple[npt.NDArray[np.int64], int]:
         """The place of each entry of a span in the order, -1 for one that was left out and is gone; and the place after the last.
 
         Args:
@@ -196,7 +217,9 @@ class OriginLog:
         if len(names) == count and bool((names == entries["name"]).all()):
             return np.arange(place, place + count), place + count
         places = np.full(count, -1)
-        for number, (name, written) in enumerate(zip(entries["name"].tolist(), entries["written"].tolist(), strict=True)):
+        for number, (name, written) in enumerate(
+            zip(entries["name"].tolist(), entries["written"].tolist(), strict=True)
+        ):
             if place < len(order) and self._names[order[place]] == name:
                 places[number] = place
                 place += 1
@@ -223,7 +246,9 @@ class OriginLog:
         changed = f"{self._source.name(position)} has changed since it was written"
         fields = None if self._traced is None else self._traced.fields_of(position)
         if fields is not None and self._fields(fields) != entry.fields:
-            raise PackError(f"{changed}: its label or another field is not what it was; restore it, or {_AGAIN}")
+            raise PackError(
+                f"{changed}: its label or another field is not what it was; restore it, or {_AGAIN}"
+            )
         stamp, noted = self._stamp(position), (entry.size, entry.time)
         if stamp == noted != UNKNOWN:
             return
@@ -233,7 +258,9 @@ class OriginLog:
         try:
             item = self._source.read(position)
         except (FastloadError, OSError) as error:
-            raise PackError(f"{changed}: it cannot be read any more ({error}); restore it, or {_AGAIN}") from error
+            raise PackError(
+                f"{changed}: it cannot be read any more ({error}); restore it, or {_AGAIN}"
+            ) from error
         if _image_crc(item) != entry.crc or self._fields(item.values) != entry.fields:
             if self._traced is None:
                 changed += f", or {self._source.title} gives another sample at every reading, which cannot be resumed"
@@ -251,7 +278,11 @@ class OriginLog:
         for name in sorted(values):
             value = values[name]
             if isinstance(value, np.ndarray):
-                value = [str(value.dtype), list(value.shape), hashlib.blake2b(np.ascontiguousarray(value).tobytes()).hexdigest()]
+                value = [
+                    str(value.dtype),
+                    list(value.shape),
+                    hashlib.blake2b(np.ascontiguousarray(value).tobytes()).hexdigest(),
+                ]
             elif isinstance(value, bytes):
                 value = hashlib.blake2b(value).hexdigest()
             parts.append([name, value])

@@ -64,12 +64,21 @@ def refuse_swapped(command: str, source: object, out: str | os.PathLike[str]) ->
         return
     path, there = expanded(source), expanded(out)
     packed, missing = is_packed(path), not os.path.exists(path)
-    if not (packed or missing) or not os.path.exists(there) or is_packed(there) or looks_unfinished(Path(there)):
+    if (
+        not (packed or missing)
+        or not os.path.exists(there)
+        or is_packed(there)
+        or looks_unfinished(Path(there))
+    ):
         return
     if os.path.isdir(there) and not os.listdir(there):
         return
     given, other = os.fspath(source), os.fspath(out)
-    what = f"{given} is a packed dataset, and {other} is none" if packed else f"{given}: no such folder or file, and {other} is there"
+    what = (
+        f"{given} is a packed dataset, and {other} is none"
+        if packed
+        else f"{given}: no such folder or file, and {other} is there"
+    )
     raise PackError(f"{what}: the source comes first: `fastload {command} {other} {given}`")
 
 
@@ -79,4 +88,6 @@ def refuse_source_inside(source: object, out: str | os.PathLike[str]) -> None:
         return
     inner, outer = os.path.realpath(expanded(source)), os.path.realpath(expanded(out))
     if inner == outer or inner.startswith(outer.rstrip(os.sep) + os.sep):
-        raise PackError(f"{os.fspath(out)}: the source lies in it; overwriting would remove what is to be packed")
+        raise PackError(
+            f"{os.fspath(out)}: the source lies in it; overwriting would remove what is to be packed"
+        )

@@ -67,7 +67,8 @@ class OrderedPipeline(Generic[I, R]):
         self._failure: dict[int, BaseException] = {}
         self._stop = False
         self._threads = [
-            threading.Thread(target=self._run, name=f"fastload-pack-{i}", daemon=True) for i in range(min(workers, max(1, self._chunks)))
+            threading.Thread(target=self._run, name=f"fastload-pack-{i}", daemon=True)
+            for i in range(min(workers, max(1, self._chunks)))
         ]
 
     def __enter__(self) -> OrderedPipeline[I, R]:
@@ -75,7 +76,9 @@ class OrderedPipeline(Generic[I, R]):
             thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         with self._changed:
             self._stop = True
             self._changed.notify_all()

@@ -92,14 +92,31 @@ class PackSummary:
 
     def of(self, manifest: Manifest) -> PackSummary:
         """The summary with the fields and classes of the dataset that was made."""
-        return replace(self, fields=manifest.schema.fields, classes=None if manifest.classes is None else tuple(manifest.classes))
+        return replace(
+            self,
+            fields=manifest.schema.fields,
+            classes=None if manifest.classes is None else tuple(manifest.classes),
+        )
 
     def noticed(self, kind: str) -> int:
         """The count of one kind in `notices`."""
         return sum(notice.count for notice in self.notices if notice.kind == kind)
 
 
-COUNTS = ("attached", "kept", "dct", "stripped", "transcoded", "rotated", "reencoded", "cmyk", "raw", "shrunk", "optimized", "indexed")
+COUNTS = (
+    "attached",
+    "kept",
+    "dct",
+    "stripped",
+    "transcoded",
+    "rotated",
+    "reencoded",
+    "cmyk",
+    "raw",
+    "shrunk",
+    "optimized",
+    "indexed",
+)
 
 
 class Tally:
@@ -108,7 +125,9 @@ class Tally:
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
         state = state or {}
         self.position: int = state.get("position", 0)
-        self.noted: int = state.get("noted", 0)  # samples logged; `position` is smaller if some that were left out are gone
+        self.noted: int = state.get(
+            "noted", 0
+        )  # samples logged; `position` is smaller if some that were left out are gone
         self.bytes_in: int = state.get("bytes_in", 0)
         self.bytes_out: int = state.get("bytes_out", 0)
         self.counts: dict[str, int] = dict.fromkeys(COUNTS, 0) | dict(state.get("counts", {}))
@@ -165,7 +184,14 @@ class Tally:
         }
 
     def summary(
-        self, *, samples: int, shards: int, seconds: float, packed_now: int, source: Iterable[Notice] = (), layout: str = ""
+        self,
+        *,
+        samples: int,
+        shards: int,
+        seconds: float,
+        packed_now: int,
+        source: Iterable[Notice] = (),
+        layout: str = "",
     ) -> PackSummary:
         """The frozen summary; `source` are notices on what the source itself left out, `layout` is the one that it has."""
         return PackSummary(

@@ -173,7 +173,9 @@ class LockFile(SelfClosing):
         return self._flock(fcntl.LOCK_EX)
 
     def _flock(self, kind: int) -> bool:
-        file = self._descriptor()  # EACCES means here that the file may not be opened, and below that it is locked
+        file = (
+            self._descriptor()
+        )  # EACCES means here that the file may not be opened, and below that it is locked
         try:
             fcntl.flock(file, kind | fcntl.LOCK_NB)
         except OSError as error:
@@ -220,7 +222,9 @@ class LockFile(SelfClosing):
 
     def disclaim(self, start: int, length: int) -> None:
         """Releases the lock of a range."""
-        fcntl.fcntl(self._descriptor(), fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, start, length, 0))
+        fcntl.fcntl(
+            self._descriptor(), fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, start, length, 0)
+        )
 
     def size(self) -> int:
         """The file's size in bytes. Raises OSError."""
@@ -260,7 +264,9 @@ class OpenFiles(SelfClosing):
 
     def __init__(self) -> None:
         self._pid = os.getpid()
-        self._files: OrderedDict[tuple[int, int], int] = OrderedDict()  # by identity: a path's hash is computed anew each time
+        self._files: OrderedDict[tuple[int, int], int] = (
+            OrderedDict()
+        )  # by identity: a path's hash is computed anew each time
         self._closed = False
 
     def of(self, path: Path, identity: tuple[int, int]) -> int:
@@ -353,7 +359,9 @@ class CacheFolder:
         self.path = (default_folder() if path is None else Path(expanded(path))).absolute()
         self.size = None if size is None else parse_size(size, "cache_size")
         if self.size is not None and self.size < 0:
-            raise ArgumentError(f"cache_size={size!r} is negative: write the most bytes that the cache may take, or 0 for none")
+            raise ArgumentError(
+                f"cache_size={size!r} is negative: write the most bytes that the cache may take, or 0 for none"
+            )
         self.writable = self.size is None or self.size >= LEAST
         self.why = ""
         self.closed = False
@@ -368,14 +376,18 @@ class CacheFolder:
                 with self.lock.held():
                     self._own()
         except (FileExistsError, NotADirectoryError):
-            raise ArgumentError(f"cache={os.fspath(self.path)!r} is no folder: name one on a local disk") from None
+            raise ArgumentError(
+                f"cache={os.fspath(self.path)!r} is no folder: name one on a local disk"
+            ) from None
         except DatasetError:
             self.lock.close()
             raise
         except OSError as error:
             self.give_up(error)
         if self.size is None:
-            self.size = int(FREE_PART * shutil.disk_usage(self.path if self.writable else "/").free) + self.used()
+            self.size = (
+                int(FREE_PART * shutil.disk_usage(self.path if self.writable else "/").free) + self.used()
+            )
 
     def _check_owner(self) -> None:
         """Refuses another user's folder. Raises DatasetError. See NOTE [ cache: whom it trusts ]."""
@@ -413,7 +425,12 @@ class CacheFolder:
         file = self.path / OWNER
         try:
             found = json.loads(read_small(file, open_in_root))
-            return str(found["boot"]), str(found["host"]), time.time() - file.lstat().st_mtime, found.get("local") is True
+            return (
+                str(found["boot"]),
+                str(found["host"]),
+                time.time() - file.lstat().st_mtime,
+                found.get("local") is True,
+            )
         except (OSError, ValueError, LookupError, TypeError):
             return "", "", ALIVE_S, False
 
@@ -440,13 +457,16 @@ class CacheFolder:
 
     def warn(self) -> None:
         """Warns the user that the folder cannot be written: once a program, and not in worker processes."""
-        if self.why and not self.writable and self.path not in _warned and multiprocessing.parent_process() is None:
+        if (
+            self.why
+            and not self.writable
+            and self.path not in _warned
+            and multiprocessing.parent_process() is None
+        ):
             _warned.add(self.path)
             fetched = "what it lacks is fetched again in every epoch"
             if self.lacks_room:
-                text = (
-                    f"the cache {self.path} is full: {self.why}; {fetched}: give it more as cache_size= (--cache-size), or remove a dataset"
-                )
+                text = f"the cache {self.path} is full: {self.why}; {fetched}: give it more as cache_size= (--cache-size), or remove a dataset"
             else:
                 text = (
                     f"the cache {self.path} cannot be written ({self.why}): {fetched}; name a folder that can be written as cache= or "
@@ -521,7 +541,9 @@ class CacheFolder:
         Call it under the lock. Raises OSError.
         """
         assert self.size is not None
-        if self.used() <= self.size or not self._above():  # what is granted is counted twice at times: the disk tells
+        if (
+            self.used() <= self.size or not self._above()
+        ):  # what is granted is counted twice at times: the disk tells
             return 0
         self._room(folder, 0)
         return self._above()
@@ -615,7 +637,11 @@ def remove_files(folder: Path, doomed: Callable[[str], bool]) -> None:
     """
     with dataset_folder(folder) as opened:
         with os.scandir(opened) as entries:
-            names = [entry.name for entry in entries if _CONTENT.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)]
+            names = [
+                entry.name
+                for entry in entries
+                if _CONTENT.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
+            ]
         for name in sorted(names, key=lambda name: _STATE.fullmatch(name) is None):
             if doomed(name):
                 with suppress(FileNotFoundError):

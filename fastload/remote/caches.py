@@ -50,8 +50,22 @@ class Price:
 
 PRICES = (
     Price("S3", "S3 Standard, us-east-1", 0.0004, 0.09, "https://aws.amazon.com/s3/pricing/", "2025"),
-    Price("GCS", "Google Cloud Storage Standard, us-east1", 0.0004, 0.12, "https://cloud.google.com/storage/pricing-examples", "2025"),
-    Price("Azure", "Azure Blob Hot LRS, East US", 0.0005, 0.087, "https://azure.microsoft.com/pricing/details/storage/blobs/", "2025"),
+    Price(
+        "GCS",
+        "Google Cloud Storage Standard, us-east1",
+        0.0004,
+        0.12,
+        "https://cloud.google.com/storage/pricing-examples",
+        "2025",
+    ),
+    Price(
+        "Azure",
+        "Azure Blob Hot LRS, East US",
+        0.0005,
+        0.087,
+        "https://azure.microsoft.com/pricing/details/storage/blobs/",
+        "2025",
+    ),
 )
 """Prices change, and differ from region to region: these tell the order of magnitude. The prices of S3 and Azure were noted without a look
 at the page. Each is that of the first tier above the free one."""
@@ -175,9 +189,13 @@ def remove_caches(url: str | None = None, cache: str | os.PathLike[str] | None =
     root = CacheFolder(cache)
     try:
         with root.lock.held():
-            wanted = [each for each in root.datasets() if url is None or described(each) == shown(normalized(url))]
+            wanted = [
+                each for each in root.datasets() if url is None or described(each) == shown(normalized(url))
+            ]
             if url is not None and not wanted:
-                raise ArgumentError(f"{root.path} has nothing of {shown(url)}; `fastload cache` lists what it has")
+                raise ArgumentError(
+                    f"{root.path} has nothing of {shown(url)}; `fastload cache` lists what it has"
+                )
             removed = sum(remove_unused(folder) for folder in wanted)
         return removed, len(wanted) - removed
     finally:

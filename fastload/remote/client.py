@@ -17,7 +17,9 @@ OBSTORE_SCHEMES = frozenset(
 )
 
 
-def open_objects(url: str, storage_options: Mapping[str, object] | None = None, timeout: float | str = 60.0) -> Objects:
+def open_objects(
+    url: str, storage_options: Mapping[str, object] | None = None, timeout: float | str = 60.0
+) -> Objects:
     """The objects below a URL, for the calling process.
 
     Args:

@@ -51,9 +51,13 @@ def bounded_provider(provider: Any, timeout: float) -> CredentialProvider | None
     if provider is None:
         return None
     if not callable(provider):
-        raise ArgumentError(f"storage_options[{KEY!r}] is a {type(provider).__name__}, not a function: {_ADVICE}")
+        raise ArgumentError(
+            f"storage_options[{KEY!r}] is a {type(provider).__name__}, not a function: {_ADVICE}"
+        )
     if inspect.iscoroutinefunction(provider) or inspect.iscoroutinefunction(type(provider).__call__):
-        raise ArgumentError(f"storage_options[{KEY!r}] is async, and blocking requests cannot await it: {_ADVICE}")
+        raise ArgumentError(
+            f"storage_options[{KEY!r}] is async, and blocking requests cannot await it: {_ADVICE}"
+        )
     return CredentialProvider(provider, timeout)
 
 
@@ -80,4 +84,6 @@ class _Sent:
 
 def sendable(options: dict[str, Any]) -> dict[str, Any]:
     """storage_options in a form that can be pickled for another process. Pickling raises ArgumentError if the provider cannot be sent."""
-    return {key: _Sent(value) if key == KEY and value is not None else value for key, value in options.items()}
+    return {
+        key: _Sent(value) if key == KEY and value is not None else value for key, value in options.items()
+    }

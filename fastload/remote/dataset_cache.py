@@ -73,7 +73,9 @@ class GroupStore:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: OrderedDict[Path, Groups] = OrderedDict()  # by path: a shard refers to its store, and is not to be held by it
+        self._found: OrderedDict[Path, Groups] = (
+            OrderedDict()
+        )  # by path: a shard refers to its store, and is not to be held by it
         self._bytes = 0
 
     def of(self, shard: CachedShard, make: Callable[[], Groups]) -> Groups:
@@ -141,7 +143,10 @@ class CachedFile:
         except OSError:
             return False
         self.identity, self.state_identity = identity_of(data), identity_of(state)
-        return all(S_ISREG(file.st_mode) for file in (data, state)) and (data.st_size, state.st_size) == (self.entry.bytes, len(self.state))
+        return all(S_ISREG(file.st_mode) for file in (data, state)) and (data.st_size, state.st_size) == (
+            self.entry.bytes,
+            len(self.state),
+        )
 
     def create(self, folder: int) -> None:
         """Makes both files, of which one is missing or of another size. Call it under the folder's lock. Raises OSError."""
@@ -210,8 +215,14 @@ class CachedShard(CachedFile):
         super().__init__(folder, entry, section.units + len(section.columns), ".lmdb")
         self._section, self._kept, self.single = section, kept, section.single
         names = [name.decode("utf-8", "replace") for name, _, _ in section.columns]
-        self._apart = [(name, offset, offset + size) for name, (_, offset, size) in zip(names, section.columns, strict=True)]
-        self.columns = {name: (section.units + i, start, stop - start) for i, (name, start, stop) in enumerate(self._apart)}
+        self._apart = [
+            (name, offset, offset + size)
+            for name, (_, offset, size) in zip(names, section.columns, strict=True)
+        ]
+        self.columns = {
+            name: (section.units + i, start, stop - start)
+            for i, (name, start, stop) in enumerate(self._apart)
+        }
 
     @property
     def grouped(self) -> int:
@@ -230,7 +241,9 @@ class CachedShard(CachedFile):
         try:
             groups = Groups(self._section.rows(), self.entry.bytes)
             if len(groups) != self._section.units:
-                raise Bad(f"its sidecar says {self._section.units} groups, and its places are in {len(groups)}")
+                raise Bad(
+                    f"its sidecar says {self._section.units} groups, and its places are in {len(groups)}"
+                )
         except Bad as error:
             raise DatasetError(f"what the sidecar says of {self.entry.file} does not hold: {error}") from None
         return groups
@@ -246,7 +259,11 @@ class CachedShard(CachedFile):
     def damaged(self, first: int, last: int, data: memoryview) -> set[int]:
         """The units in first .. last whose bytes differ from the dataset's checksums. `data` begins with the first unit's bytes."""
         if first >= self.grouped:
-            return set() if core.crc32c(data) == self.entry.columns.get(self._apart[first - self.grouped][0], -1) else {first}
+            return (
+                set()
+                if core.crc32c(data) == self.entry.columns.get(self._apart[first - self.grouped][0], -1)
+                else {first}
+            )
         groups = self.groups
         if first == last and groups.single:  # ten times faster than with arrays
             return set() if self.is_record(first, data) else {first}
@@ -295,7 +312,9 @@ class CachedSidecar(CachedFile):
         block = core.TABLE_BLOCK // part.width * part.width
         starts = np.arange(0, size, block, dtype=np.uint64)
         sizes = np.minimum(np.uint64(block), np.uint64(size) - starts).astype(np.uint32)
-        return {first} if len(data) != size or len(core.crc32c_differ(data, starts, sizes, part.crcs)) else set()
+        return (
+            {first} if len(data) != size or len(core.crc32c_differ(data, starts, sizes, part.crcs)) else set()
+        )
 
     def open(self, writable: bool) -> core.TableFile:
         """Opens the file of its tables: that in the cache, or one in memory, where it lacks some and is not `writable`. Raises OSError."""
@@ -325,7 +344,9 @@ class CachedSidecar(CachedFile):
                 os.close(descriptor)
         self.state[unit] = 1
 
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # a default, since at the program's end `os` may be gone
+    def __del__(
+        self, close: Callable[[int], None] = os.close
+    ) -> None:  # a default, since at the program's end `os` may be gone
         if self._memory >= 0:
             close(self._memory)
 
@@ -368,7 +389,10 @@ class DatasetCache:
         return self._full or not self.root.writable
 
     def shards(
-        self, found: Iterable[tuple[ShardEntry, Section]], sidecars: Sequence[CachedSidecar], segments: Iterable[Segment]
+        self,
+        found: Iterable[tuple[ShardEntry, Section]],
+        sidecars: Sequence[CachedSidecar],
+        segments: Iterable[Segment],
     ) -> list[CachedShard]:
         """The shards of a manifest, ready to be opened, and the sidecars as well. Where there is no room for a file, it is absent.
 
@@ -382,7 +406,10 @@ class DatasetCache:
                 with self.root.lock.held(), dataset_folder(self.path) as folder:
                     self._keep_only({self.segment_path(segment).name for segment in segments}, files)
                     above = self._drop_above(folder, files)
-                    parts: tuple[Sequence[CachedFile], ...] = (sidecars, out)  # in this order: see NOTE [ cache: places once a host ]
+                    parts: tuple[Sequence[CachedFile], ...] = (
+                        sidecars,
+                        out,
+                    )  # in this order: see NOTE [ cache: places once a host ]
                     for part in parts:
                         missing = [file for file in part if not file.exists(folder)]
                         room = sum(_pages(0, len(file.state)) + PAGE for file in missing)
@@ -411,7 +438,11 @@ class DatasetCache:
 
     def _keep_only(self, segments: set[str], shards: Iterable[CachedFile]) -> None:
         """Removes files of earlier versions of the dataset, unless another process uses it. Call it under the lock. Raises OSError."""
-        known = segments | {path.name for shard in shards for path in (shard.path, shard.state_path)} | {"users", "claims"}
+        known = (
+            segments
+            | {path.name for shard in shards for path in (shard.path, shard.state_path)}
+            | {"users", "claims"}
+        )
         if self._users.exclusive():
             remove_files(self.path, lambda name: name not in known)
             count_anew(self.path)
@@ -445,7 +476,9 @@ class DatasetCache:
         try:
             if not self.full:
                 with self.root.lock.held():  # all processes write a segment under the same temporary name
-                    if remove_in_dataset(path):  # it was damaged; or, seldom, another process was a moment ahead
+                    if remove_in_dataset(
+                        path
+                    ):  # it was damaged; or, seldom, another process was a moment ahead
                         count_anew(self.path)
                     if self.root.grant(self.path, size, size):
                         with dataset_folder(self.path) as opened:

@@ -49,11 +49,25 @@ SAME_TIMES = 3
 _STATUS = re.compile(r"status code: ([1-5]\d\d)\b")
 _PROVIDER = re.compile(r"External \w+ credential provider: (\w{1,60})")
 # Exceptions of a provider that is wrong itself, or whose result is no credential: trying again cannot help.
-_WRONG_PROVIDER = frozenset({"KeyError", "TypeError", "ValueError", "AttributeError", "NameError", "ImportError", "ModuleNotFoundError"})
+_WRONG_PROVIDER = frozenset(
+    {
+        "KeyError",
+        "TypeError",
+        "ValueError",
+        "AttributeError",
+        "NameError",
+        "ImportError",
+        "ModuleNotFoundError",
+    }
+)
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,60})</Code>")
-_DENIED_CODES = frozenset({"ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId", "ExpiredTokenException"})
+_DENIED_CODES = frozenset(
+    {"ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId", "ExpiredTokenException"}
+)
 # Codes of S3 for a request that was damaged or delayed on its way, which come with the status 400.
-_DAMAGED_REQUEST = frozenset({"BadDigest", "IncompleteBody", "InternalError", "RequestTimeout", "XAmzContentSHA256Mismatch"})
+_DAMAGED_REQUEST = frozenset(
+    {"BadDigest", "IncompleteBody", "InternalError", "RequestTimeout", "XAmzContentSHA256Mismatch"}
+)
 _AGAIN_STATUS = frozenset({408, 409, 425, 429})
 # Servers where instances of a cloud get their credentials; obstore asks them when the options and the environment have none.
 _METADATA_SERVERS = ("169.254.169.254", "metadata.google.internal", "metadata/computeMetadata")
@@ -94,14 +108,24 @@ def is_sure(failure: Failure, known: bool) -> bool:
 
 # Text in obstore's message -> failure; the first match counts. Order: from the specific to the general.
 _BY_TEXT: tuple[tuple[str, Failure], ...] = (
-    ("incorrectly configured region", Failure("again", "the server redirects to nowhere", "set the bucket's region in storage_options")),
+    (
+        "incorrectly configured region",
+        Failure("again", "the server redirects to nowhere", "set the bucket's region in storage_options"),
+    ),
     ("Range request not supported", Failure("again", "the server ignores ranges", _SERVE_RANGES)),
     ("non-partial response", Failure("again", "the server ignores ranges", _SERVE_RANGES)),
     ("UnexpectedRange", Failure("again", "the server sent another range than was asked for")),
     ("NoContentRange", Failure("again", "the server did not say which range it sent")),
     ("InvalidCertificate", Failure("refused", "its certificate is not trusted", "")),
     ("invalid peer certificate", Failure("refused", "its certificate is not trusted", "")),
-    ("dns error", Failure("again", "its host name cannot be resolved", "check the URL, the endpoint in storage_options and the network")),
+    (
+        "dns error",
+        Failure(
+            "again",
+            "its host name cannot be resolved",
+            "check the URL, the endpoint in storage_options and the network",
+        ),
+    ),
     ("ConnectionRefused", Failure("again", "the connection was refused")),
     ("kind: Timeout", Failure("again", "the server was silent for too long")),
     ("TimedOut", Failure("again", "the server was silent for too long")),
@@ -109,12 +133,21 @@ _BY_TEXT: tuple[tuple[str, Failure], ...] = (
     ("kind: Connect", Failure("again", "no connection could be made")),
     ("kind: Decode", Failure("again", "the answer could not be decoded")),
     ("kind: Body", Failure("again", "the connection broke in the middle of the answer")),
-    ("BadScheme", Failure("refused", "the endpoint is http and only https is allowed", "set client_options={'allow_http': True}")),
+    (
+        "BadScheme",
+        Failure(
+            "refused",
+            "the endpoint is http and only https is allowed",
+            "set client_options={'allow_http': True}",
+        ),
+    ),
     ("kind: Redirect", Failure("again", "the server redirects in a circle")),
     ("kind: Request", Failure("again", "the connection broke before the answer")),
     ("HttpError", Failure("again", "the connection failed")),
 )
-_CERTIFICATE_ADVICE = "give the authority's certificate as storage_options={'client_options': {'root_certificate': PEM}}"
+_CERTIFICATE_ADVICE = (
+    "give the authority's certificate as storage_options={'client_options': {'root_certificate': PEM}}"
+)
 
 
 def of_message(text: str) -> Failure:
@@ -122,14 +155,23 @@ def of_message(text: str) -> Failure:
     if found := _PROVIDER.search(text):
         words = f"storage_options['credential_provider'] failed ({found[1]})"
         kind: FailureKind = "refused" if found[1] in _WRONG_PROVIDER else "again"
-        return Failure(kind, words, "check what it calls, and that it returns credentials as obstore takes them")
+        return Failure(
+            kind, words, "check what it calls, and that it returns credentials as obstore takes them"
+        )
     if any(server in text for server in _METADATA_SERVERS):
-        return Failure("denied", "no credentials were found in storage_options or the environment, and no cloud instance gave any")
+        return Failure(
+            "denied",
+            "no credentials were found in storage_options or the environment, and no cloud instance gave any",
+        )
     if found := _STATUS.search(text):
         return of_status(int(found[1]), code[1] if (code := _CODE.search(text)) else "")
     for part, failure in _BY_TEXT:
         if part in text:
-            return failure if "certificate" not in failure.words else Failure("refused", failure.words, _CERTIFICATE_ADVICE)
+            return (
+                failure
+                if "certificate" not in failure.words
+                else Failure("refused", failure.words, _CERTIFICATE_ADVICE)
+            )
     return Failure("again", "the request failed in a way that has no name here")
 
 
@@ -145,7 +187,11 @@ def of_status(status: int, code: str = "") -> Failure:
     if status in (429, 503):
         return Failure("busy", words)
     if 300 <= status < 400:
-        return Failure("again", f"a redirect failed: {words}", "check the URL, and the endpoint and region in storage_options")
+        return Failure(
+            "again",
+            f"a redirect failed: {words}",
+            "check the URL, and the endpoint and region in storage_options",
+        )
     again = status >= 500 or status < 300 or status in _AGAIN_STATUS or code in _DAMAGED_REQUEST
     return Failure("again" if again else "refused", words)
 
@@ -181,7 +227,11 @@ def wrong_size(there: int, size: int) -> Failure | None:
     """The failure of an uploaded object that has another size than its file; None if the size is right."""
     if there == size:
         return None
-    return Failure("again", f"the object has {there:,} bytes after its upload, and the file has {size:,}", "upload it again")
+    return Failure(
+        "again",
+        f"the object has {there:,} bytes after its upload, and the file has {size:,}",
+        "upload it again",
+    )
 
 
 class BytesCheck:
@@ -211,7 +261,12 @@ class BytesCheck:
         if self._times >= SAME_TIMES:
             self.damaged = True
             return None
-        return Failure("again", "the bytes that came are not those of the dataset (CRC32C differs)", _CHANGED, replaced=True)
+        return Failure(
+            "again",
+            "the bytes that came are not those of the dataset (CRC32C differs)",
+            _CHANGED,
+            replaced=True,
+        )
 
 
 class Tries:

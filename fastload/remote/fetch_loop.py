@@ -20,7 +20,9 @@ _END_S = 5.0
 """Seconds to wait for the end of the thread, or of a call in it."""
 _lock = threading.RLock()  # guards the two below and the count of users; reentrant: garbage collection may close a session in any line
 _loop: FetchLoop | None = None
-_inherited: list[FetchLoop] = []  # loops of parents, kept alive: collected in a child, asyncio would warn of loops left open
+_inherited: list[
+    FetchLoop
+] = []  # loops of parents, kept alive: collected in a child, asyncio would warn of loops left open
 
 
 class FetchLoop:
@@ -53,7 +55,9 @@ class FetchLoop:
         try:
             self.loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:
-            raise ClosedError("this process fetches nothing any more: it ends, or the dataset was closed") from None
+            raise ClosedError(
+                "this process fetches nothing any more: it ends, or the dataset was closed"
+            ) from None
 
     def submit(self, function: Callable[..., Awaitable[R]], *arguments: Any) -> concurrent.futures.Future[R]:
         """Awaits the function's result in the thread; cancelling the future cancels the await. Raises ClosedError as `call`."""
@@ -66,7 +70,10 @@ class FetchLoop:
                 if begun and begun[0].cancelled():  # asyncio would print an exception that nobody retrieves
                     raise asyncio.CancelledError from None
                 raise
-            except (KeyboardInterrupt, SystemExit) as error:  # raised by a user's callback; out of a task it would end the loop
+            except (
+                KeyboardInterrupt,
+                SystemExit,
+            ) as error:  # raised by a user's callback; out of a task it would end the loop
                 raise _CarriedError(error) from None
 
         awaited = run()

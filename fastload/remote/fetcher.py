@@ -159,16 +159,26 @@ def around(shard: CachedFile, unit: Unit, takes: Callable[[int], bool], most: in
 
     def near(other: int) -> bool:
         if most:
-            return max(int(stops[other]), int(stops[last])) - min(int(starts[other]), int(starts[first])) <= most
+            return (
+                max(int(stops[other]), int(stops[last])) - min(int(starts[other]), int(starts[first])) <= most
+            )
         return int(starts[other]) // RANGE_BYTES == block
 
     def fits(other: int) -> bool:
         return 0 <= other < count and near(other) and takes(other)
 
     # places are hostile: groups that are no neighbours in the file make no span
-    while fits(first - 1) and starts[first - 1] <= starts[first] and int(starts[first]) - int(stops[first - 1]) <= GAP:
+    while (
+        fits(first - 1)
+        and starts[first - 1] <= starts[first]
+        and int(starts[first]) - int(stops[first - 1]) <= GAP
+    ):
         first -= 1
-    while fits(last + 1) and starts[last] <= starts[last + 1] and int(starts[last + 1]) - int(stops[last]) <= GAP:
+    while (
+        fits(last + 1)
+        and starts[last] <= starts[last + 1]
+        and int(starts[last + 1]) - int(stops[last]) <= GAP
+    ):
         last += 1
     stop = stops[last] if first == last else stops[first : last + 1].max()
     return UnitRange(unit[0], first, last, int(starts[first]), int(stop))
@@ -208,7 +218,9 @@ class LargeRequests:
         self.pace = Pace()
         self._saved = saved
         self._credit = 0
-        self._requests: deque[weakref.ref[Request]] = deque()  # in order; a dead reference is a request that was used
+        self._requests: deque[weakref.ref[Request]] = (
+            deque()
+        )  # in order; a dead reference is a request that was used
 
     def note(self, request: Request) -> None:
         """Notes a request that begins."""
@@ -227,7 +239,9 @@ class LargeRequests:
             self._requests.popleft()
         unused = [request for each in self._requests if (request := each()) is not None and request.wanted]
         finished = sum(request.finished for request in unused)
-        return len(unused) > 1 and (2 * finished >= len(unused) or (owner.begun and self.pace.large_is_better()))
+        return len(unused) > 1 and (
+            2 * finished >= len(unused) or (owner.begun and self.pace.large_is_better())
+        )
 
 
 NEAR = 64
@@ -243,7 +257,9 @@ class UnitQueue:
     def __init__(self) -> None:
         self._units: deque[Unit] = deque()
         self._shard = -1
-        self._left = 0  # units that may be taken of the current shard before the first in the queue has its turn
+        self._left = (
+            0  # units that may be taken of the current shard before the first in the queue has its turn
+        )
 
     def __len__(self) -> int:
         return len(self._units)
@@ -296,7 +312,9 @@ class Fetcher:
         timeout: seconds after which units that another process has claimed are fetched here, at most ELSEWHERE_S.
     """
 
-    def __init__(self, objects: Objects, cache: DatasetCache, shards: list[CachedFile], timeout: float) -> None:
+    def __init__(
+        self, objects: Objects, cache: DatasetCache, shards: list[CachedFile], timeout: float
+    ) -> None:
         self.objects = objects
         self.cache = cache
         self.fetched = 0
@@ -467,7 +485,12 @@ class Fetcher:
                 self.cache.disclaim(shard, left, right)
         if (first, last) != (span.first, span.last):
             ranges = [shard.range_of(each) for each in range(first, last + 1)]
-            span.first, span.last, span.start, span.stop = first, last, ranges[0][0], max(stop for _, stop in ranges)
+            span.first, span.last, span.start, span.stop = (
+                first,
+                last,
+                ranges[0][0],
+                max(stop for _, stop in ranges),
+            )
         return False
 
     def _send(self, span: UnitRange) -> None:
@@ -492,7 +515,11 @@ class Fetcher:
         owner = self._pass_of(unit)
         if owner is None or not self._large.may(owner):
             return self._run(unit, self._asked_for)
-        span = self._run(unit, lambda *other: self._asked_for(*other) or owner.needs(*other), BLOCK_MOST if owner.blocks else 0)
+        span = self._run(
+            unit,
+            lambda *other: self._asked_for(*other) or owner.needs(*other),
+            BLOCK_MOST if owner.blocks else 0,
+        )
         return self._paid(span, unit)
 
     def _fetch_past_cache(self, unit: Unit) -> None:
@@ -550,7 +577,12 @@ class Fetcher:
         number = unit[0]
         shard = self._shards[number]
         return around(
-            shard, unit, lambda other: not shard.state[other] and (number, other) not in self._flying and takes(number, other), most
+            shard,
+            unit,
+            lambda other: (
+                not shard.state[other] and (number, other) not in self._flying and takes(number, other)
+            ),
+            most,
         )
 
     # ---- what another process fetches
@@ -640,7 +672,12 @@ class Fetcher:
         if tracing.active is None:
             return await self._checked(span)
         file, size = self._shards[span.shard].entry.file, span.stop - span.start
-        with tracing.Span(tracing.active, "fetch", {"file": file, "bytes": size, "units": span.last - span.first + 1}, "fetches"):
+        with tracing.Span(
+            tracing.active,
+            "fetch",
+            {"file": file, "bytes": size, "units": span.last - span.first + 1},
+            "fetches",
+        ):
             return await self._checked(span)
 
     async def _checked(self, span: UnitRange) -> tuple[Buffer, list[int]]:

@@ -81,9 +81,13 @@ class RemoteFiles(DatasetFiles):
         self._shards: list[CachedShard] = []
         self._sections: list[Section] = []
         self._tables: dict[int, tuple[int, CachedSidecar]] = {}  # by section: where its tables are
-        self._there: dict[str, npt.NDArray[np.bool_]] = {}  # by name and shard: True if its table is known to be on this host
+        self._there: dict[
+            str, npt.NDArray[np.bool_]
+        ] = {}  # by name and shard: True if its table is known to be on this host
         self.mean_bytes = 1
-        self._held: dict[int, tuple[Buffer, int]] = {}  # records in memory, by sample, and the number of blocks that hold each
+        self._held: dict[
+            int, tuple[Buffer, int]
+        ] = {}  # records in memory, by sample, and the number of blocks that hold each
 
     def __reduce__(self) -> tuple[object, ...]:
         return RemoteFiles, (*self._arguments[:3], sendable(self._arguments[3]), self._arguments[4])
@@ -129,7 +133,9 @@ class RemoteFiles(DatasetFiles):
         except RemoteMissingError:
             old = None
         if old is None or old.version != version:
-            raise DatasetError(f"{self.name} has no version {version}: it has {now.version}, and those that were pushed")
+            raise DatasetError(
+                f"{self.name} has no version {version}: it has {now.version}, and those that were pushed"
+            )
         return old
 
     def _manifest(self, name: str) -> Manifest:
@@ -156,7 +162,9 @@ class RemoteFiles(DatasetFiles):
         rows = {shard.rows: None for shard in manifest.shards if shard.rows is not None}
         directories = {directory_of(segment): segment for segment in manifest.sidecars}
         wanted = [*directories, *rows]
-        data = dict(zip(wanted, session.together([partial(self.segment, segment) for segment in wanted]), strict=True))
+        data = dict(
+            zip(wanted, session.together([partial(self.segment, segment) for segment in wanted]), strict=True)
+        )
         sidecars, cached = Sidecars(), []
         for directory, segment in directories.items():
             before = len(sidecars)
@@ -173,7 +181,10 @@ class RemoteFiles(DatasetFiles):
                     "which makes one"
                 )
             found.append((shard, section))
-        kept = [CachedSidecar(session.cache.path, segment, sidecars.opened(first, last)) for segment, first, last in cached]
+        kept = [
+            CachedSidecar(session.cache.path, segment, sidecars.opened(first, last))
+            for segment, first, last in cached
+        ]
         try:
             added = [segment for shard in manifest.shards for segment in shard.added.values()]
             shards = session.cache.shards(found, kept, [*wanted, *added])
@@ -191,7 +202,9 @@ class RemoteFiles(DatasetFiles):
         self._firsts = np.fromiter((shard.first for shard in manifest.shards), np.int64, len(manifest.shards))
         stored = sum(shard.stored for shard in manifest.shards)
         self.mean_bytes = max(1, sum(shard.bytes for shard in manifest.shards) // max(1, stored))
-        self._rows = [None if shard.rows is None else data[shard.rows].view("<u4") for shard in manifest.shards]
+        self._rows = [
+            None if shard.rows is None else data[shard.rows].view("<u4") for shard in manifest.shards
+        ]
         return sidecars
 
     def fetch_tables(self, shards: Iterable[int], name: str, heal: bool = False) -> None:
@@ -213,7 +226,9 @@ class RemoteFiles(DatasetFiles):
             self.session.wait(request)
             self.keep_tables(request)
 
-    def lacking_tables(self, shards: npt.NDArray[np.int64], names: Iterable[str], heal: bool = False) -> list[Unit]:
+    def lacking_tables(
+        self, shards: npt.NDArray[np.int64], names: Iterable[str], heal: bool = False
+    ) -> list[Unit]:
         """The tables of the shards' sections which this host lacks, or all of them with `heal`, as units of the cache."""
         lacking: list[Unit] = []
         for name in names if self.shards else ():
@@ -227,7 +242,9 @@ class RemoteFiles(DatasetFiles):
                     lacking.append((where, unit))
         return lacking
 
-    def request_tables(self, lacking: Iterable[Unit], done: Callable[[Request], None], heal: bool = False) -> None:
+    def request_tables(
+        self, lacking: Iterable[Unit], done: Callable[[Request], None], heal: bool = False
+    ) -> None:
         """Begins to fetch tables that `lacking_tables` returned. `done` is called in the fetcher's thread; it calls `keep_tables`."""
         self.session.add(Request(lacking, 0, None, done, heal))
 
@@ -239,7 +256,9 @@ class RemoteFiles(DatasetFiles):
             kept = self.session.shards[where]
             assert isinstance(kept, CachedSidecar)
             if kept.damaged(unit, unit, memoryview(body)):
-                raise DatasetError(f"{self.name}/{kept.entry.file} is damaged (its checksum does not match): {_AGAIN}")
+                raise DatasetError(
+                    f"{self.name}/{kept.entry.file} is damaged (its checksum does not match): {_AGAIN}"
+                )
             try:
                 kept.take(unit, body)
             except OSError as error:
@@ -261,9 +280,15 @@ class RemoteFiles(DatasetFiles):
         data = self._cached_segment(segment)
         if data is None:
             check = BytesCheck(lambda body: core.crc32c(memoryview(body)) == segment.crc32c)
-            body = memoryview(self.session.objects.get_range(segment.file, segment.offset, segment.offset + segment.bytes, check))
+            body = memoryview(
+                self.session.objects.get_range(
+                    segment.file, segment.offset, segment.offset + segment.bytes, check
+                )
+            )
             if check.damaged:
-                raise DatasetError(f"{self.name}/{segment.file} is damaged (its checksum does not match): {_AGAIN}")
+                raise DatasetError(
+                    f"{self.name}/{segment.file} is damaged (its checksum does not match): {_AGAIN}"
+                )
             data = np.frombuffer(body, np.uint8)
             self.session.cache.keep_segment(segment, body)
         if into is None:
@@ -292,7 +317,9 @@ class RemoteFiles(DatasetFiles):
                 rows[mine] = counting[rows[mine]]
         return shards, rows
 
-    def units(self, indices: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def units(
+        self, indices: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """(shards, stored rows, units) of samples. Fetches places as `fetch_tables`, also those that are damaged in the cache."""
         return self._with_places(self.known_units, indices)
 
@@ -306,7 +333,9 @@ class RemoteFiles(DatasetFiles):
             self.fetch_tables(numbers, PLACES, heal=True)
             return read(indices)
 
-    def known_units(self, indices: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def known_units(
+        self, indices: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """(shards, stored rows, units) of samples whose places were fetched. Fetches nothing. Raises DatasetError: a table is damaged."""
         shards, rows = self.rows(indices)
         units = rows.copy()
@@ -411,7 +440,14 @@ class RemoteFiles(DatasetFiles):
         fetched, ranges = session.fetched
         count = sum(shard.entry.count for shard in self.shards)
         return RemoteStatus(
-            str(self.name), self.cached(), count, session.cache.path, fetched, ranges, session.folder.why, session.folder.lacks_room
+            str(self.name),
+            self.cached(),
+            count,
+            session.cache.path,
+            fetched,
+            ranges,
+            session.folder.why,
+            session.folder.lacks_room,
         )
 
     def taken(self, request: Request, indices: npt.NDArray[np.int64]) -> Iterator[tuple[int, memoryview]]:
@@ -436,7 +472,10 @@ class RemoteFiles(DatasetFiles):
             self.session.wait(request)
             record = next((found for _, found in self.taken(request, np.array([index], np.int64))), None)
         if record is not None and not self._is_good(index, record):
-            raise SampleError("", reason=f"its bytes in {self.name} are not those that were packed (CRC32C differs): {_AGAIN}")
+            raise SampleError(
+                "",
+                reason=f"its bytes in {self.name} are not those that were packed (CRC32C differs): {_AGAIN}",
+            )
         return record
 
     def _is_good(self, index: int, record: Buffer) -> bool:
@@ -487,7 +526,10 @@ class RemoteFiles(DatasetFiles):
         self.session.wait(request)
         record = next(found for _, found in self.taken(request, where))
         if not self._is_good(index, record):
-            raise SampleError("", reason=f"its bytes in {self.name} are not those that were packed (CRC32C differs): {_AGAIN}")
+            raise SampleError(
+                "",
+                reason=f"its bytes in {self.name} are not those that were packed (CRC32C differs): {_AGAIN}",
+            )
         return record
 
     def fetch_columns(self, shards: Iterable[int], name: str, heal: bool = False) -> dict[int, Buffer]:
@@ -498,7 +540,9 @@ class RemoteFiles(DatasetFiles):
             DatasetError: a chunk's bytes differ from the packed ones.
         """
         session, known = self.session, self.shards
-        units = [(number, known[number].columns[name][0]) for number in shards if name in known[number].columns]
+        units = [
+            (number, known[number].columns[name][0]) for number in shards if name in known[number].columns
+        ]
         lacking = [unit for unit in units if heal or not known[unit[0]].state[unit[1]]]
         if not lacking:
             return {}
@@ -515,7 +559,12 @@ class RemoteFiles(DatasetFiles):
         session, self._session = self._session, None
         if session is not None:
             session.close()
-        self._shards, self._sections, self._tables, self._there = [], [], {}, {}  # with which the tables' files are closed
+        self._shards, self._sections, self._tables, self._there = (
+            [],
+            [],
+            {},
+            {},
+        )  # with which the tables' files are closed
 
 
 _alive: weakref.WeakSet[RemoteFiles] = weakref.WeakSet()
@@ -542,10 +591,14 @@ def remote_files(url: str, cache: Any, cache_size: Any, storage_options: Any, ti
     """RemoteFiles made of a user's arguments. Raises ArgumentError."""
     if storage_options is not None and not isinstance(storage_options, Mapping):
         raise ArgumentError(f"storage_options is a {type(storage_options).__name__}, not a dict of options")
-    return RemoteFiles(url, cache, cache_size, storage_options, TIMEOUT_S if timeout is None else parse_timeout(timeout))
+    return RemoteFiles(
+        url, cache, cache_size, storage_options, TIMEOUT_S if timeout is None else parse_timeout(timeout)
+    )
 
 
-def begin_pass(files: RemoteFiles, owner: object, indices: Iterable[npt.NDArray[np.int64]] | None, buffer: int = 0) -> Pass:
+def begin_pass(
+    files: RemoteFiles, owner: object, indices: Iterable[npt.NDArray[np.int64]] | None, buffer: int = 0
+) -> Pass:
     """Begins a pass over a dataset in a bucket, which ends with its owner.
 
     Args:
@@ -562,7 +615,9 @@ def begin_pass(files: RemoteFiles, owner: object, indices: Iterable[npt.NDArray[
     if indices is None:
         free = available_memory()
         whole = 2 if files.mean_bytes < GROUP_BYTES else 1
-        limit = min(whole * buffer * files.mean_bytes, HELD_BYTES if free is None else int(MEMORY_SHARE * free))
+        limit = min(
+            whole * buffer * files.mean_bytes, HELD_BYTES if free is None else int(MEMORY_SHARE * free)
+        )
     else:
         masks = [np.zeros(len(shard.state), bool) for shard in files.shards]
         for part in indices:

@@ -59,11 +59,16 @@ class FsspecObjects(Objects):
 
         def failure_of(found: tuple[int, bytes | None]) -> Failure | None:
             size, data = found
-            return None if data is None else wrong_length(data, size) or (None if wrong is None else wrong(data))
+            return (
+                None if data is None else wrong_length(data, size) or (None if wrong is None else wrong(data))
+            )
 
         size, data = self._run(whole, self._tries("reading", name, within=within), name, failure_of)
         if data is None or len(data) > limit:
-            raise RemoteError(f"{self._place(name)} has {size} bytes, and at most {limit} were expected there", url=self._place(name))
+            raise RemoteError(
+                f"{self._place(name)} has {size} bytes, and at most {limit} were expected there",
+                url=self._place(name),
+            )
         return data
 
     def get_range(self, name: str, start: int, stop: int, wrong: Wrong | None = None) -> Buffer:
@@ -90,7 +95,9 @@ class FsspecObjects(Objects):
                 self._check()
                 future = self._submit(lambda: self._fs.cat_file(path, start=start, end=stop))
                 try:
-                    body: Buffer = await asyncio.wait_for(asyncio.wrap_future(future), max(tries.left(), 0.001))
+                    body: Buffer = await asyncio.wait_for(
+                        asyncio.wrap_future(future), max(tries.left(), 0.001)
+                    )
                     failure = wrong_length(body, stop - start)
                 except asyncio.CancelledError:
                     self._threads.give_up(future)
@@ -115,7 +122,12 @@ class FsspecObjects(Objects):
         def failure_of(info: ObjectInfo) -> Failure | None:
             return None if wrong is None else wrong(info)
 
-        return self._run(lambda: _info(name, self._fs.info(path)), self._tries("looking up", name, known=known), name, failure_of)
+        return self._run(
+            lambda: _info(name, self._fs.info(path)),
+            self._tries("looking up", name, known=known),
+            name,
+            failure_of,
+        )
 
     def list(self) -> list[ObjectInfo]:
         """All objects below the URL."""
@@ -127,8 +139,14 @@ class FsspecObjects(Objects):
             return found
 
         found = self._run(names, self._tries("listing", "", "list"), "", access="list")
-        below = {str(path)[len(root) :].lstrip("/"): info for path, info in found.items() if str(path).startswith(f"{root}/")}
-        return [_info(name, info) for name, info in sorted(below.items()) if not name.endswith(_UPLOAD_SUFFIX)]
+        below = {
+            str(path)[len(root) :].lstrip("/"): info
+            for path, info in found.items()
+            if str(path).startswith(f"{root}/")
+        }
+        return [
+            _info(name, info) for name, info in sorted(below.items()) if not name.endswith(_UPLOAD_SUFFIX)
+        ]
 
     def put(self, name: str, data: bytes) -> None:
         """Writes a small object."""
@@ -221,7 +239,9 @@ class FsspecObjects(Objects):
 
     def _check(self) -> None:
         if os.getpid() != self._pid:
-            raise ClosedError(f"{self.url} was opened by another process (pid {self._pid}): connections are not shared; open it anew here")
+            raise ClosedError(
+                f"{self.url} was opened by another process (pid {self._pid}): connections are not shared; open it anew here"
+            )
         if self._closed:
             raise ClosedError(f"{self.url} is closed")
 
@@ -310,10 +330,16 @@ def _failure(error: Exception) -> Failure:
         return Failure("denied", "access denied", replaced=True)
     if isinstance(error, (ImportError, ValueError, TypeError, NotImplementedError)):
         if isinstance(error, ValueError) and "Protocol not known" in str(error):
-            return Failure("refused", "fsspec knows no such protocol", "check the URL's beginning: s3, gs, az and https need no fsspec")
+            return Failure(
+                "refused",
+                "fsspec knows no such protocol",
+                "check the URL's beginning: s3, gs, az and https need no fsspec",
+            )
         wanted = f" the module {error.name}" if isinstance(error, ImportError) and error.name else ""
         return Failure(
-            "refused", f"fsspec cannot serve it ({type(error).__name__}{wanted})", "install what the protocol needs, or check its options"
+            "refused",
+            f"fsspec cannot serve it ({type(error).__name__}{wanted})",
+            "install what the protocol needs, or check its options",
         )
     return Failure("again", f"the file system failed ({type(error).__name__})")
 

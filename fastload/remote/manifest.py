@@ -83,7 +83,10 @@ def data_files(manifest: Manifest) -> tuple[DataFile, ...]:
             add(segment)
         part = Part(0, shard.bytes, shard.crc32c)
         shards[shard.folder, shard.file] = DataFile(shard.folder, shard.file, (part,), whole=True)
-    beside = (DataFile(folder, name, tuple(sorted(parts)), whole=False) for (folder, name), parts in segments.items())
+    beside = (
+        DataFile(folder, name, tuple(sorted(parts)), whole=False)
+        for (folder, name), parts in segments.items()
+    )
     return *beside, *shards.values()
 
 
@@ -106,7 +109,11 @@ class PartCheck:
         """Description of the first part whose checksum is not the manifest's; "" if all are right."""
         for found, part in zip(self._crcs, self.file.parts, strict=True):
             if found != part.crc32c:
-                where = "its checksum" if self.file.whole else f"the checksum of bytes {part.offset} to {part.offset + part.bytes}"
+                where = (
+                    "its checksum"
+                    if self.file.whole
+                    else f"the checksum of bytes {part.offset} to {part.offset + part.bytes}"
+                )
                 return f"{where} is {found:#010x} where the manifest says {part.crc32c:#010x}"
         return ""
 
@@ -134,7 +141,12 @@ def read_manifest(objects: Objects, name: str = MANIFEST_NAME, within: float | N
         return isinstance(found[0], Manifest)
 
     check = BytesCheck(holds)
-    objects.get(name, MANIFEST_BYTES, lambda data: check(data) if len(data) else Failure("again", "nothing came of the manifest"), within)
+    objects.get(
+        name,
+        MANIFEST_BYTES,
+        lambda data: check(data) if len(data) else Failure("again", "nothing came of the manifest"),
+        within,
+    )
     if isinstance(found[0], DatasetError):
         raise found[0]
     return found[0]
@@ -157,8 +169,12 @@ def find_manifest(objects: Objects) -> Manifest | None:
 
 def check_places(manifest: Manifest, url: str) -> None:
     """Checks that all files of a dataset lie at its URL. Raises DatasetError."""
-    if any(shard.base is not None for shard in manifest.shards) or any(file.folder is not None for file in data_files(manifest)):
-        raise DatasetError(f"{url} names files in other folders, which a dataset at a URL cannot have: upload it with `fastload push`")
+    if any(shard.base is not None for shard in manifest.shards) or any(
+        file.folder is not None for file in data_files(manifest)
+    ):
+        raise DatasetError(
+            f"{url} names files in other folders, which a dataset at a URL cannot have: upload it with `fastload push`"
+        )
 
 
 def load_manifest(objects: Objects, version: int | None = None) -> Manifest:
@@ -178,7 +194,9 @@ def load_manifest(objects: Objects, version: int | None = None) -> Manifest:
             f"{objects.url} holds no packed dataset (no {MANIFEST_NAME}): check the URL, or send one there with `fastload push`"
         )
     if version is not None and version != manifest.version:
-        raise DatasetError(f"{objects.url} has only version {manifest.version}: older versions are not pushed unless they are asked for")
+        raise DatasetError(
+            f"{objects.url} has only version {manifest.version}: older versions are not pushed unless they are asked for"
+        )
     return manifest
 
 
@@ -199,7 +217,9 @@ REQUESTS = 8
 """Requests in flight: at most this many ranges, and the one in use, are in memory."""
 
 
-def checked_ranges(objects: Objects, files: Sequence[DataFile]) -> Generator[tuple[DataFile, int, Buffer, str | None]]:
+def checked_ranges(
+    objects: Objects, files: Sequence[DataFile]
+) -> Generator[tuple[DataFile, int, Buffer, str | None]]:
     """Yields (file, offset, bytes, verdict) of consecutive ranges of each file, file after file.
 
     The verdict is None before a file's last range. At the last one it describes the wrong checksum; "" if all are right. A file with a
@@ -232,7 +252,9 @@ class _WrongFiles:
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
-        self._known: dict[str, tuple[float, str, int]] = {}  # time of the first wrong checksum, the last one, and how often it came
+        self._known: dict[
+            str, tuple[float, str, int]
+        ] = {}  # time of the first wrong checksum, the last one, and how often it came
 
     def again(self, file: DataFile, verdict: str) -> bool:
         """Returns True if a file is to be read again: not if the same wrong bytes came SAME_TIMES times, or its time is over."""

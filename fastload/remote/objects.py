@@ -87,7 +87,9 @@ class Objects(ABC):
         self._stalls = Stalls()
         self._granted: set[str] = set()
 
-    def _tries(self, doing: str, name: str, access: str = "", known: bool = False, within: float | None = None) -> Tries:
+    def _tries(
+        self, doing: str, name: str, access: str = "", known: bool = False, within: float | None = None
+    ) -> Tries:
         """The tries of a call.
 
         Args:

@@ -230,7 +230,9 @@ class StoreMaker:
         self._client = _taken_mapping(options, "client_options")
         self.provider = bounded_provider(options.pop(KEY, None), timeout)
         if "retry_config" in options:
-            raise ArgumentError("storage_options has no retry_config: fastload tries again by itself for `timeout` seconds")
+            raise ArgumentError(
+                "storage_options has no retry_config: fastload tries again by itself for `timeout` seconds"
+            )
         self._config = options
         self._take_password()
         if "allow_http" not in self._client and _plain_http(url, options):
@@ -243,7 +245,10 @@ class StoreMaker:
         if at and parts.scheme.lower() in ("http", "https"):
             self._url = urlunsplit(parts._replace(netloc=host))
             header = "Basic " + base64.b64encode(unquote(user).encode()).decode()
-            self._client["default_headers"] = {"authorization": header, **_taken_mapping(self._client, "default_headers")}
+            self._client["default_headers"] = {
+                "authorization": header,
+                **_taken_mapping(self._client, "default_headers"),
+            }
 
     def reader(self) -> Any:
         """Makes a store for reading."""
@@ -266,7 +271,10 @@ class StoreMaker:
             client = {"connect_timeout": connect, **limits, **self._client}
             given = {"config": self._config or None, KEY: self.provider}
             return self._obstore.store.from_url(
-                self._url, client_options=client, retry_config=retry, **{key: value for key, value in given.items() if value is not None}
+                self._url,
+                client_options=client,
+                retry_config=retry,
+                **{key: value for key, value in given.items() if value is not None},
             )
         except (self._obstore.exceptions.BaseError, ValueError, TypeError) as error:
             failed = _words(error)
@@ -357,7 +365,10 @@ class ObstoreObjects(Objects):
         tries = self._tries("reading", name, within=within)
         size, data = self._call(tries, name, lambda store: self._whole(store, name, limit), failure_of)
         if data is None:
-            raise RemoteError(f"{self._place(name)} has {size} bytes, and at most {limit} were expected there", url=self._place(name))
+            raise RemoteError(
+                f"{self._place(name)} has {size} bytes, and at most {limit} were expected there",
+                url=self._place(name),
+            )
         return data
 
     def get_range(self, name: str, start: int, stop: int, wrong: Wrong | None = None) -> Buffer:
@@ -387,14 +398,20 @@ class ObstoreObjects(Objects):
                 if first and stop - start < SMALL_BYTES:
                     request = self._gathered.fetch(store, name, start, stop)
                 else:
-                    request = self._cancellable(self._obstore.get_range_async(store, name, start=start, end=stop))
+                    request = self._cancellable(
+                        self._obstore.get_range_async(store, name, start=start, end=stop)
+                    )
                 try:
                     # The first try is bounded by the store's own limit on a request, which is `timeout`; a later one by what is left.
-                    body: Buffer = await (request if first else asyncio.wait_for(request, max(tries.left(), 0.001)))
+                    body: Buffer = await (
+                        request if first else asyncio.wait_for(request, max(tries.left(), 0.001))
+                    )
                     failure = wrong_length(body, stop - start)
                 except asyncio.CancelledError:
                     if self._closed:
-                        raise ClosedError(f"{self.url} was closed while {self._place(name)} was read") from None
+                        raise ClosedError(
+                            f"{self.url} was closed while {self._place(name)} was read"
+                        ) from None
                     raise
                 except Exception as error:
                     failure = self._failure(error)
@@ -423,7 +440,12 @@ class ObstoreObjects(Objects):
     def put(self, name: str, data: bytes) -> None:
         """Writes a small object in one request."""
         tries = self._tries("writing", name, "write")
-        self._call(tries, name, lambda store: self._obstore.put_async(store, name, data, use_multipart=False), access="write")
+        self._call(
+            tries,
+            name,
+            lambda store: self._obstore.put_async(store, name, data, use_multipart=False),
+            access="write",
+        )
 
     def put_file(self, name: str, path: Path, sent: Callable[[int], None] | None = None) -> None:
         """Uploads a file in parts of PART_BYTES, PARTS_AT_ONCE at a time; then checks that the object has the file's size."""
@@ -438,11 +460,16 @@ class ObstoreObjects(Objects):
 
         async def upload(store: Any) -> None:
             with open(path, "rb") as file:
-                await self._obstore.put_async(store, name, _parts(file, part, went), chunk_size=part, max_concurrency=PARTS_AT_ONCE)
+                await self._obstore.put_async(
+                    store, name, _parts(file, part, went), chunk_size=part, max_concurrency=PARTS_AT_ONCE
+                )
 
         self._call(tries, name, upload, access="write")
         if path.stat().st_size != size:
-            raise RemoteError(f"{path} changed while it was uploaded to {self._place(name)}: upload it again", url=self._place(name))
+            raise RemoteError(
+                f"{path} changed while it was uploaded to {self._place(name)}: upload it again",
+                url=self._place(name),
+            )
         self.head(name, True, lambda info: wrong_size(info.size, size))
 
     def delete(self, name: str) -> None:
@@ -491,14 +518,22 @@ class ObstoreObjects(Objects):
             found |= {meta["path"]: ObjectInfo(meta["path"], meta["size"], meta["e_tag"]) for meta in page}
             again = bool(page) and len(found) == known
             if again or known > _LISTED_MOST:
-                what = "names the same objects again and again" if again else f"names more than {_LISTED_MOST:,} objects"
-                raise RemoteError(f"{self.url}: the server's list of what is below it {what}: check the URL", url=self.url)
+                what = (
+                    "names the same objects again and again"
+                    if again
+                    else f"names more than {_LISTED_MOST:,} objects"
+                )
+                raise RemoteError(
+                    f"{self.url}: the server's list of what is below it {what}: check the URL", url=self.url
+                )
         return found
 
     def _store(self, write: bool = False) -> Any:
         """The store for reading or writing. Raises ClosedError after close(), and in another process than the one that opened it."""
         if os.getpid() != self._pid:
-            raise ClosedError(f"{self.url} was opened by another process (pid {self._pid}): connections are not shared; open it anew here")
+            raise ClosedError(
+                f"{self.url} was opened by another process (pid {self._pid}): connections are not shared; open it anew here"
+            )
         store = self._writer if write else self._reader
         if store is None:
             with self._lock:
@@ -524,7 +559,9 @@ class ObstoreObjects(Objects):
         if found is None and isinstance(error, self._obstore.exceptions.BaseError):
             found = of_message(str(error))
         if found is None and type(error) is ValueError:
-            found = Failure("never", "its name has an empty part or dots as a part", "give names without them")
+            found = Failure(
+                "never", "its name has an empty part or dots as a part", "give names without them"
+            )
         if found is None:
             raise error
         error.__traceback__ = None
@@ -543,7 +580,9 @@ class ObstoreObjects(Objects):
             tries.last = tries.last or failure
             await asyncio.wait([asyncio.wrap_future(opened)], timeout=min(seconds, left))
 
-    async def _before_next(self, tries: Tries, failure: Failure, name: str, store: object, began: float) -> None:
+    async def _before_next(
+        self, tries: Tries, failure: Failure, name: str, store: object, began: float
+    ) -> None:
         """Waits until the next try begins. Raises RemoteError if there is none."""
         if failure.kind == "busy":
             self._busy.refused(failure, began, tries.left())
@@ -573,7 +612,12 @@ class ObstoreObjects(Objects):
         return result
 
     async def _tried(
-        self, tries: Tries, name: str, request: Callable[[Any], Awaitable[R]], wrong: Callable[[R], Failure | None], access: str
+        self,
+        tries: Tries,
+        name: str,
+        request: Callable[[Any], Awaitable[R]],
+        wrong: Callable[[R], Failure | None],
+        access: str,
     ) -> R:
         task = asyncio.current_task()
         assert task is not None

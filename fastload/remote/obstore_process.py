@@ -235,5 +235,7 @@ def _sleeps(thread: str) -> bool:
     return True
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+)
 atexit.register(_at_exit)

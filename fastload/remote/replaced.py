@@ -55,7 +55,11 @@ class ReplacedCheck:
         with self._lock:
             if self._files is None:
                 self._files = {file.name: _content(file) for file in data_files(self._opened)}
-            file, now, late = self._files.get(name), self._now, self._answer is None or not self._answer.done()
+            file, now, late = (
+                self._files.get(name),
+                self._now,
+                self._answer is None or not self._answer.done(),
+            )
         if file is None or now is None or late or file in now:
             return ""
         if not now:
@@ -79,7 +83,14 @@ class ReplacedCheck:
             files = set(map(_content, data_files(found)))
             if found.version > self._opened.version:
                 with suppress(RemoteMissingError):
-                    files.update(map(_content, data_files(read_manifest(objects, version_name(self._opened.version), within=ASKED_S))))
+                    files.update(
+                        map(
+                            _content,
+                            data_files(
+                                read_manifest(objects, version_name(self._opened.version), within=ASKED_S)
+                            ),
+                        )
+                    )
             return files
         except RemoteMissingError:
             return set()

@@ -67,7 +67,12 @@ class Session:
     """
 
     def __init__(
-        self, url: str, cache: str | os.PathLike[str] | None, size: int | str | None, options: Mapping[str, Any], timeout: float
+        self,
+        url: str,
+        cache: str | os.PathLike[str] | None,
+        size: int | str | None,
+        options: Mapping[str, Any],
+        timeout: float,
     ) -> None:
         self.loop: FetchLoop | None = None
         self.pid = os.getpid()
@@ -180,7 +185,9 @@ def _at_exit() -> None:
 atexit.register(_at_exit)
 
 
-def _end(fetcher: Fetcher | None, cache: DatasetCache, folder: CacheFolder, objects: Objects) -> list[asyncio.Task[None]]:
+def _end(
+    fetcher: Fetcher | None, cache: DatasetCache, folder: CacheFolder, objects: Objects
+) -> list[asyncio.Task[None]]:
     """Ends a session in the thread that fetches: there, no write to a file is under way while it is closed. Returns the cancelled tasks."""
     tasks: list[asyncio.Task[None]] = []
     if fetcher is not None:

@@ -89,12 +89,16 @@ class Bucket:
         ours = [name for name in self.listed if is_packed_file(name)]
         if self.listed and not ours:
             first = min(self.listed)
-            raise PackError(f"{objects.url} holds other objects ({first}, ...), which are left alone; choose another URL")
+            raise PackError(
+                f"{objects.url} holds other objects ({first}, ...), which are left alone; choose another URL"
+            )
         self.manifest: Manifest | None = None
         self._used: dict[str, DataFile | None] = {}
         try:
             self.manifest = find_manifest(objects) if MANIFEST_NAME in self.listed else None
-            self._used.update({file.name: file for file in data_files(self.manifest)} if self.manifest is not None else {})
+            self._used.update(
+                {file.name: file for file in data_files(self.manifest)} if self.manifest is not None else {}
+            )
         except RemoteError:
             raise
         except DatasetError:
@@ -105,7 +109,9 @@ class Bucket:
             self._used = dict.fromkeys(self._used)
         self._taken: set[str] = set()
         self._noted: dict[str, str] = {}
-        self._named_for: dict[Content, list[str]] = {}  # names of used objects by their content, the first one last
+        self._named_for: dict[
+            Content, list[str]
+        ] = {}  # names of used objects by their content, the first one last
         for name, used in reversed(self._used.items()):
             if used is not None:
                 self._named_for.setdefault(_content(used), []).append(name)
@@ -127,7 +133,13 @@ class Bucket:
         if self._noted.get(file.digest) == file.name:
             return True
         used, info = self._used.get(file.name), self.listed.get(file.name)
-        return used is not None and used.parts == file.parts and used.whole == file.whole and info is not None and file.fits(info.size)
+        return (
+            used is not None
+            and used.parts == file.parts
+            and used.whole == file.whole
+            and info is not None
+            and file.fits(info.size)
+        )
 
     def name_for(self, file: DataFile) -> str:
         """A name for an object with a file's content: the name of an object that has it, else the file's own, else an unused one."""
@@ -182,17 +194,23 @@ class Bucket:
         files = data_files(manifest)
         listed = {info.name: info for info in self.objects.list()}
         for file, what in self._missing(files, listed):
-            raise PackError(f"{self.objects.url}/{file.name}: {what}: something else writes to this URL; run the command again")
+            raise PackError(
+                f"{self.objects.url}/{file.name}: {what}: something else writes to this URL; run the command again"
+            )
         for name, info in written.items():
             if info.etag is not None and not same_object(listed.get(name), info):
-                raise PackError(f"{self.objects.url}/{name} was replaced since it was sent: something else writes to this URL; run again")
+                raise PackError(
+                    f"{self.objects.url}/{name} was replaced since it was sent: something else writes to this URL; run again"
+                )
         if manifest != self.manifest:
             self.objects.put(MANIFEST_NAME, manifest.to_bytes())
             self.manifest = manifest
         named = {file.name for file in files} | {MANIFEST_NAME}
         return self._remove(name for name in listed if is_packed_file(name) and name not in named)
 
-    def _missing(self, files: Iterable[DataFile], listed: dict[str, ObjectInfo]) -> Iterator[tuple[DataFile, str]]:
+    def _missing(
+        self, files: Iterable[DataFile], listed: dict[str, ObjectInfo]
+    ) -> Iterator[tuple[DataFile, str]]:
         """Same as `missing`, but what a listing lacks is looked up by itself, within the timeout, and added to `listed`."""
         for file, what in missing(files, listed.values()):
             if file.name not in listed:
@@ -247,7 +265,9 @@ def default_staging(url: str) -> Path:
             if each != cache and each.is_symlink():
                 raise OSError(errno.ELOOP, "it is a symbolic link, which somebody may have planted")
     except OSError as error:
-        raise PackError(f"the staging folder {each} is refused: {error.strerror}; name a folder of your own with --staging") from None
+        raise PackError(
+            f"the staging folder {each} is refused: {error.strerror}; name a folder of your own with --staging"
+        ) from None
     return folder
 
 
@@ -256,7 +276,15 @@ class RemoteWriter(DatasetWriter):
 
     _journals_all = True
 
-    def __init__(self, objects: Objects, staging: Path, *args: Any, resume: bool = False, overwrite: bool = False, **settings: Any) -> None:
+    def __init__(
+        self,
+        objects: Objects,
+        staging: Path,
+        *args: Any,
+        resume: bool = False,
+        overwrite: bool = False,
+        **settings: Any,
+    ) -> None:
         """Reads the state at the URL, and creates the staging folder, or opens it to resume or overwrite.
 
         Args:
@@ -286,10 +314,14 @@ class RemoteWriter(DatasetWriter):
         if overwrite or (self._journal_there and resume):
             return
         if self._bucket.manifest is not None and not resume:
-            raise PackError(f"{url} already holds a packed dataset; --overwrite replaces it, or choose another URL")
+            raise PackError(
+                f"{url} already holds a packed dataset; --overwrite replaces it, or choose another URL"
+            )
         if self._bucket.begun:
             if self._journal_there:
-                raise PackError(f"{url} holds an unfinished pack: --resume finishes it, --overwrite starts again")
+                raise PackError(
+                    f"{url} holds an unfinished pack: --resume finishes it, --overwrite starts again"
+                )
             raise PackError(
                 f"{url} holds parts of a dataset, and the journal of their pack is not in {staging}: --resume needs the --staging folder "
                 "that the pack was begun with, --overwrite starts again"
@@ -347,7 +379,10 @@ class RemoteWriter(DatasetWriter):
         return {self._section_path(file).name for file in self._sections}
 
     def _objects_json(self) -> dict[str, Any]:
-        return {name: {"size": info.size, "etag": info.etag, "section": self._sections[name]} for name, info in self._sent.items()}
+        return {
+            name: {"size": info.size, "etag": info.etag, "section": self._sections[name]}
+            for name, info in self._sent.items()
+        }
 
     def _load_objects(self, stored: Mapping[str, Any]) -> None:
         for name, each in stored.items():
@@ -356,11 +391,18 @@ class RemoteWriter(DatasetWriter):
             (self.out / name).unlink(missing_ok=True)  # left by a kill after the journal named its object
             content = get_object(each, f"the object {name}")
             etag = content.get("etag")
-            self._sent[name] = ObjectInfo(name, get_int(content.get("size"), "its size", 1, 1 << 48), None if etag is None else str(etag))
+            self._sent[name] = ObjectInfo(
+                name,
+                get_int(content.get("size"), "its size", 1, 1 << 48),
+                None if etag is None else str(etag),
+            )
             both = get_list(content.get("section"), "its section")
             if len(both) != 2:
                 raise Bad(f"the section of {name} is not a size and a checksum")
-            self._sections[name] = get_int(both[0], "its size", 1, _SECTION_MOST), get_int(both[1], "its checksum", 0, 2**32 - 1)
+            self._sections[name] = (
+                get_int(both[0], "its size", 1, _SECTION_MOST),
+                get_int(both[1], "its checksum", 0, 2**32 - 1),
+            )
 
     def _publish(self, manifest: Manifest) -> Manifest:
         return commit_with_sidecar(self._bucket, manifest, self.out, self._section, self._sent)
@@ -374,7 +416,9 @@ class RemoteWriter(DatasetWriter):
                 raise Bad("its checksum does not match")
             return open_section(memoryview(data), shard)
         except (OSError, Bad) as error:
-            raise DatasetError(f"{path} cannot be used ({error}): --overwrite packs the dataset again") from None
+            raise DatasetError(
+                f"{path} cannot be used ({error}): --overwrite packs the dataset again"
+            ) from None
 
     def _give_up(self) -> None:
         self._bucket.objects.close()
@@ -389,7 +433,11 @@ class RemoteWriter(DatasetWriter):
 
 
 def commit_with_sidecar(
-    bucket: Bucket, manifest: Manifest, folder: Path, known: Callable[[ShardEntry], Parts], sent: dict[str, ObjectInfo]
+    bucket: Bucket,
+    manifest: Manifest,
+    folder: Path,
+    known: Callable[[ShardEntry], Parts],
+    sent: dict[str, ObjectInfo],
 ) -> Manifest:
     """Uploads the sidecar of shards that are at the URL, commits the manifest with it, and returns that manifest.
 

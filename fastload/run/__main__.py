@@ -16,7 +16,9 @@ from fastload.run.launch import COMPARE_HELP, MODULE_HELP, PROGRAM_HELP, QUIET_H
 
 def main() -> NoReturn:
     """Reads the options before the program, and becomes the program."""
-    parser = argparse.ArgumentParser(prog="python -m fastload.run", description="Runs a program with FastLoader in place of DataLoader.")
+    parser = argparse.ArgumentParser(
+        prog="python -m fastload.run", description="Runs a program with FastLoader in place of DataLoader."
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help=QUIET_HELP)
     parser.add_argument("--compare", type=int, default=0, metavar="N", help=COMPARE_HELP)
     parser.add_argument("-m", action="store_true", dest="module", help=MODULE_HELP)

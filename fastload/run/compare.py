@@ -24,7 +24,15 @@ from fastload.engines.plan import ExecutionPlan
 from fastload.loader import FastLoader
 
 SAME = (
-    *("collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context", "prefetch_factor", "pin_memory_device"),
+    *(
+        "collate_fn",
+        "pin_memory",
+        "timeout",
+        "worker_init_fn",
+        "multiprocessing_context",
+        "prefetch_factor",
+        "pin_memory_device",
+    ),
     "in_order",
 )
 """Arguments that both loaders are given as the program gave them."""
@@ -81,8 +89,13 @@ def drawn_batches(count: int, rows: int, most: int) -> list[list[int]]:
     return [drawn[start : start + rows] for start in range(0, len(drawn), rows)]
 
 
-def _timed(loader: FastLoader[Any], plan: ExecutionPlan, workers: int | None, batches: list[list[int]]) -> str:
-    given = {name: getattr(loader, name) for name in SAME} | {"dataset": plan.settings.dataset, "generator": copied(loader.generator)}
+def _timed(
+    loader: FastLoader[Any], plan: ExecutionPlan, workers: int | None, batches: list[list[int]]
+) -> str:
+    given = {name: getattr(loader, name) for name in SAME} | {
+        "dataset": plan.settings.dataset,
+        "generator": copied(loader.generator),
+    }
     if not workers:
         given |= {"prefetch_factor": None, "multiprocessing_context": None}
     half = len(batches) // 2

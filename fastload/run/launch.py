@@ -35,7 +35,9 @@ VARIABLE = "FASTLOAD_RUN"
 PROGRAM_HELP = "A script, a module after -m, or a command such as torchrun; and its arguments."
 MODULE_HELP = "PROGRAM is a module, as after `python -m`."
 QUIET_HELP = "Say nothing at the end."
-COMPARE_HELP = "Before each loader's first epoch, N batches by torch's DataLoader and N others by FastLoader are timed."
+COMPARE_HELP = (
+    "Before each loader's first epoch, N batches by torch's DataLoader and N others by FastLoader are timed."
+)
 STARTUP = Path(__file__).parent / "startup"
 
 
@@ -68,7 +70,11 @@ class RunOptions:
     def environment(self) -> dict[str, str]:
         """The environment of the program's process."""
         here = RunOptions(self.compare, self.quiet, os.getpid(), sys.prefix, sys.version)
-        others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", str(STARTUP))]
+        others = [
+            path
+            for path in os.environ.get("PYTHONPATH", "").split(os.pathsep)
+            if path not in ("", str(STARTUP))
+        ]
         path = os.pathsep.join([str(STARTUP), *others])
         return {**os.environ, VARIABLE: json.dumps(asdict(here)), "PYTHONPATH": path}
 

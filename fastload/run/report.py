@@ -18,7 +18,11 @@ from fastload.health import HealthMonitor
 from fastload.loader import FastLoader
 from fastload.run.launch import RunOptions
 
-_ENGINES = {"threads": "on native threads", "processes": "on worker processes", "caller": "in the calling process"}
+_ENGINES = {
+    "threads": "on native threads",
+    "processes": "on worker processes",
+    "caller": "in the calling process",
+}
 _REFUSED = "by torch's DataLoader"
 NOTED = "_drop_in"
 """Attribute of a loader that holds what the report knows of it."""
@@ -96,7 +100,12 @@ class RunReport:
     def to_compare(self, loader: FastLoader[Any]) -> tuple[int, int | None]:
         """(batches that a loader is compared by now, its num_workers as given): 0 batches if one of the same kind of data was compared."""
         known: _Loader = loader.__dict__[NOTED]
-        kind = type(loader.dataset), getattr(loader.dataset, "__len__", int)(), loader.batch_size, known.given_workers
+        kind = (
+            type(loader.dataset),
+            getattr(loader.dataset, "__len__", int)(),
+            loader.batch_size,
+            known.given_workers,
+        )
         if kind in self._compared or not self._options.compare:
             return 0, None
         self._compared.add(kind)

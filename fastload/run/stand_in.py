@@ -58,7 +58,9 @@ class DataLoader(FastLoader[_T], metaclass=_NameOfTorchs):
             return
         self.__dict__.clear()
         self.__dict__.update(before)
-        theirs = {name: value for name, value in options.items() if name not in SHOWN}  # what made another loader of this class has them
+        theirs = {
+            name: value for name, value in options.items() if name not in SHOWN
+        }  # what made another loader of this class has them
         TorchLoader.__init__(self, *given, **theirs)
         report.refused(self, refused)
 
@@ -113,7 +115,9 @@ class DataLoader(FastLoader[_T], metaclass=_NameOfTorchs):
         return {name: value for name, value in state.items() if name != NOTED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        if "_fastload" not in state:  # of a loader that torch's DataLoader runs, or one that was pickled outside of drop-in runs
+        if (
+            "_fastload" not in state
+        ):  # of a loader that torch's DataLoader runs, or one that was pickled outside of drop-in runs
             self.__dict__.update(state)
             return
         super().__setstate__(state)

@@ -26,7 +26,10 @@ from fastload.tune.trials import Arguments, Budget, Json, Setting, Stream, share
 
 _BATCHES = 256
 """Half of the most batches that are drawn; the trials go through them again and again."""
-_SKIPPED = {FORM: "a script's dataset is not packed anew; `fastload tune DATASET` tries it", "cache size": "it is a setting of the dataset"}
+_SKIPPED = {
+    FORM: "a script's dataset is not packed anew; `fastload tune DATASET` tries it",
+    "cache size": "it is a setting of the dataset",
+}
 
 
 def tune_and_end(order: TuneOrder, loader: TorchLoader[Any], fast: bool, workers: int | None) -> None:
@@ -43,10 +46,16 @@ def tune_and_end(order: TuneOrder, loader: TorchLoader[Any], fast: bool, workers
     try:
         if options is not None and options.main != os.getpid():
             order.end(
-                {"failed": f"{name} is iterated in a process that the script starts, one of several maybe: tune a run of one process"}
+                {
+                    "failed": f"{name} is iterated in a process that the script starts, one of several maybe: tune a run of one process"
+                }
             )
         if not fast or not isinstance(loader, FastLoader):
-            order.end({"failed": f"torch's DataLoader runs {name}, which has no settings to try; the reason is above"})
+            order.end(
+                {
+                    "failed": f"torch's DataLoader runs {name}, which has no settings to try; the reason is above"
+                }
+            )
         else:
             order.end(_tried(order, loader, workers))
     except Exception as error:
@@ -63,7 +72,9 @@ def _tried(order: TuneOrder, loader: FastLoader[Any], workers: int | None) -> Js
             return {"failed": f"the loader of {type(loader.dataset).__name__} is not tried: {why}"}
         settings = _settings(plan, loader, workers)
         others = OthersTime()
-        trials, arguments = tune_arguments(settings, _opener(plan, loader, order), Budget(order.seconds, shares_of(settings)))
+        trials, arguments = tune_arguments(
+            settings, _opener(plan, loader, order), Budget(order.seconds, shares_of(settings))
+        )
     work = {
         "script": os.path.basename(sys.argv[0]),
         "dataset": type(loader.dataset).__name__,
@@ -92,12 +103,21 @@ def _settings(plan: ExecutionPlan, loader: FastLoader[Any], workers: int | None)
 def _opener(plan: ExecutionPlan, loader: FastLoader[Any], order: TuneOrder) -> Callable[[Arguments], Stream]:
     """Maker of streams: loaders of the program's arguments, but for those that are tried, over batches that are drawn here."""
     rows = plan.settings.rows or 1
-    batches = drawn_batches(len(plan.settings.dataset), rows, _BATCHES) or [list(range(len(plan.settings.dataset)))]
-    same = {name: getattr(loader, name) for name in SAME} | {"dataset": plan.settings.dataset, "batch_sampler": batches}
+    batches = drawn_batches(len(plan.settings.dataset), rows, _BATCHES) or [
+        list(range(len(plan.settings.dataset)))
+    ]
+    same = {name: getattr(loader, name) for name in SAME} | {
+        "dataset": plan.settings.dataset,
+        "batch_sampler": batches,
+    }
 
     def stream(arguments: Arguments) -> Stream:
         workers, ahead = arguments["num_workers"], arguments["prefetch_factor"]
-        given = same | loader_arguments(arguments) | {"generator": copied(loader.generator), "persistent_workers": workers > 0}
+        given = (
+            same
+            | loader_arguments(arguments)
+            | {"generator": copied(loader.generator), "persistent_workers": workers > 0}
+        )
         if not workers:
             given |= {"prefetch_factor": None, "multiprocessing_context": None}
         made_ahead = ahead * (workers if plan.engine != "threads" else workers > 0)

@@ -57,15 +57,24 @@ def order_of(
         given = OrderArguments(shuffle, sampler, batch_sampler, generator, drop_last)
         return _sharded(dataset, given, seed, shard, even)
     if not even:
-        raise ArgumentError("even=False is about the samples that ranks cannot share evenly: give shard= as well")
+        raise ArgumentError(
+            "even=False is about the samples that ranks cannot share evenly: give shard= as well"
+        )
     own_generator = seed is not None and generator is None and bool(shuffle)
     generator = torch.Generator() if own_generator else generator
-    if named is not None and sampler is None and batch_sampler is None and not isinstance(dataset, IterableDataset):
+    if (
+        named is not None
+        and sampler is None
+        and batch_sampler is None
+        and not isinstance(dataset, IterableDataset)
+    ):
         sampler, shuffle = named(cast("Sized", dataset), generator), None
     return OrderArguments(shuffle, sampler, batch_sampler, generator, drop_last, own_generator)
 
 
-def _sharded(dataset: Any, given: OrderArguments, seed: int | None, shard: Shard, even: bool) -> OrderArguments:
+def _sharded(
+    dataset: Any, given: OrderArguments, seed: int | None, shard: Shard, even: bool
+) -> OrderArguments:
     """The arguments of a loader with shard=. What torch refuses is left to torch, such as a sampler beside a batch sampler."""
     if isinstance(dataset, IterableDataset):
         raise ArgumentError(
@@ -125,7 +134,9 @@ def show_sharded(loader: Any, shard: Shard) -> None:
     """
     loader._is_accelerate_prepared = True
     if isinstance(loader.batch_sampler, ShardedBatchSampler):
-        vars(loader)["sampler"] = ShardSampler(loader.dataset, shard, shuffle=False, seed=None, drop_last=False, even=True)
+        vars(loader)["sampler"] = ShardSampler(
+            loader.dataset, shard, shuffle=False, seed=None, drop_last=False, even=True
+        )
 
 
 def _chain(sampler: Any) -> Iterator[Any]:

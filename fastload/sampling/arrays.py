@@ -30,7 +30,13 @@ def comes_in_arrays(facts: SamplerFacts) -> bool:
         return False
     if type(sampler) is RandomSampler:  # from a generator of the user's, torch draws once more at the end
         return gives_each_once(sampler) and (sampler.generator is None or facts.draws is DrawTimes.NOTHING)
-    return type(sampler) in (SequentialSampler, RandomWindowSampler, RandomKeyedSampler, WindowSampler, KeyedSampler)
+    return type(sampler) in (
+        SequentialSampler,
+        RandomWindowSampler,
+        RandomKeyedSampler,
+        WindowSampler,
+        KeyedSampler,
+    )
 
 
 def index_batches(index_sampler: Any, facts: SamplerFacts) -> Iterator[Any]:

@@ -85,7 +85,9 @@ class BlockLine:
 
     def positions(self, begin: int, end: int) -> Positions:
         """The samples at the places from `begin` to before `end` of a line that goes on at its beginning."""
-        return np.concatenate([_NONE, *(expanded(*runs) for stretch in self.stretches(begin, end) for runs in stretch.runs())])
+        return np.concatenate(
+            [_NONE, *(expanded(*runs) for stretch in self.stretches(begin, end) for runs in stretch.runs())]
+        )
 
     @cached_property
     def _short_number(self) -> int:
@@ -116,7 +118,9 @@ class BlockLine:
         if beyond > first + 1 and int(ends[beyond - 1]) - begins > self._portion:
             beyond -= 1
         low, high = np.uint64(first << (64 - BUCKET_BITS)), np.uint64((beyond << (64 - BUCKET_BITS)) - 1)
-        return self._sorted(np.concatenate([keys[(keys >= low) & (keys <= high)] for keys in self._all_keys()])), begins
+        return self._sorted(
+            np.concatenate([keys[(keys >= low) & (keys <= high)] for keys in self._all_keys()])
+        ), begins
 
     @cached_property
     def _whole(self) -> Positions:
@@ -180,7 +184,9 @@ class Stretch:
     def short_runs(self) -> Iterator[tuple[int, int]]:
         """(number, length) of the runs that are shorter than a block."""
         for number in sorted({self._first, self._last, *self._line.short_numbers(self._first, self._last)}):
-            begin, end = (min(max(self._line.start_of(each), self._begin), self._end) for each in (number, number + 1))
+            begin, end = (
+                min(max(self._line.start_of(each), self._begin), self._end) for each in (number, number + 1)
+            )
             if end - begin < self._line.block:
                 yield number - self._first, end - begin
 

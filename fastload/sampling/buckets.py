@@ -77,7 +77,10 @@ class BucketBatchSampler(Sampler[list[int]]):
 
     def __len__(self) -> int:
         buckets = self._current()
-        parts = (np.bincount(buckets[at : at + _STEP], minlength=self._count) for at in range(0, len(buckets), _STEP))
+        parts = (
+            np.bincount(buckets[at : at + _STEP], minlength=self._count)
+            for at in range(0, len(buckets), _STEP)
+        )
         whole, left = np.divmod(sum(parts, np.zeros(self._count, np.int64)), self.batch_size)
         return int(whole.sum()) + (0 if self.drop_last else int(np.count_nonzero(left)))
 
@@ -92,7 +95,10 @@ class BucketBatchSampler(Sampler[list[int]]):
                     del filling[bucket]
                     yield batch
         if not self.drop_last:
-            yield from (filling[bucket] for bucket in sorted(filling, key=lambda bucket: (-len(filling[bucket]), bucket)))
+            yield from (
+                filling[bucket]
+                for bucket in sorted(filling, key=lambda bucket: (-len(filling[bucket]), bucket))
+            )
 
     def _order(self, count: int) -> Iterator[npt.NDArray[np.int64]]:
         """The samples of this epoch, some thousand at a time."""
@@ -129,13 +135,19 @@ class BucketBatchSampler(Sampler[list[int]]):
             if self.by not in ("aspect", "size"):
                 raise ArgumentError(f'by={self.by!r}: give "aspect", "size", or a number for each sample')
             heights, widths = _sizes_of(self.dataset)
-            return widths / np.maximum(heights, 1) if self.by == "aspect" else heights.astype(np.float64) * widths
+            return (
+                widths / np.maximum(heights, 1)
+                if self.by == "aspect"
+                else heights.astype(np.float64) * widths
+            )
         try:
             values = np.asarray(self.by, np.float64)
         except (TypeError, ValueError):
             raise ArgumentError('by: give "aspect", "size", or a number for each sample') from None
         if values.shape != (len(self.dataset),) or np.isnan(values).any():
-            raise ArgumentError(f"by: {values.shape} numbers for {len(self.dataset)} samples; give one for each, and no NaN")
+            raise ArgumentError(
+                f"by: {values.shape} numbers for {len(self.dataset)} samples; give one for each, and no NaN"
+            )
         return values
 
 

@@ -47,5 +47,7 @@ class HostPart:
         places = self._begin + (numbers + self._ahead) % max(1, self.samples)
         found: _Positions = places.copy()  # those of the short last block
         whole = places < self._whole
-        found[whole] = self._blocks.at(places[whole] // self._block) * self._block + places[whole] % self._block
+        found[whole] = (
+            self._blocks.at(places[whole] // self._block) * self._block + places[whole] % self._block
+        )
         return found

@@ -27,7 +27,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
+from torch.utils.data import (
+    BatchSampler,
+    DistributedSampler,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
 from torch.utils.data.dataloader import _InfiniteConstantSampler
 
 from fastload.common.originals import OwnCode
@@ -37,9 +44,19 @@ from fastload.sampling.buckets import BucketBatchSampler
 from fastload.sampling.keyed import KeyedSampler, RandomKeyedSampler
 from fastload.sampling.sampler import Sharded, ShardSampler
 from fastload.sampling.sharding import Positions, Split
-from fastload.sampling.window import BLOCK, BUFFER, RandomWindowSampler, WindowSampler, usable_block, window_sizes
+from fastload.sampling.window import (
+    BLOCK,
+    BUFFER,
+    RandomWindowSampler,
+    WindowSampler,
+    usable_block,
+    window_sizes,
+)
 
-_NAMED: dict[str, type[RandomWindowSampler | RandomKeyedSampler]] = {"window": RandomWindowSampler, "huge": RandomKeyedSampler}
+_NAMED: dict[str, type[RandomWindowSampler | RandomKeyedSampler]] = {
+    "window": RandomWindowSampler,
+    "huge": RandomKeyedSampler,
+}
 SHUFFLES: tuple[type[RandomSampler], ...] = (RandomSampler, RandomWindowSampler, RandomKeyedSampler)
 """Classes of which a sampler, without replacement, gives each sample of its data once, and draws at its first index only."""
 
@@ -69,7 +86,9 @@ class Coverage:
         IndexError: the dataset lacks one of the samples.
     """
 
-    def __init__(self, count: int, parts: Iterable[Positions] | None, block: int = 0, buffer: int = 0) -> None:
+    def __init__(
+        self, count: int, parts: Iterable[Positions] | None, block: int = 0, buffer: int = 0
+    ) -> None:
         self._count = count
         self._bits: npt.NDArray[np.uint8] | None = None
         self.block, self.buffer = block, buffer
@@ -94,7 +113,9 @@ class Coverage:
 
     def leave_out(self, positions: Sequence[int] | Positions | int) -> None:
         """Notes positions that an earlier part of the pass was given."""
-        left = positions_within(positions if isinstance(positions, Sequence | np.ndarray) else [positions], self._count)
+        left = positions_within(
+            positions if isinstance(positions, Sequence | np.ndarray) else [positions], self._count
+        )
         if self._bits is None:
             self._bits = np.full(-(-self._count // 8), 0xFF, np.uint8)
         np.bitwise_and.at(self._bits, left >> 3, ~_BIT[left & 7])
@@ -134,7 +155,11 @@ def coverage(sampler: Any, count: int, epoch: int = 0, splits: tuple[Split, ...]
 
 def _all_of(length: int, count: int) -> Iterable[Positions] | None:
     """The positions 0 .. length-1 of a sampler's data, for a dataset of `count` samples: None where these are all."""
-    return None if length == count else (np.arange(begin, min(begin + _PART, length)) for begin in range(0, length, _PART))
+    return (
+        None
+        if length == count
+        else (np.arange(begin, min(begin + _PART, length)) for begin in range(0, length, _PART))
+    )
 
 
 def _in_parts(indices: Iterator[int]) -> Iterator[list[int]]:
@@ -184,8 +209,19 @@ class DrawTimes(Enum):
     ANY = "any"
 
 
-_NOTHING: tuple[type[Any], ...] = (SequentialSampler, DistributedSampler, BucketBatchSampler, _InfiniteConstantSampler)
-_FIRST: tuple[type[Any], ...] = (*SHUFFLES, SubsetRandomSampler, WeightedRandomSampler, WindowSampler, KeyedSampler)
+_NOTHING: tuple[type[Any], ...] = (
+    SequentialSampler,
+    DistributedSampler,
+    BucketBatchSampler,
+    _InfiniteConstantSampler,
+)
+_FIRST: tuple[type[Any], ...] = (
+    *SHUFFLES,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+    WindowSampler,
+    KeyedSampler,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,9 +257,13 @@ class SamplerFacts:
     def is_same(self, other: SamplerFacts) -> bool:
         """Returns True if another value says the same of the same samplers."""
         mine, theirs = vars(self) | {"shared_out": None}, vars(other) | {"shared_out": None}
-        if any(theirs[name] is not value for name, value in mine.items()) or (self.shared_out is None) != (other.shared_out is None):
+        if any(theirs[name] is not value for name, value in mine.items()) or (self.shared_out is None) != (
+            other.shared_out is None
+        ):
             return False
-        return self.shared_out is None or other.shared_out is None or self.shared_out.is_same(other.shared_out)
+        return (
+            self.shared_out is None or other.shared_out is None or self.shared_out.is_same(other.shared_out)
+        )
 
     @property
     def origin(self) -> SamplerFacts:
@@ -248,7 +288,9 @@ class SamplerFacts:
         """Returns True if all draws of a pass's order from torch's global generator happen at its first index."""
         if self.origin.draws_nothing:
             return True
-        return (self.draws_at_first or self.is_stateful) and getattr(self.deciding, "generator", None) is not torch.default_generator
+        return (self.draws_at_first or self.is_stateful) and getattr(
+            self.deciding, "generator", None
+        ) is not torch.default_generator
 
 
 def facts_of(index_sampler: Any, private: torch.Generator | None = None) -> SamplerFacts:
@@ -272,7 +314,9 @@ def facts_of(index_sampler: Any, private: torch.Generator | None = None) -> Samp
         in_batches=sampler is not index_sampler,
         sharded=sampler if isinstance(sampler, Sharded) else None,
         follows_seed_and_epoch=isinstance(sampler, ShardSampler),
-        shared_out=facts_of(sampler.shared_out) if isinstance(sampler, Sharded) and sampler.shared_out is not None else None,
+        shared_out=facts_of(sampler.shared_out)
+        if isinstance(sampler, Sharded) and sampler.shared_out is not None
+        else None,
     )
 
 
@@ -305,7 +349,11 @@ def ranks_of(sampler: Any) -> dict[str, int | None]:
     samplers. A position in one rank's part says something of the others' only where these numbers are the same.
     """
     ranks = getattr(sampler, "num_replicas", None)
-    if not isinstance(sampler, DistributedSampler) or isinstance(sampler, Sharded) or not isinstance(ranks, int):
+    if (
+        not isinstance(sampler, DistributedSampler)
+        or isinstance(sampler, Sharded)
+        or not isinstance(ranks, int)
+    ):
         return {}
     return {"ranks": ranks, "hosts": sampler.hosts if isinstance(sampler, WindowSampler) else None}
 
@@ -321,14 +369,25 @@ def _draws_of(sampler: Any, private: torch.Generator | None) -> DrawTimes:
         return DrawTimes.ANY if kind is RandomSampler and sampler.generator is not None else DrawTimes.FIRST
     if isinstance(sampler, WindowSampler | KeyedSampler) and kind in _FIRST:
         return DrawTimes.FIRST if sampler.seed is None else DrawTimes.NOTHING
-    return DrawTimes.FIRST if kind is WeightedRandomSampler else DrawTimes.ANY  # a SubsetRandomSampler reads its list of indices one by one
+    return (
+        DrawTimes.FIRST if kind is WeightedRandomSampler else DrawTimes.ANY
+    )  # a SubsetRandomSampler reads its list of indices one by one
 
 
 def _can_be_undone(sampler: Any) -> bool:
-    return type(sampler) in (SequentialSampler, ShardSampler) or (type(sampler) in SHUFFLES and gives_each_once(sampler))
+    return type(sampler) in (SequentialSampler, ShardSampler) or (
+        type(sampler) in SHUFFLES and gives_each_once(sampler)
+    )
 
 
-_EACH_ONCE: tuple[type[Any], ...] = (SequentialSampler, DistributedSampler, WindowSampler, KeyedSampler, BucketBatchSampler, ShardSampler)
+_EACH_ONCE: tuple[type[Any], ...] = (
+    SequentialSampler,
+    DistributedSampler,
+    WindowSampler,
+    KeyedSampler,
+    BucketBatchSampler,
+    ShardSampler,
+)
 
 
 def gives_each_at_most_once(facts: SamplerFacts) -> bool:
@@ -338,13 +397,17 @@ def gives_each_at_most_once(facts: SamplerFacts) -> bool:
     if not origin.is_own:
         return False
     if kind in SHUFFLES:
-        return not sampler.replacement and (sampler._num_samples is None or sampler._num_samples <= len(sampler.data_source))
+        return not sampler.replacement and (
+            sampler._num_samples is None or sampler._num_samples <= len(sampler.data_source)
+        )
     return kind in _EACH_ONCE or (kind is WeightedRandomSampler and not sampler.replacement)
 
 
 def gives_each_once(sampler: RandomSampler) -> bool:
     """Returns True if a pass gives each sample of its data once."""
-    return not sampler.replacement and (sampler._num_samples is None or sampler._num_samples == len(sampler.data_source))
+    return not sampler.replacement and (
+        sampler._num_samples is None or sampler._num_samples == len(sampler.data_source)
+    )
 
 
 def _iterates_as(sampler: Any, kinds: tuple[type[Any], ...]) -> bool:
@@ -355,7 +418,12 @@ def _iterates_as(sampler: Any, kinds: tuple[type[Any], ...]) -> bool:
 def _iteration(*kinds: type) -> OwnCode:
     """The iteration of samplers' classes. A class known here may be given an `__iter__` of its own later."""
     known = (*_NOTHING, *_FIRST)
-    bases = {base: None for kind in kinds for base in kind.__mro__ if ("__iter__" in vars(base) or base in known) and base is not object}
+    bases = {
+        base: None
+        for kind in kinds
+        for base in kind.__mro__
+        if ("__iter__" in vars(base) or base in known) and base is not object
+    }
     return OwnCode(*((base, ("__iter__",)) for base in bases))
 
 
@@ -372,7 +440,9 @@ def drawn_by(sharded: Sharded, default: torch.Tensor | None) -> Iterator[tuple[s
     By the names that an error gives them. `default`: the state of torch's global generator at the pass's beginning, where it is known.
     """
     given = sharded.shared_out
-    made_of: list[Any] = [] if given is None else [given, given.sampler] if type(given) is BatchSampler else [given]
+    made_of: list[Any] = (
+        [] if given is None else [given, given.sampler] if type(given) is BatchSampler else [given]
+    )
     for each in made_of:
         kind = type(each)
         yield "a sampler of the class", f"{kind.__module__}.{kind.__qualname__}"
@@ -380,7 +450,10 @@ def drawn_by(sharded: Sharded, default: torch.Tensor | None) -> Iterator[tuple[s
             yield "a BatchSampler with batch_size and drop_last", [each.batch_size, bool(each.drop_last)]
         elif kind is BucketBatchSampler:
             yield "a BucketBatchSampler with the seed", each.seed
-            yield "a BucketBatchSampler with batch_size, shuffle and drop_last", [each.batch_size, each.shuffle, each.drop_last]
+            yield (
+                "a BucketBatchSampler with batch_size, shuffle and drop_last",
+                [each.batch_size, each.shuffle, each.drop_last],
+            )
             yield "a BucketBatchSampler with the buckets", summary_of(each.buckets)
         elif kind is SubsetRandomSampler:
             yield "a SubsetRandomSampler with the indices", summary_of(each.indices)

@@ -68,7 +68,11 @@ class OccurrenceCounter:
         try:
             where = as_positions(indices)
             return core.count_occurrences(self._counts, np.where(where < 0, where + count, where))
-        except (TypeError, OverflowError, IndexError):  # keys of another kind, or out of range: an error of its batch
+        except (
+            TypeError,
+            OverflowError,
+            IndexError,
+        ):  # keys of another kind, or out of range: an error of its batch
             return np.fromiter(map(self._of_key, indices), np.uint32, len(indices))
 
     def _of_key(self, index: Any) -> int:
@@ -93,7 +97,10 @@ class OccurrenceCounter:
         for indices in ahead:
             where = as_positions(indices)
             np.subtract.at(counts, np.where(where < 0, where + len(counts), where), np.uint32(1))
-        return {"samples": len(counts), "counts": base64.b64encode(zlib.compress(counts.astype("<u4").tobytes(), 1)).decode()}
+        return {
+            "samples": len(counts),
+            "counts": base64.b64encode(zlib.compress(counts.astype("<u4").tobytes(), 1)).decode(),
+        }
 
     def load(self, state: Any) -> None:
         """Sets the counts to those of a state.
@@ -106,7 +113,12 @@ class OccurrenceCounter:
 
 def counts_of(state: Any, count: int) -> Occurrences:
     """The counts in a state. Raises ValueError if it is not what OccurrenceCounter.state() gave for that many samples."""
-    if not isinstance(state, dict) or state.get("samples") != count or count > COUNTS_LIMIT or not isinstance(state.get("counts"), str):
+    if (
+        not isinstance(state, dict)
+        or state.get("samples") != count
+        or count > COUNTS_LIMIT
+        or not isinstance(state.get("counts"), str)
+    ):
         raise ValueError(f"its counts of samples are not those of {count} samples")
     unpacker = zlib.decompressobj()
     try:

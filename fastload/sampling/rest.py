@@ -39,7 +39,9 @@ class WindowRest:
         order: order of the part of a rank of the first split.
     """
 
-    def __init__(self, count: int, splits: Sequence[Split], rule: Rule, order: Callable[[int], WindowOrder]) -> None:
+    def __init__(
+        self, count: int, splits: Sequence[Split], rule: Rule, order: Callable[[int], WindowOrder]
+    ) -> None:
         first, *others = splits
         self._rule, self._order = rule, order
         self._parts = [stretch(count, first.world, rank, rule) for rank in range(first.world)]
@@ -64,12 +66,16 @@ class WindowRest:
     def _samples(self, places: _Intervals) -> Iterator[Positions]:
         firsts = [begin for begin, _ in self._parts]
         cuts = _cut(places, [*firsts[1:], self._total])
-        for rank, mine in groupby(cuts, lambda each: bisect_right(firsts, each[0]) - 1 if each[0] < self._total else -1):
+        for rank, mine in groupby(
+            cuts, lambda each: bisect_right(firsts, each[0]) - 1 if each[0] < self._total else -1
+        ):
             if rank < 0:
                 others = np.sort(self._order(0).line.positions(self._total, self._count))
                 yield from (others[begin - self._total : end - self._total] for begin, end in mine)
             else:
-                yield from _of_order(self._order(rank), [(begin - firsts[rank], end - firsts[rank]) for begin, end in mine])
+                yield from _of_order(
+                    self._order(rank), [(begin - firsts[rank], end - firsts[rank]) for begin, end in mine]
+                )
 
     def _begun(self, had: int) -> _Intervals:
         """Places that are left of the first split, of repeated samples all."""

@@ -81,7 +81,9 @@ class Sharded:
         except (TypeError, NotImplementedError):
             return _UNKNOWN
 
-    def part(self, epoch: int, splits: Sequence[Split], rank: int, counter: OccurrenceCounter | None = None) -> Iterator[Any]:
+    def part(
+        self, epoch: int, splits: Sequence[Split], rank: int, counter: OccurrenceCounter | None = None
+    ) -> Iterator[Any]:
         """Samples of a rank in the rest of the last split; with a counter of the whole order, each with its occurrence (Counted)."""
         raise NotImplementedError
 
@@ -151,7 +153,9 @@ class ShardSampler(Sharded, DistributedSampler[int]):
         even: False: ranks get different numbers of samples where need be, and nothing is repeated.
     """
 
-    def __init__(self, dataset: Any, shard: Shard, *, shuffle: Any, seed: int | None, drop_last: bool, even: bool) -> None:
+    def __init__(
+        self, dataset: Any, shard: Shard, *, shuffle: Any, seed: int | None, drop_last: bool, even: bool
+    ) -> None:
         Sharded.__init__(self, shard, drop_last, even)
         self.dataset: Any = dataset
         self.shuffle = shuffle
@@ -165,7 +169,9 @@ class ShardSampler(Sharded, DistributedSampler[int]):
         """Number of samples."""
         return len(self.dataset)
 
-    def part(self, epoch: int, splits: Sequence[Split], rank: int, counter: OccurrenceCounter | None = None) -> Iterator[int]:
+    def part(
+        self, epoch: int, splits: Sequence[Split], rank: int, counter: OccurrenceCounter | None = None
+    ) -> Iterator[int]:
         """Indices that a rank gets in the rest of the last split; each comes once."""
         for chunk in self._part_chunks(epoch, splits, rank):
             yield from chunk.tolist()
@@ -215,7 +221,13 @@ class ShardSampler(Sharded, DistributedSampler[int]):
 
     def _window(self, epoch: int, world: int, rank: int) -> WindowOrder:
         first, length = stretch(self.count, world, rank, self.rule)
-        return WindowOrder(self.count, *window_sizes(self.dataset, BLOCK, BUFFER), order_seed(self.seed, epoch), first, length)
+        return WindowOrder(
+            self.count,
+            *window_sizes(self.dataset, BLOCK, BUFFER),
+            order_seed(self.seed, epoch),
+            first,
+            length,
+        )
 
 
 class ShardedSampler(Sharded, DistributedSampler[Any]):
@@ -242,9 +254,16 @@ class ShardedSampler(Sharded, DistributedSampler[Any]):
         """Number of samples in the user's order."""
         return len(self.sampler)
 
-    def part(self, epoch: int, splits: Sequence[Split], rank: int, counter: OccurrenceCounter | None = None) -> Iterator[Any]:
+    def part(
+        self, epoch: int, splits: Sequence[Split], rank: int, counter: OccurrenceCounter | None = None
+    ) -> Iterator[Any]:
         """Indices that a rank gets in the rest of the last split."""
-        return _strided(self, self.sampler if counter is None else counter.marked(self.sampler, batches=False), splits, rank)
+        return _strided(
+            self,
+            self.sampler if counter is None else counter.marked(self.sampler, batches=False),
+            splits,
+            rank,
+        )
 
     def begin(self, epoch: int) -> None:
         """Notes that a pass begins, and tells the user's sampler its epoch."""
@@ -277,9 +296,16 @@ class ShardedBatchSampler(Sharded, Sampler[Any]):
         """The batch size, where the user's batch sampler has one."""
         return getattr(self.batches, "batch_size", None)
 
-    def part(self, epoch: int, splits: Sequence[Split], rank: int, counter: OccurrenceCounter | None = None) -> Iterator[Any]:
+    def part(
+        self, epoch: int, splits: Sequence[Split], rank: int, counter: OccurrenceCounter | None = None
+    ) -> Iterator[Any]:
         """Batches that a rank gets in the rest of the last split."""
-        return _strided(self, self.batches if counter is None else counter.marked(self.batches, batches=True), splits, rank)
+        return _strided(
+            self,
+            self.batches if counter is None else counter.marked(self.batches, batches=True),
+            splits,
+            rank,
+        )
 
     def begin(self, epoch: int) -> None:
         """Notes that a pass begins, and tells the user's batch sampler, and the sampler in it, its epoch."""

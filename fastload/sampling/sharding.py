@@ -74,7 +74,10 @@ class Agreement:
         self._store = None if group is None else group.get_group_store()
         if self._store is None:
             return
-        rank, mine = distributed.get_rank(), {_LENGTH: str(length)} | {name: _told(value) for name, value in found().items()}
+        rank, mine = (
+            distributed.get_rank(),
+            {_LENGTH: str(length)} | {name: _told(value) for name, value in found().items()},
+        )
         try:
             whose, first = json.loads(self._store.compare_set(self._key, "", json.dumps([rank, mine])))
             differs = next((name for name in {**mine, **first} if first.get(name) != mine.get(name)), None)
@@ -104,7 +107,11 @@ class Agreement:
         if self._store is None:
             return
         try:
-            found = self._store.get(f"{self._key}/differs").decode() if self._store.check([f"{self._key}/differs"]) else None
+            found = (
+                self._store.get(f"{self._key}/differs").decode()
+                if self._store.check([f"{self._key}/differs"])
+                else None
+            )
         except RuntimeError:
             self._store = found = None
         if found is not None:
@@ -152,7 +159,9 @@ def rank_and_world(shard: Shard) -> tuple[int, int]:
         return 0, 1
     told = f'shard="auto": the environment has RANK={rank or ""} and WORLD_SIZE={world or ""}'
     if not ((rank or "").isdecimal() and (world or "").isdecimal()):
-        raise ArgumentError(f"{told}, which do not tell the rank: call torch.distributed.init_process_group(), or give shard=(rank, world)")
+        raise ArgumentError(
+            f"{told}, which do not tell the rank: call torch.distributed.init_process_group(), or give shard=(rank, world)"
+        )
     return _checked(int(rank or 0), int(world or 1), told)
 
 
@@ -224,7 +233,9 @@ def continued(splits: Sequence[Split], world: int) -> tuple[Split, ...]:
     return begun if begun and begun[-1].world == world else (*begun, Split(world))
 
 
-def advanced(splits: Sequence[Split], rest: int, rule: Rule, samples: int, batch: int) -> tuple[tuple[Split, ...], bool]:
+def advanced(
+    splits: Sequence[Split], rest: int, rule: Rule, samples: int, batch: int
+) -> tuple[tuple[Split, ...], bool]:
     """The splits after each rank has had `samples` more; and True if the rank with the most then has no batch left.
 
     Args:
@@ -240,7 +251,9 @@ def advanced(splits: Sequence[Split], rest: int, rule: Rule, samples: int, batch
     return (*splits[:-1], replace(last, had=had)), most - had < batch
 
 
-def strided_places(count: int, splits: Sequence[Split], rank: int, rule: Rule, step: int = 1 << 14) -> Iterator[Positions]:
+def strided_places(
+    count: int, splits: Sequence[Split], rank: int, rule: Rule, step: int = 1 << 14
+) -> Iterator[Positions]:
     """Places in a strided order that a rank has in the rest of the last split, some thousand at a time."""
     start, last = begun_at(count, splits), splits[-1]
     rest = count - start

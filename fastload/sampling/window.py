@@ -69,9 +69,13 @@ class WindowOrder:
         ArgumentError: there are too many samples.
     """
 
-    def __init__(self, count: int, block: int, buffer: int, key: int, first: int = 0, samples: int | None = None) -> None:
+    def __init__(
+        self, count: int, block: int, buffer: int, key: int, first: int = 0, samples: int | None = None
+    ) -> None:
         if count >= COUNT_LIMIT:
-            raise ArgumentError(f'a dataset of {count:,} samples: shuffle="window" orders at most {COUNT_LIMIT - 1:,}; use shuffle="huge"')
+            raise ArgumentError(
+                f'a dataset of {count:,} samples: shuffle="window" orders at most {COUNT_LIMIT - 1:,}; use shuffle="huge"'
+            )
         self.samples = count if samples is None else samples
         self.block = usable_block(count, block, buffer)
         self.buffer = buffer
@@ -113,7 +117,11 @@ class WindowOrder:
             times, positions = np.concatenate([times, new_times]), np.concatenate([positions, new_positions])
             if number <= begin:
                 continue
-            due = np.full(len(times), True) if number == ends[-1] else times < np.uint64(self._round(number) << 32)
+            due = (
+                np.full(len(times), True)
+                if number == ends[-1]
+                else times < np.uint64(self._round(number) << 32)
+            )
             now = positions[due]
             yield now[times[due].argsort(kind="stable")][skipped:]
             skipped = max(0, skipped - len(now))
@@ -153,26 +161,39 @@ class WindowOrder:
         """The round in which a block opens."""
         return number * self.block // self.open_blocks
 
-    def _scheduled(self, begin: int, starts: _Positions, lengths: _Positions, words: np.random.Philox) -> tuple[_Words, _Positions]:
+    def _scheduled(
+        self, begin: int, starts: _Positions, lengths: _Positions, words: np.random.Philox
+    ) -> tuple[_Words, _Positions]:
         """Time and position of each sample of the blocks from number `begin` on. A time is a round and, below it, 32 random bits."""
-        draws = np.asarray(words.random_raw(len(starts) * self.block), np.uint64).reshape(len(starts), self.block)
+        draws = np.asarray(words.random_raw(len(starts) * self.block), np.uint64).reshape(
+            len(starts), self.block
+        )
         turn = np.arange(self.block, dtype=np.int64)
         there = turn < lengths[:, None]
-        upper = np.where(there, draws >> np.uint64(32), np.uint64(1 << 32))  # samples that a short block lacks come last in it
+        upper = np.where(
+            there, draws >> np.uint64(32), np.uint64(1 << 32)
+        )  # samples that a short block lacks come last in it
         chosen = upper.argsort(axis=1, kind="stable")
-        rounds = (np.arange(begin, begin + len(starts), dtype=np.int64) * self.block // self.open_blocks)[:, None] + turn
+        rounds = (np.arange(begin, begin + len(starts), dtype=np.int64) * self.block // self.open_blocks)[
+            :, None
+        ] + turn
         times = rounds.astype(np.uint64) << np.uint64(32) | draws & np.uint64(0xFFFF_FFFF)
         return times[there], (starts[:, None] + chosen)[there]
 
     def _finished(self, round_: int) -> int:
         """Number of runs, counted from the first, all of whose rounds come before one."""
-        return min(max(0, -(-(round_ - self.block + 1) * self.open_blocks // self.block)), self._ends_of_stretches[-1])
+        return min(
+            max(0, -(-(round_ - self.block + 1) * self.open_blocks // self.block)),
+            self._ends_of_stretches[-1],
+        )
 
     def _given(self, round_: int) -> int:
         """Number of samples that come before a round."""
         finished, count = self._finished(round_), self._ends_of_stretches[-1]
         opened = min(-(-round_ * self.open_blocks // self.block), count)
-        given = finished * self.block + int((round_ - np.arange(finished, opened) * self.block // self.open_blocks).sum())
+        given = finished * self.block + int(
+            (round_ - np.arange(finished, opened) * self.block // self.open_blocks).sum()
+        )
         for number, length in self._short_runs:
             if number < opened:
                 given -= max(0, min(self.block, round_ - self._round(number)) - length)
@@ -201,7 +222,9 @@ class WindowOrder:
         raise IndexError(place)
 
 
-def _regrouped(runs: Iterator[tuple[_Positions, _Positions]], before: int, step: int) -> Iterator[tuple[_Positions, _Positions]]:
+def _regrouped(
+    runs: Iterator[tuple[_Positions, _Positions]], before: int, step: int
+) -> Iterator[tuple[_Positions, _Positions]]:
     """Runs, some at a time: at most `step`, of which the first `before` runs end a group."""
     parts: list[tuple[_Positions, _Positions]] = []
     have, left = 0, before
@@ -307,14 +330,20 @@ class RankedSampler(DistributedSampler[int]):
             replicas = distributed.get_world_size() if grouped() else 1
         self.num_replicas = count_of("num_replicas", replicas, 1)
         if rank is None and self.num_replicas > 1 and not grouped():
-            raise ArgumentError(f"num_replicas={replicas} without rank=, and there is no process group to tell it: give rank=")
+            raise ArgumentError(
+                f"num_replicas={replicas} without rank=, and there is no process group to tell it: give rank="
+            )
         if rank is None:
             rank = distributed.get_rank() if self.num_replicas > 1 else 0
         self.rank = count_of("rank", rank, 0)
         if self.rank >= self.num_replicas:
-            raise ArgumentError(f"rank={rank} of num_replicas={replicas}: ranks are counted from 0 to {replicas - 1}")
+            raise ArgumentError(
+                f"rank={rank} of num_replicas={replicas}: ranks are counted from 0 to {replicas - 1}"
+            )
         if self.num_replicas > 1 and self.seed is None:
-            raise ArgumentError(f"{type(self).__name__} on several ranks needs seed=, the same on each: without it their parts overlap")
+            raise ArgumentError(
+                f"{type(self).__name__} on several ranks needs seed=, the same on each: without it their parts overlap"
+            )
         count = len(self.dataset)
         self.num_samples = count // self.num_replicas if self.drop_last else -(-count // self.num_replicas)
         self.total_size = self.num_samples * self.num_replicas
@@ -322,7 +351,12 @@ class RankedSampler(DistributedSampler[int]):
     def _begin(self) -> None:
         """Divides the samples for a pass; refuses one of which nobody says whose samples it has."""
         self._divide()
-        if self.num_replicas == 1 and self._given == (None, None) and int(os.environ.get("WORLD_SIZE") or 1) > 1 and not grouped():
+        if (
+            self.num_replicas == 1
+            and self._given == (None, None)
+            and int(os.environ.get("WORLD_SIZE") or 1) > 1
+            and not grouped()
+        ):
             raise ArgumentError(
                 f"{type(self).__name__}: several processes were started, and there is no process group to say which samples are this "
                 "one's: call torch.distributed.init_process_group(), or give num_replicas= and rank="
@@ -406,11 +440,15 @@ class WindowSampler(RankedSampler):
     ) -> None:
         self.hosts = None if hosts is None else count_of("hosts", hosts, 1)
         self.deal_every = None if deal_every is None else count_of("deal_every", deal_every, 1)
-        super().__init__(dataset, seed=seed, num_replicas=num_replicas, rank=rank, drop_last=drop_last, generator=generator)
+        super().__init__(
+            dataset, seed=seed, num_replicas=num_replicas, rank=rank, drop_last=drop_last, generator=generator
+        )
         if self.hosts is None and self.deal_every is not None:
             raise ArgumentError(f"deal_every={deal_every} deals out blocks to hosts: give hosts= as well")
         if self.hosts is not None and self.seed is None:
-            raise ArgumentError(f"hosts={hosts} needs seed=, by which a host has the same part in every epoch")
+            raise ArgumentError(
+                f"hosts={hosts} needs seed=, by which a host has the same part in every epoch"
+            )
         self.block, self.buffer = block, buffer
         window_sizes(self.dataset, block, buffer)  # a wrong size is an error here
 
@@ -429,10 +467,14 @@ class WindowSampler(RankedSampler):
         count = len(self.dataset)
         block, buffer = window_sizes(self.dataset, self.block, self.buffer)
         if self.hosts is None:
-            return WindowOrder(count, block, buffer, key, self.rank * self.num_samples, self.num_samples), None
+            return WindowOrder(
+                count, block, buffer, key, self.rank * self.num_samples, self.num_samples
+            ), None
         host, rank = divmod(self.rank, self.num_replicas // self.hosts)
         period = 0 if self.deal_every is None else self.epoch // self.deal_every
-        part = HostPart(count, usable_block(count, block, buffer), hosts_seed(self.seed, period), host, self.hosts)
+        part = HostPart(
+            count, usable_block(count, block, buffer), hosts_seed(self.seed, period), host, self.hosts
+        )
         own = host_order_seed(self.seed, self.epoch, host)
         return WindowOrder(part.samples, block, buffer, own, rank * self.num_samples, self.num_samples), part
 
@@ -441,7 +483,9 @@ class WindowSampler(RankedSampler):
         if self.hosts is None:
             return
         if len(self.dataset) < self.hosts:
-            raise ArgumentError(f"hosts={self.hosts}: the dataset has {len(self.dataset)} samples, fewer than hosts: leave hosts= out")
+            raise ArgumentError(
+                f"hosts={self.hosts}: the dataset has {len(self.dataset)} samples, fewer than hosts: leave hosts= out"
+            )
         if self.num_replicas % self.hosts:
             raise ArgumentError(
                 f"hosts={self.hosts} with num_replicas={self.num_replicas}: each host has as many ranks as any other, so give a number of "
@@ -474,7 +518,9 @@ class RandomWindowSampler(RandomOrderSampler):
     """The sampler of FastLoader(shuffle="window")."""
 
     def _chunks(self, key: int) -> Iterator[npt.NDArray[np.int64]]:
-        return WindowOrder(len(self.data_source), *window_sizes(self.data_source, BLOCK, BUFFER), key).chunks()
+        return WindowOrder(
+            len(self.data_source), *window_sizes(self.data_source, BLOCK, BUFFER), key
+        ).chunks()
 
 
 def window_sizes(dataset: Any, block: int | str, buffer: int | str) -> tuple[int, int]:

@@ -10,7 +10,20 @@ import os
 
 from fastload.common.files import expanded
 from fastload.errors import ArgumentError, DatasetError, PackError
-from fastload.sources import arrow, dataset, images, layouts, litdata, lmdb, mds, parquet, table, tar, tfrecord, unpacked
+from fastload.sources import (
+    arrow,
+    dataset,
+    images,
+    layouts,
+    litdata,
+    lmdb,
+    mds,
+    parquet,
+    table,
+    tar,
+    tfrecord,
+    unpacked,
+)
 from fastload.sources.options import BoxFormat, ObjectOptions, SourceOptions
 from fastload.sources.protocol import Choice, Files, Given, Item, Place, Placed, Source, attribute_of
 from fastload.sources.ray_data import with_rows
@@ -69,7 +82,11 @@ def choose(given: Given) -> Source:
 
 def _is_paths(given: Given) -> bool:
     source = given.source
-    return isinstance(source, list | tuple) and bool(source) and all(isinstance(each, str | os.PathLike) for each in source)
+    return (
+        isinstance(source, list | tuple)
+        and bool(source)
+        and all(isinstance(each, str | os.PathLike) for each in source)
+    )
 
 
 def _open_paths(given: Given) -> Source:
@@ -82,7 +99,11 @@ def _open_paths(given: Given) -> Source:
         is_table = table.is_table(path)
         if os.path.isdir(path) or is_table:
             what = "a table" if is_table else "a folder"
-            how = "put all lines into one table" if is_table else "put the class folders, or links to them, into one folder"
+            how = (
+                "put all lines into one table"
+                if is_table
+                else "put the class folders, or links to them, into one folder"
+            )
             raise PackError(
                 f"{path} is {what}: {_SEVERAL}. To pack them together, {how}; or "
                 "pack each by itself and join them with torch.utils.data.ConcatDataset, which FastLoader reads natively"
@@ -123,7 +144,9 @@ def is_packed(path: str) -> bool:
 
 
 def _refuse_packed(given: Given) -> Source:
-    raise PackError(f"{given.path} is a packed dataset: `fastload concat` makes one of several, without copying them")
+    raise PackError(
+        f"{given.path} is a packed dataset: `fastload concat` makes one of several, without copying them"
+    )
 
 
 def _refuse_missing(given: Given) -> Source:
@@ -133,7 +156,9 @@ def _refuse_missing(given: Given) -> Source:
     except OSError:
         near = []
     if near:
-        raise PackError(f"{given.path}: no such folder or file; did you mean {os.path.join(folder, near[0])}?")
+        raise PackError(
+            f"{given.path}: no such folder or file; did you mean {os.path.join(folder, near[0])}?"
+        )
     raise PackError(f"{given.path}: no such folder or file; {_GIVE}")
 
 
@@ -161,7 +186,9 @@ CHOICES: tuple[Choice, ...] = (
     Choice(_is_named, lambda given: _open_files([given.path], given.boxes)),
     Choice(lambda given: isinstance(given.source, str) and not os.path.exists(given.path), _refuse_missing),
     layouts.FILE,
-    Choice(lambda given: tfrecord.FILES.named(given.path), lambda given: _open_files([given.path], given.boxes)),
+    Choice(
+        lambda given: tfrecord.FILES.named(given.path), lambda given: _open_files([given.path], given.boxes)
+    ),
     images.FILE,
     tar.COMPRESSED,
     tfrecord.COMPRESSED,

@@ -43,9 +43,13 @@ def read_label_map(data: bytes) -> LabelMap:
     """
     with opened_image(data) as image:
         if image.width * image.height > checked_max_pixels(None):
-            raise _refused(f"{image.width} x {image.height} pixels are more than the limit (FASTLOAD_MAX_PIXELS)")
+            raise _refused(
+                f"{image.width} x {image.height} pixels are more than the limit (FASTLOAD_MAX_PIXELS)"
+            )
         if image.format in _LOSSY:
-            raise _refused(f"a {image.format}, which changes labels when it is compressed; convert it to PNG from what it was made of")
+            raise _refused(
+                f"a {image.format}, which changes labels when it is compressed; convert it to PNG from what it was made of"
+            )
         if image.mode not in ("P", "L", "1") and not image.mode.startswith("I"):
             raise _refused(
                 f"a picture of colours ({image.mode}), where a mask has one number for each pixel: convert it to grey or palette labels"
@@ -112,7 +116,12 @@ def is_deep(data: bytes) -> bool:
 def _raw_modes(image: Any) -> list[str]:
     """Pillow's names of how the file has its pixels."""
     arguments = [entry[3] for entry in getattr(image, "tile", ())]
-    return [raw for each in arguments for raw in (each if isinstance(each, tuple) else (each,)) if isinstance(raw, str)]
+    return [
+        raw
+        for each in arguments
+        for raw in (each if isinstance(each, tuple) else (each,))
+        if isinstance(raw, str)
+    ]
 
 
 def _refused(reason: str) -> SampleError:
@@ -149,7 +158,11 @@ def files_in(folder: str, *endings: str) -> list[str]:
     """Sorted names of the files in a folder that end so, in any case; empty if it is no folder."""
     try:
         with os.scandir(folder) as entries:
-            return sorted(entry.name for entry in entries if entry.name.lower().endswith(endings) and not is_folder(entry))
+            return sorted(
+                entry.name
+                for entry in entries
+                if entry.name.lower().endswith(endings) and not is_folder(entry)
+            )
     except OSError:
         return []
 
@@ -180,7 +193,11 @@ def mirrored_pairs(names: Sequence[str]) -> tuple[tuple[int, int], ...]:
     """Numbers of keypoints whose names differ in left and right alone."""
     places = {name: place for place, name in enumerate(names) if names.count(name) == 1}
     partners = {place: places.get(_SIDES.sub(_other_side, name), place) for name, place in places.items()}
-    return tuple((place, partner) for place, partner in partners.items() if place < partner and partners[partner] == place)
+    return tuple(
+        (place, partner)
+        for place, partner in partners.items()
+        if place < partner and partners[partner] == place
+    )
 
 
 def _other_side(found: re.Match[str]) -> str:
@@ -264,7 +281,9 @@ def numbers(value: object, count: int | None, what: str) -> npt.NDArray[np.float
         PackError: it is something else; the message begins with `what`.
     """
     if not isinstance(value, list) or (count is not None and len(value) != count):
-        raise PackError(f"{what} is no list of {'numbers' if count is None else f'{count} numbers'}: {_brief(value)}")
+        raise PackError(
+            f"{what} is no list of {'numbers' if count is None else f'{count} numbers'}: {_brief(value)}"
+        )
     if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in value):
         raise PackError(f"{what} has other values than numbers in it: {_brief(value)}")
     try:
@@ -286,7 +305,11 @@ def whole_numbers(value: object, dtype: str, what: str) -> npt.NDArray[Any]:
     if kind is int:
         numbers(value, None, what)
     if not isinstance(value, list) or not all(isinstance(each, kind) for each in value):
-        raise PackError(f"{what}: a number in it is not whole" if kind is int else f"{what} is no list of true and false: {_brief(value)}")
+        raise PackError(
+            f"{what}: a number in it is not whole"
+            if kind is int
+            else f"{what} is no list of true and false: {_brief(value)}"
+        )
     try:
         return np.array(value, dtype)
     except OverflowError:
@@ -300,10 +323,14 @@ def box_rows(value: Sequence[object], form: str, what: str) -> npt.NDArray[np.fl
         PackError: one is no such list, or its width or height is negative; the message begins with `what`, and names the box.
     """
     sides = BOX_SIDES[form]
-    boxes = np.array([numbers(box, sides, f"{what}, box {row} (from 0)") for row, box in enumerate(value)], np.float32).reshape(-1, sides)
+    boxes = np.array(
+        [numbers(box, sides, f"{what}, box {row} (from 0)") for row, box in enumerate(value)], np.float32
+    ).reshape(-1, sides)
     wrong = _turned(boxes, form)
     if len(wrong):
-        raise PackError(f"{what}, box {wrong[0]} (from 0): {boxes[wrong[0]].tolist()} has x2 < x1 or y2 < y1 ({form})")
+        raise PackError(
+            f"{what}, box {wrong[0]} (from 0): {boxes[wrong[0]].tolist()} has x2 < x1 or y2 < y1 ({form})"
+        )
     return boxes
 
 

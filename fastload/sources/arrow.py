@@ -32,7 +32,18 @@ from fastload.common.optional import optional
 from fastload.errors import PackError
 from fastload.sources.arrow_columns import brief, columns_of, file_columns, python_value
 from fastload.sources.options import BoxFormat
-from fastload.sources.protocol import UNKNOWN, Choice, FileRanges, Files, Given, Item, NumberedInFiles, Place, Value, file_stamp
+from fastload.sources.protocol import (
+    UNKNOWN,
+    Choice,
+    FileRanges,
+    Files,
+    Given,
+    Item,
+    NumberedInFiles,
+    Place,
+    Value,
+    file_stamp,
+)
 from fastload.sources.tar import expand_all
 
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
@@ -87,7 +98,9 @@ def messages(path: str, size: int, read: Callable[[int, int], bytes]) -> Iterato
                 return
             found = _message(at, _HEAD + length, read(at + _HEAD, length))
             if not 0 <= found.body <= min(_BODY_MOST, size - at - found.size) or found.rows < 0:
-                raise PackError(f"{path}: not a whole Arrow file: the message at byte {at} has {found.body} bytes and {found.rows} rows")
+                raise PackError(
+                    f"{path}: not a whole Arrow file: the message at byte {at} has {found.body} bytes and {found.rows} rows"
+                )
             yield found
             at += found.size + found.body
     except (struct.error, IndexError) as error:
@@ -104,7 +117,9 @@ def _message(offset: int, size: int, metadata: bytes) -> Message:
         return Message(offset, size, body, kind, 0, False)
     where = _slot(metadata, root, 2)
     batch = where + _number("<I", metadata, where)
-    return Message(offset, size, body, kind, _field("<q", metadata, batch, 0), bool(_slot(metadata, batch, 3)))
+    return Message(
+        offset, size, body, kind, _field("<q", metadata, batch, 0), bool(_slot(metadata, batch, 3))
+    )
 
 
 def _number(form: str, data: bytes, at: int) -> int:
@@ -192,7 +207,9 @@ class ArrowSource(NumberedInFiles):
         path, row, schema = self.paths[number], 0, None
         try:
             size = self._ranges.size(number)
-            for message in messages(path, size, lambda offset, count: self._ranges.read(number, offset, count)):
+            for message in messages(
+                path, size, lambda offset, count: self._ranges.read(number, offset, count)
+            ):
                 if message.kind == SCHEMA and schema is None:
                     schema = self._schema_of(number, message)
                 elif message.kind == BATCH and schema is not None:
@@ -207,7 +224,9 @@ class ArrowSource(NumberedInFiles):
         if self._schema is None:
             self._schema = schema
         elif not schema.equals(self._schema):
-            raise PackError(f"{path}: its columns are not those of {self.paths[0]}: pack files of one schema together")
+            raise PackError(
+                f"{path}: its columns are not those of {self.paths[0]}: pack files of one schema together"
+            )
 
     def _schema_of(self, number: int, message: Message) -> Any:
         data = self._ranges.read(number, message.offset, message.size + message.body)
@@ -237,7 +256,9 @@ class ArrowSource(NumberedInFiles):
         """Returns True if pictures of a batch lie in files of their own."""
         if at not in self._files_of:
             columns = [self._batch(at).columns.column(name) for name in self._file_columns]
-            self._files_of[at] = any(column.null_count or column.field("bytes").null_count for column in columns)
+            self._files_of[at] = any(
+                column.null_count or column.field("bytes").null_count for column in columns
+            )
         return self._files_of[at]
 
     def place(self, position: int) -> Place | None:
@@ -266,7 +287,9 @@ class ArrowSource(NumberedInFiles):
     def read_fields(self, position: int) -> dict[str, Value]:
         """The fields besides the image."""
         at, row = self._find(position)
-        return self._columns.values(self.name(position), self._batch(at).columns, row, self.paths[self._batches[at][0]])
+        return self._columns.values(
+            self.name(position), self._batch(at).columns, row, self.paths[self._batches[at][0]]
+        )
 
     def _path(self, position: int, batch: _Batch, row: int) -> str:
         column = batch.columns.column(self._columns.image)
@@ -301,10 +324,17 @@ class ArrowSource(NumberedInFiles):
         is_struct = self._arrow.types.is_struct(image.type)
         values = image.buffers()[2 if not is_struct else 3 if image.type.field(0).name == "bytes" else 6]
         if not message.compressed:
-            for buffer in (each for column in columns.columns for each in column.buffers() if each is not None and each.size):
+            for buffer in (
+                each
+                for column in columns.columns
+                for each in column.buffers()
+                if each is not None and each.size
+            ):
                 if values is None or buffer.address != values.address:
                     self._fill(number, message, memory, buffer.address - base.address, buffer.size)
-        columns.validate(full=True)  # before anything else is asked of it: what does not hold may end the process
+        columns.validate(
+            full=True
+        )  # before anything else is asked of it: what does not hold may end the process
         if columns.num_rows != message.rows:
             raise ValueError(f"it has {columns.num_rows} rows, and says {message.rows}")
         data = image.field("bytes") if is_struct else image
@@ -328,7 +358,9 @@ class ArrowSource(NumberedInFiles):
 def _edges(data: Any) -> npt.NDArray[np.int64]:
     """Offsets at which the values of a column of bytes begin in its buffer, and the end of the last one."""
     dtype = np.dtype(np.int64 if str(data.type).startswith("large_") else np.int32)
-    return np.frombuffer(data.buffers()[1], dtype, len(data) + 1, data.offset * dtype.itemsize).astype(np.int64)
+    return np.frombuffer(data.buffers()[1], dtype, len(data) + 1, data.offset * dtype.itemsize).astype(
+        np.int64
+    )
 
 
 def arrow_files(folder: str, names: list[str]) -> list[str]:
@@ -360,7 +392,9 @@ def _saved(folder: str) -> list[str]:
     try:
         names = [each["filename"] for each in json.loads(read_regular(path, _STATE_MOST))["_data_files"]]
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-        raise PackError(f"{path}: it does not name the dataset's files ({type(error).__name__}): give the .arrow files") from error
+        raise PackError(
+            f"{path}: it does not name the dataset's files ({type(error).__name__}): give the .arrow files"
+        ) from error
     if not all(isinstance(name, str) and name == os.path.basename(name) for name in names):
         raise PackError(f"{path}: it names files outside of its folder: give the .arrow files")
     return names
@@ -370,5 +404,10 @@ def _in_folder(given: Given) -> list[str]:
     return arrow_files(given.path, list(given.files))
 
 
-FOLDER = Choice(lambda given: bool(_in_folder(given)), lambda given: ArrowSource(_in_folder(given), given.boxes))
-FILES = Files(lambda path: path.lower().endswith(".arrow"), lambda patterns, boxes: ArrowSource(expand_all(patterns, "Arrow file"), boxes))
+FOLDER = Choice(
+    lambda given: bool(_in_folder(given)), lambda given: ArrowSource(_in_folder(given), given.boxes)
+)
+FILES = Files(
+    lambda path: path.lower().endswith(".arrow"),
+    lambda patterns, boxes: ArrowSource(expand_all(patterns, "Arrow file"), boxes),
+)

@@ -73,12 +73,20 @@ class ArrowColumns:
             raise PackError(f"{title}: the name of a column is no text: {brief(error)}") from error
         self.image = self._image_column()
         self.names = self._field_names()
-        members = {column: found for column in self.names if (found := self._object_members(schema.field(column).type))}
+        members = {
+            column: found
+            for column in self.names
+            if (found := self._object_members(schema.field(column).type))
+        }
         self.box_format = box_format if members else None
         self.notices = object_notices(members) if box_format is None else ()
         try:
             self._objects = {} if box_format is None else object_columns(members, self.names, box_format)
-            self._plain = {column: self._field(column, name) for column, name in self.names.items() if column not in self._objects}
+            self._plain = {
+                column: self._field(column, name)
+                for column, name in self.names.items()
+                if column not in self._objects
+            }
         except ArgumentError as error:  # a name that no field may have
             raise PackError(f"{title}: {error}") from error
         self.classes, self.label_limits = self._class_names()
@@ -86,7 +94,9 @@ class ArrowColumns:
     @property
     def fields(self) -> tuple[Field, ...]:
         """The fields of every sample, in the order of their columns."""
-        found = ((self._plain[name],) if name in self._plain else self._objects[name].fields for name in self.names)
+        found = (
+            (self._plain[name],) if name in self._plain else self._objects[name].fields for name in self.names
+        )
         return tuple(field for fields in found for field in fields)
 
     def beside(self, name: str, file: str, path: str | None) -> str:
@@ -109,7 +119,9 @@ class ArrowColumns:
             if len(found) == 1:
                 return str(found[0])
         how_many = "several columns" if can_be else "no column"
-        raise PackError(f"{self._title}: {how_many} of {', '.join(self._schema.names)} can be the image: name one 'image'")
+        raise PackError(
+            f"{self._title}: {how_many} of {', '.join(self._schema.names)} can be the image: name one 'image'"
+        )
 
     def _is_struct(self, kind: Any) -> bool:
         """Hugging Face's Image: bytes, or the path of a file."""
@@ -123,7 +135,9 @@ class ArrowColumns:
         """The fields' names by column: the label's is ``label``."""
         others = [name for name in self._schema.names if name != self.image]
         integers = self._types.is_integer
-        label = next((name for name in LABEL_KEYS if name in others and integers(self._schema.field(name).type)), None)
+        label = next(
+            (name for name in LABEL_KEYS if name in others and integers(self._schema.field(name).type)), None
+        )
         names = {name: "label" if name == label else name for name in others}
         if len(set(self._schema.names)) < len(self._schema.names) or len(set(names.values())) < len(names):
             raise PackError(f"{self._title}: two columns of one name among {', '.join(self._schema.names)}")
@@ -141,8 +155,12 @@ class ArrowColumns:
             return Field(name, "bytes")
         if (rows := self._rows(kind)) is not None:
             return Field(name, "array", rows[0], rows[1])
-        if types.is_fixed_size_list(kind) and (types.is_integer(kind.value_type) or types.is_floating(kind.value_type)):
-            return Field(name, "array", shape=(kind.list_size,), dtype=str(np.dtype(kind.value_type.to_pandas_dtype())))
+        if types.is_fixed_size_list(kind) and (
+            types.is_integer(kind.value_type) or types.is_floating(kind.value_type)
+        ):
+            return Field(
+                name, "array", shape=(kind.list_size,), dtype=str(np.dtype(kind.value_type.to_pandas_dtype()))
+            )
         return Field(name, "json" if types.is_nested(kind) else "text")
 
     def _rows(self, kind: Any) -> tuple[str, tuple[int | None, ...]] | None:
@@ -186,7 +204,9 @@ class ArrowColumns:
         for column, field in self._pictures.items():
             values = (columns.column(column)[row] for row in range(min(FIRST_TRIES, columns.num_rows)))
             if any(self._is_deep(value, file) for value in values):
-                self._plain[column] = Field(field.name, field.kind, "uint16", (1,) if field.handler.is_image else ())
+                self._plain[column] = Field(
+                    field.name, field.kind, "uint16", (1,) if field.handler.is_image else ()
+                )
 
     @property
     def _pictures(self) -> dict[str, Field]:
@@ -260,7 +280,9 @@ class ArrowColumns:
             return json_value(value)
         if value is None:
             raise PackError(f"{name}: its {column} is null")
-        found: Value = _as_array(name, column, field, value) if kind.is_array else kind.from_python(field, value)
+        found: Value = (
+            _as_array(name, column, field, value) if kind.is_array else kind.from_python(field, value)
+        )
         return found
 
 
@@ -295,14 +317,18 @@ def brief(error: Exception) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
-def columns_of(title: str, schema: Any, box_format: BoxFormat | None = None) -> ArrowColumns | DeclaredColumns:
+def columns_of(
+    title: str, schema: Any, box_format: BoxFormat | None = None
+) -> ArrowColumns | DeclaredColumns:
     """Fields of the columns of an Arrow schema: by its metadata, or else by their names and types. Raises as `ArrowColumns` does."""
     meta = schema.metadata or {}
     try:
         fields, classes, form = declared(get_object(parse_json(meta[b"fastload.fields"]), "the metadata"))
     except (KeyError, Bad, ValueError):
         return ArrowColumns(title, schema, box_format)
-    if sorted(schema.names) != sorted(field.name for field in fields):  # columns were added, renamed or left out since
+    if sorted(schema.names) != sorted(
+        field.name for field in fields
+    ):  # columns were added, renamed or left out since
         return ArrowColumns(title, schema, box_format)
     return DeclaredColumns(fields, classes, form)
 
@@ -310,7 +336,11 @@ def columns_of(title: str, schema: Any, box_format: BoxFormat | None = None) -> 
 def file_columns(schema: Any) -> tuple[str, ...]:
     """The columns whose pictures may lie in files of their own: Hugging Face's Image, bytes or the path of a file."""
     is_struct = optional("pyarrow", "packing Parquet and Arrow files").types.is_struct
-    return tuple(field.name for field in schema if is_struct(field.type) and {"bytes", "path"} <= {inner.name for inner in field.type})
+    return tuple(
+        field.name
+        for field in schema
+        if is_struct(field.type) and {"bytes", "path"} <= {inner.name for inner in field.type}
+    )
 
 
 class DeclaredColumns:
@@ -342,7 +372,9 @@ class DeclaredColumns:
 
     def values(self, name: str, columns: Any, row: int, file: str) -> dict[str, Value]:
         """The fields of a row, by name; arguments are those of `ArrowColumns.values`. Raises PackError for what is no such value."""
-        return {field.name: self._checked(field, columns.column(field.name)[row], file) for field in self.fields}
+        return {
+            field.name: self._checked(field, columns.column(field.name)[row], file) for field in self.fields
+        }
 
     def _checked(self, field: Field, scalar: Any, file: str) -> Value:
         try:
@@ -359,7 +391,9 @@ class DeclaredColumns:
             try:
                 return read_regular(path)
             except OSError as error:
-                raise PackError(f"its {field.name!r}: {path} cannot be read: {error.strerror or error}") from error
+                raise PackError(
+                    f"its {field.name!r}: {path} cannot be read: {error.strerror or error}"
+                ) from error
         if value is None:
             raise PackError(f"its {field.name!r} is null")
         found: Value = field.handler.from_exported(field, value)

@@ -53,12 +53,19 @@ class CocoFiles(AnnotatedFiles):
     """
 
     def __init__(
-        self, title: str, index: CocoIndex | MergedIndex, folder: str = "", categories: Mapping[int, Category] | None = None
+        self,
+        title: str,
+        index: CocoIndex | MergedIndex,
+        folder: str = "",
+        categories: Mapping[int, Category] | None = None,
     ) -> None:
         if isinstance(index, MergedIndex):
             paths, self.notices = index.paths, index.notices()
         else:
-            paths = [os.path.join(folder, image.file) if image.id >= 0 or image.file else "" for image in index.images]
+            paths = [
+                os.path.join(folder, image.file) if image.id >= 0 or image.file else ""
+                for image in index.images
+            ]
         super().__init__(title, paths)
         self.index = index
         self.categories = index.categories if categories is None else categories
@@ -94,7 +101,9 @@ class CocoFiles(AnnotatedFiles):
         """The label of an annotation. Raises PackError if its category is none of the file's."""
         own = entry.get(CATEGORY_ID)
         if not isinstance(own, int) or own not in self.labels:
-            raise PackError(f"{what}: its category_id {own!r} is none of the {len(self.labels)} categories of the file")
+            raise PackError(
+                f"{what}: its category_id {own!r} is none of the {len(self.labels)} categories of the file"
+            )
         return self.labels[own]
 
 
@@ -112,7 +121,11 @@ class CocoSource(CocoFiles):
     layout = "COCO"
 
     def __init__(
-        self, title: str, index: CocoIndex | MergedIndex, folder: str = "", categories: Mapping[int, Category] | None = None
+        self,
+        title: str,
+        index: CocoIndex | MergedIndex,
+        folder: str = "",
+        categories: Mapping[int, Category] | None = None,
     ) -> None:
         super().__init__(title, index, folder, categories)
         self._keys = index.keys
@@ -129,7 +142,9 @@ class CocoSource(CocoFiles):
         if self._keys["segmentation"]:
             fields.append(Field("instances", "instances", of=boxes))
         if self._points:
-            fields.append(Field("keypoints", "keypoints", shape=(self._points, 3), of=boxes, **self._named_points()))
+            fields.append(
+                Field("keypoints", "keypoints", shape=(self._points, 3), of=boxes, **self._named_points())
+            )
         if self._keys["caption"]:
             fields.append(Field("captions", "json"))
         self.fields = tuple(fields)
@@ -152,7 +167,10 @@ class CocoSource(CocoFiles):
         """Names and pairs of the keypoints, where all categories that have some agree."""
         named = {category.points for category in self.categories.values() if category.keypoints}
         paired = {mirrored_pairs(names) for names in named}
-        return {"names": named.pop() if len(named) == 1 else (), "pairs": paired.pop() if len(paired) == 1 else ()}
+        return {
+            "names": named.pop() if len(named) == 1 else (),
+            "pairs": paired.pop() if len(paired) == 1 else (),
+        }
 
     def values(self, position: int, image: bytes) -> Values:
         entry = self.index.images[position]
@@ -172,7 +190,9 @@ class CocoSource(CocoFiles):
             values["area"] = np.array(areas, np.float32)
             values["iscrowd"] = np.array([_crowd(what, each) for what, each in objects], np.int64)
         if "instances" in self._names:
-            values["instances"] = [segmentation(what, each.get("segmentation"), entry) for what, each in objects]
+            values["instances"] = [
+                segmentation(what, each.get("segmentation"), entry) for what, each in objects
+            ]
         if self._points:
             values["keypoints"] = self._all_keypoints(objects)
         if "captions" in self._names:
@@ -183,14 +203,18 @@ class CocoSource(CocoFiles):
         found = np.zeros((len(objects), self._points, 3), np.float32)
         for row, (what, each) in enumerate(objects):
             if each.get("keypoints"):
-                found[row] = numbers(each["keypoints"], 3 * self._points, f"{what}: its list keypoints").reshape(-1, 3)
+                found[row] = numbers(
+                    each["keypoints"], 3 * self._points, f"{what}: its list keypoints"
+                ).reshape(-1, 3)
         return found
 
 
 def _box(what: str, entry: dict[str, Any]) -> npt.NDArray[np.float64]:
     box = numbers(entry.get("bbox"), 4, f"{what}: its bbox")
     if box[2] < 0 or box[3] < 0:
-        raise PackError(f"{what}: its bbox [x, y, width, height] is {entry['bbox']}: x2 < x1 or y2 < y1; correct or remove it")
+        raise PackError(
+            f"{what}: its bbox [x, y, width, height] is {entry['bbox']}: x2 < x1 or y2 < y1; correct or remove it"
+        )
     return box
 
 
@@ -221,23 +245,37 @@ def segmentation(what: str, value: Any, image: CocoImage) -> Value:
         PackError: it is neither, or a polygon or an RLE that is wrong.
     """
     size = [image.height, image.width]
-    if not value and not isinstance(value, dict):  # an object with a box alone, where others have a segmentation
+    if not value and not isinstance(
+        value, dict
+    ):  # an object with a box alone, where others have a segmentation
         if not all(size):
-            raise PackError(f"{what}: it has no segmentation, and the file does not say the size of its image")
+            raise PackError(
+                f"{what}: it has no segmentation, and the file does not say the size of its image"
+            )
         return {"size": size, "counts": [image.height * image.width]}
     if isinstance(value, list):
         for part in value:
             if not isinstance(part, list) or len(part) < 6 or len(part) % 2:
-                raise PackError(f"{what}: a polygon of its segmentation is no list of x, y, x, y, ... of three points or more")
+                raise PackError(
+                    f"{what}: a polygon of its segmentation is no list of x, y, x, y, ... of three points or more"
+                )
             numbers(part, None, f"{what}: a polygon of its segmentation")
         return value
     if not isinstance(value, dict) or not isinstance(value.get("counts"), list | str):
         raise PackError(f"{what}: its segmentation is neither polygons nor an RLE with its counts")
     if all(size) and value.get("size") != size:
-        raise PackError(f"{what}: its RLE has the size {value.get('size')}, where the image has [height, width] {size}")
+        raise PackError(
+            f"{what}: its RLE has the size {value.get('size')}, where the image has [height, width] {size}"
+        )
     counts = value["counts"]
-    if isinstance(counts, list) and all(size) and sum(numbers(counts, None, f"{what}: its RLE")) != size[0] * size[1]:
-        raise PackError(f"{what}: the counts of its RLE do not sum to the {size[0]} x {size[1]} pixels of its image")
+    if (
+        isinstance(counts, list)
+        and all(size)
+        and sum(numbers(counts, None, f"{what}: its RLE")) != size[0] * size[1]
+    ):
+        raise PackError(
+            f"{what}: the counts of its RLE do not sum to the {size[0]} x {size[1]} pixels of its image"
+        )
     return value
 
 
@@ -261,7 +299,14 @@ class CocoPanopticSource(CocoFiles):
 
     layout = "COCO, panoptic"
 
-    def __init__(self, title: str, index: CocoIndex, folder: str, masks: str, categories: Mapping[int, Category] | None = None) -> None:
+    def __init__(
+        self,
+        title: str,
+        index: CocoIndex,
+        folder: str,
+        masks: str,
+        categories: Mapping[int, Category] | None = None,
+    ) -> None:
         super().__init__(title, index, folder, categories)
         if not index.categories:
             raise PackError(f"{index.path}: it has no categories")
@@ -283,20 +328,28 @@ class CocoPanopticSource(CocoFiles):
     def segments(self, entry: CocoImage, found: list[tuple[str, dict[str, Any]]]) -> Values:
         """The fields of an image of these annotations, of which there is one, or none."""
         if len(found) > 1:
-            raise PackError(f"{found[1][0]}: the image has another one ({len(found)} in all); a panoptic file has one for each image")
+            raise PackError(
+                f"{found[1][0]}: the image has another one ({len(found)} in all); a panoptic file has one for each image"
+            )
         what, annotation = found[0] if found else ("", {"segments_info": []})
         segments = _segments(what, annotation)
-        ids = self._ids(what, annotation, entry) if found else np.zeros(_size(self.index.path, entry), np.int64)
+        ids = (
+            self._ids(what, annotation, entry) if found else np.zeros(_size(self.index.path, entry), np.int64)
+        )
         numbered, labels = self._numbered(what, ids, segments)
         values: dict[str, Value] = {
             "image_id": entry.id,
             MASK: labels,
             INSTANCE_MASK: numbered,
-            BOXES: np.array([numbers(each.get("bbox"), 4, f"{what}: the bbox of a segment") for each in segments]).reshape(-1, 4),
+            BOXES: np.array(
+                [numbers(each.get("bbox"), 4, f"{what}: the bbox of a segment") for each in segments]
+            ).reshape(-1, 4),
             "segment": np.arange(1, len(segments) + 1),
             LABELS: np.array([self.label(what, each) for each in segments], np.int64),
             CATEGORY_ID: np.array([each[CATEGORY_ID] for each in segments], np.int64),
-            "area": numbers([each.get("area", 0) for each in segments], None, f"{what}: the areas of its segments"),
+            "area": numbers(
+                [each.get("area", 0) for each in segments], None, f"{what}: the areas of its segments"
+            ),
             "iscrowd": np.array([int(each.get("iscrowd", 0) == 1) for each in segments], np.int64),
         }
         return values, tuple(f"{what}: segment {each['id']}" for each in segments)
@@ -318,20 +371,30 @@ class CocoPanopticSource(CocoFiles):
         if form != "png":
             raise PackError(f"{what}: {path} is a {form}; ids of segments need a lossless PNG")
         if entry.height and entry.width and pixels.shape[:2] != (entry.height, entry.width):
-            raise PackError(f"{what}: {path} has {pixels.shape[1]} x {pixels.shape[0]} pixels, its image {entry.width} x {entry.height}")
+            raise PackError(
+                f"{what}: {path} has {pixels.shape[1]} x {pixels.shape[0]} pixels, its image {entry.width} x {entry.height}"
+            )
         ids: npt.NDArray[np.int64] = pixels.astype(np.int64) @ np.array([1, 1 << 8, 1 << 16])
         return ids
 
-    def _numbered(self, what: str, ids: npt.NDArray[np.int64], segments: list[dict[str, Any]]) -> tuple[npt.NDArray[np.uint16], Any]:
+    def _numbered(
+        self, what: str, ids: npt.NDArray[np.int64], segments: list[dict[str, Any]]
+    ) -> tuple[npt.NDArray[np.uint16], Any]:
         """The number of each pixel's segment, and its label."""
         own = [each.get("id") for each in segments]
-        known = np.array([each if isinstance(each, int) and 0 < each < 1 << 24 else -1 for each in own], np.int64)
+        known = np.array(
+            [each if isinstance(each, int) and 0 < each < 1 << 24 else -1 for each in own], np.int64
+        )
         if (known < 0).any() or len(set(own)) < len(own):
-            raise PackError(f"{what}: an id of its segments is there twice, or is no number from 1 to {(1 << 24) - 1}")
+            raise PackError(
+                f"{what}: an id of its segments is there twice, or is no number from 1 to {(1 << 24) - 1}"
+            )
         present, inverse = np.unique(ids, return_inverse=True)
         strange = np.setdiff1d(present, np.append(known, 0))
         if len(strange):
-            raise PackError(f"{what}: {_listed(strange)} of its PNG {'are' if len(strange) > 1 else 'is'} not among its segments_info")
+            raise PackError(
+                f"{what}: {_listed(strange)} of its PNG {'are' if len(strange) > 1 else 'is'} not among its segments_info"
+            )
         number_of = {0: 0} | {int(each): number for number, each in enumerate(known, 1)}
         numbers_of = np.array([number_of[int(each)] for each in present], np.uint16)
         labels = [np.iinfo(self._dtype).max, *(self.label(what, each) for each in segments)]
@@ -357,8 +420,14 @@ class CocoSegmentsSource(CocoSource):
         names = {field.name for field in self.fields}
         self._renamed = {field.name: field.name for field in self._own.fields if field.name != "image_id"}
         if names & self._renamed.keys():
-            self._renamed |= {name: f"segment_{name}" for name in (BOXES, LABELS, CATEGORY_ID, "area", "iscrowd")}
-        new = [replace(f, name=self._renamed[f.name], of=self._renamed.get(f.of, "")) for f in self._own.fields if f.name in self._renamed]
+            self._renamed |= {
+                name: f"segment_{name}" for name in (BOXES, LABELS, CATEGORY_ID, "area", "iscrowd")
+            }
+        new = [
+            replace(f, name=self._renamed[f.name], of=self._renamed.get(f.of, ""))
+            for f in self._own.fields
+            if f.name in self._renamed
+        ]
         self.fields = (*self.fields, *new)
 
     @property
@@ -384,14 +453,20 @@ def _listed(ids: npt.NDArray[np.int64]) -> str:
 
 def _segments(what: str, annotation: dict[str, Any]) -> list[dict[str, Any]]:
     found = annotation.get("segments_info")
-    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found) or len(found) > _SEGMENTS_MOST:
+    if (
+        not isinstance(found, list)
+        or not all(isinstance(each, dict) for each in found)
+        or len(found) > _SEGMENTS_MOST
+    ):
         raise PackError(f"{what}: its segments_info is no list of at most {_SEGMENTS_MOST:,} segments")
     return found
 
 
 def _size(path: str, entry: CocoImage) -> tuple[int, int]:
     if not entry.height or not entry.width or entry.height * entry.width > checked_max_pixels(None):
-        raise PackError(f"{path}: image {entry.id} ({entry.file}) has no annotation, and a size of {entry.width} x {entry.height}")
+        raise PackError(
+            f"{path}: image {entry.id} ({entry.file}) has no annotation, and a size of {entry.width} x {entry.height}"
+        )
     return entry.height, entry.width
 
 
@@ -405,7 +480,9 @@ def annotation_files(folder: str) -> list[str]:
     """The annotation files of a folder: annotations/*.json, or Roboflow's."""
     inner = os.path.join(folder, "annotations")
     if os.path.isdir(inner):
-        return [os.path.join(inner, name) for name in sorted(os.listdir(inner)) if name.lower().endswith(".json")]
+        return [
+            os.path.join(inner, name) for name in sorted(os.listdir(inner)) if name.lower().endswith(".json")
+        ]
     own = os.path.join(folder, ROBOFLOW)
     return [own] if os.path.isfile(own) else []
 
@@ -425,25 +502,42 @@ def coco_source(path: str, options: LayoutOptions) -> CocoFiles:
     indices, folders = [CocoIndex(file) for file in files], []
     for file, index in zip(files, indices, strict=True):
         root = path if os.path.isdir(path) else os.path.dirname(file)
-        folders.append(_folder_of(root, file, [image.file for image in index.images[:_TRIED] if not wrong_name(image.file)]))
+        folders.append(
+            _folder_of(
+                root, file, [image.file for image in index.images[:_TRIED] if not wrong_name(image.file)]
+            )
+        )
     panoptic = [number for number, index in enumerate(indices) if index.is_panoptic]
     if options.masks is not None and not panoptic:
         raise ArgumentError(f"masks is for the PNGs of a panoptic dataset, and {files[0]} is none")
     if len(files) == 1:
-        return _panoptic_source(path, indices[0], folders[0], options) if panoptic else CocoSource(path, indices[0], folders[0])
+        return (
+            _panoptic_source(path, indices[0], folders[0], options)
+            if panoptic
+            else CocoSource(path, indices[0], folders[0])
+        )
     merged = MergedIndex(indices, folders)
     if not panoptic:
         return CocoSource(path, merged)
-    segments = {number: _panoptic_source(path, indices[number], folders[number], options, merged.categories) for number in panoptic}
+    segments = {
+        number: _panoptic_source(path, indices[number], folders[number], options, merged.categories)
+        for number in panoptic
+    }
     return CocoSegmentsSource(path, merged, segments)
 
 
 def _panoptic_source(
-    path: str, index: CocoIndex, folder: str, options: LayoutOptions, categories: Mapping[int, Category] | None = None
+    path: str,
+    index: CocoIndex,
+    folder: str,
+    options: LayoutOptions,
+    categories: Mapping[int, Category] | None = None,
 ) -> CocoPanopticSource:
     masks = expanded(options.masks) if options.masks is not None else os.path.splitext(index.path)[0]
     if not os.path.isdir(masks):
-        raise PackError(f"{masks}: no such folder, where the PNGs of {index.path} are looked for; --masks (masks=) names another one")
+        raise PackError(
+            f"{masks}: no such folder, where the PNGs of {index.path} are looked for; --masks (masks=) names another one"
+        )
     return CocoPanopticSource(path, index, folder, masks, categories)
 
 
@@ -474,7 +568,11 @@ def _folder_of(root: str, file: str, names: list[str]) -> str:
     """The folder of the images: the first one of the usual ones in which one of these names is."""
     part = _part(file)
     tops = [root, os.path.dirname(file), os.path.dirname(os.path.dirname(file))]
-    candidates = [os.path.join(top, below) for top in tops for below in ("", part, os.path.join("images", part), "images", "data")]
+    candidates = [
+        os.path.join(top, below)
+        for top in tops
+        for below in ("", part, os.path.join("images", part), "images", "data")
+    ]
     for folder in candidates:
         if any(os.path.isfile(os.path.join(folder, name)) for name in names if "\0" not in name):
             return os.path.normpath(folder)

@@ -232,7 +232,12 @@ class CocoIndex:
         self.categories: dict[int, Category] = {}
         self.keys: Counter[str] = Counter()
         self._ranges = FileRanges([path])
-        self._ids, self._image_ids, self._offsets, self._sizes = array("q"), array("q"), array("q"), array("q")
+        self._ids, self._image_ids, self._offsets, self._sizes = (
+            array("q"),
+            array("q"),
+            array("q"),
+            array("q"),
+        )
         self._read()
         if not self.images:
             raise PackError(f"{path}: it has no list of images, as an annotation file of COCO's form has")
@@ -274,7 +279,9 @@ class CocoIndex:
     def _add_image(self, entry: dict[str, Any]) -> None:
         own, file = entry.get("id"), entry.get("file_name")
         if not isinstance(own, int) or not _is_id(own):
-            raise PackError(f"{self.path}: image number {len(self.images)} (from 0) has the id {shown(own)}, which is no whole number")
+            raise PackError(
+                f"{self.path}: image number {len(self.images)} (from 0) has the id {shown(own)}, which is no whole number"
+            )
         wrong = wrong_name(file)
         sides = [entry.get(side) for side in ("height", "width")]
         height, width = (side if isinstance(side, int) and 0 < side < 2**31 else 0 for side in sides)
@@ -285,9 +292,13 @@ class CocoIndex:
         if not isinstance(own, int) or not _is_id(own) or not isinstance(name, str):
             raise PackError(f"{self.path}: a category has the id {shown(own)} and the name {shown(name)}")
         if own in self.categories:
-            raise PackError(f"{self.path}: the category id {own} is there twice ({self.categories[own].name!r} and {name!r}); correct it")
+            raise PackError(
+                f"{self.path}: the category id {own} is there twice ({self.categories[own].name!r} and {name!r}); correct it"
+            )
         points = entry.get("keypoints")
-        names = tuple(points) if isinstance(points, list) and all(is_point_name(each) for each in points) else ()
+        names = (
+            tuple(points) if isinstance(points, list) and all(is_point_name(each) for each in points) else ()
+        )
         self.categories[own] = Category(name, len(points) if isinstance(points, list) else 0, names)
 
     def _by_image(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -297,7 +308,10 @@ class CocoIndex:
             if (first := position.setdefault(image.id, number)) != number:
                 other = self.images[first]
                 for one in (other, image):
-                    one.wrong = one.wrong or f"the image id {image.id} is there twice ({other.file!r} and {image.file!r})"
+                    one.wrong = (
+                        one.wrong
+                        or f"the image id {image.id} is there twice ({other.file!r} and {image.file!r})"
+                    )
         image_numbers = np.empty(len(self._image_ids), np.int64)
         absent = 0
         for number, own in enumerate(self._image_ids):
@@ -311,9 +325,13 @@ class CocoIndex:
         starts = np.searchsorted(image_numbers[order], np.arange(len(self.images) + 1))
         for number in range(len(self.images) - absent, len(self.images)):
             ids = [int(self._ids[each]) for each in order[starts[number] : starts[number + 1]]]
-            names = ", ".join(map(str, ids[:_NAMES_SHOWN])) + (f" and {len(ids) - _NAMES_SHOWN} more" if len(ids) > _NAMES_SHOWN else "")
+            names = ", ".join(map(str, ids[:_NAMES_SHOWN])) + (
+                f" and {len(ids) - _NAMES_SHOWN} more" if len(ids) > _NAMES_SHOWN else ""
+            )
             which = f"annotation{'s' if len(ids) > 1 else ''} {names}"
-            self.images[number].wrong = f"{which} of image {self.images[number].wrong}, which is not among its images"
+            self.images[
+                number
+            ].wrong = f"{which} of image {self.images[number].wrong}, which is not among its images"
         self._mark_twice(image_numbers)
         return order, starts
 
@@ -339,7 +357,11 @@ class CocoIndex:
         found = []
         for number in self._order[self._starts[position] : self._starts[position + 1]]:
             text = self._ranges.read(0, self._offsets[number], self._sizes[number])
-            what = f"annotation {self._ids[number]}" if self._ids[number] >= 0 else f"annotation number {number} (from 0)"
+            what = (
+                f"annotation {self._ids[number]}"
+                if self._ids[number] >= 0
+                else f"annotation number {number} (from 0)"
+            )
             entry = self._parsed(text, what)
             if not isinstance(entry, dict) or entry.get("image_id") != image.id:
                 raise PackError(f"{self.path}: it has changed since it was opened: begin again")
@@ -372,7 +394,11 @@ def _is_id(value: object) -> bool:
 
 
 _SHARED = ("category_id", "bbox", "area", "iscrowd", "segmentation", "keypoints")
-_KINDS = {"objects": ("bbox", "segmentation", "keypoints"), "captions": ("caption",), "segments": ("segments_info",)}
+_KINDS = {
+    "objects": ("bbox", "segmentation", "keypoints"),
+    "captions": ("caption",),
+    "segments": ("segments_info",),
+}
 """Kinds of annotations, each with the keys that tell them."""
 UNNAMED = "unnamed images"
 
@@ -403,7 +429,9 @@ class MergedIndex:
         position: dict[int, int] = {}
         of_path: dict[str, int] = {}
         for number, (index, folder) in enumerate(zip(self._indices, folders, strict=True)):
-            own: set[int] = set()  # ids of this file: one that is there twice is two samples, each with its error
+            own: set[int] = (
+                set()
+            )  # ids of this file: one that is there twice is two samples, each with its error
             for place, image in enumerate(index.images):
                 path = os.path.normpath(os.path.join(folder, image.file)) if image.file else ""
                 at = position.get(image.id, -1) if image.file and image.id not in own else -1
@@ -424,9 +452,7 @@ class MergedIndex:
         if one.id == other.id or not other.file or number in self._places[first]:
             return
         ids = f"{other.id} in {self._indices[number].path} and {one.id} in {self.file_of(first)}"
-        wrong = (
-            f"{self.paths[at]!r} has the image id {ids}; where parts have the same file names, give the folder above theirs as the source"
-        )
+        wrong = f"{self.paths[at]!r} has the image id {ids}; where parts have the same file names, give the folder above theirs as the source"
         one.wrong, other.wrong = one.wrong or wrong, other.wrong or wrong
 
     def _merge_image(self, at: int, number: int, image: CocoImage, path: str) -> None:
@@ -435,13 +461,16 @@ class MergedIndex:
         here = f"in {self._indices[number].path}, and in {first}"
         if path != self.paths[at]:
             known.wrong = (
-                known.wrong or f"the image id {image.id} is {path!r} {here} {self.paths[at]!r}; images of several files are one by id"
+                known.wrong
+                or f"the image id {image.id} is {path!r} {here} {self.paths[at]!r}; images of several files are one by id"
             )
         elif all(size for size in (known.height, known.width, image.height, image.width)) and (
             (image.height, image.width) != (known.height, known.width)
         ):
             sizes = (f"{one.width} x {one.height}" for one in (image, known))
-            known.wrong = known.wrong or f"the image id {image.id} has {next(sizes)} pixels {here} {next(sizes)}"
+            known.wrong = (
+                known.wrong or f"the image id {image.id} has {next(sizes)} pixels {here} {next(sizes)}"
+            )
         known.height, known.width = known.height or image.height, known.width or image.width
         known.wrong = known.wrong or image.wrong
 
@@ -449,12 +478,23 @@ class MergedIndex:
         """Images that no file with annotations of one kind names, where other files do: maybe files of different parts were given."""
         found = []
         for kind, keys in _KINDS.items():
-            files = [number for number, index in enumerate(self._indices) if any(index.keys[key] for key in keys)]
-            without = [self.paths[at] for at, places in enumerate(self._places) if files and not places.keys() & set(files)]
+            files = [
+                number for number, index in enumerate(self._indices) if any(index.keys[key] for key in keys)
+            ]
+            without = [
+                self.paths[at]
+                for at, places in enumerate(self._places)
+                if files and not places.keys() & set(files)
+            ]
             if without:
                 names = ", ".join(os.path.basename(self._indices[number].path) for number in files)
                 found.append(
-                    Notice(f"{UNNAMED}: {kind}", f"images that {names} (their {kind}) do not name", len(without), tuple(without[:EXAMPLES]))
+                    Notice(
+                        f"{UNNAMED}: {kind}",
+                        f"images that {names} (their {kind}) do not name",
+                        len(without),
+                        tuple(without[:EXAMPLES]),
+                    )
                 )
         return tuple(found)
 
@@ -465,7 +505,9 @@ class MergedIndex:
     def annotations(self, position: int) -> list[tuple[str, dict[str, Any]]]:
         """The annotations of an image in all files; see `CocoIndex.annotations`. Raises PackError also if files contradict each other."""
         if self.images[position].wrong:
-            raise PackError(f"{self.file_of(position)}: {self.images[position].wrong}; correct the file, or pack with on_error='skip'")
+            raise PackError(
+                f"{self.file_of(position)}: {self.images[position].wrong}; correct the file, or pack with on_error='skip'"
+            )
         found: list[tuple[str, dict[str, Any]]] = []
         objects: dict[int, int] = {}
         for number, place in self._places[position].items():
@@ -489,10 +531,14 @@ class MergedIndex:
         Raises:
             PackError: several have it.
         """
-        found = [(number, place) for number, place in self._places[position].items() if number in self._panoptic]
+        found = [
+            (number, place) for number, place in self._places[position].items() if number in self._panoptic
+        ]
         if len(found) > 1:
             files = " and ".join(self._indices[number].path for number, _ in found)
-            raise PackError(f"{files}: both have the image {self.images[position].id}; an image has segments of one file")
+            raise PackError(
+                f"{files}: both have the image {self.images[position].id}; an image has segments of one file"
+            )
         return found[0] if found else None
 
     def time(self) -> int:
@@ -511,14 +557,18 @@ def merged_categories(indices: Sequence[CocoIndex]) -> dict[int, Category]:
         for own, category in index.categories.items():
             known, path = found.get(own, (category, index.path))
             if known.name != category.name:
-                raise PackError(f"{index.path}: the category id {own} is {category.name!r}, and {known.name!r} in {path}; pack them apart")
+                raise PackError(
+                    f"{index.path}: the category id {own} is {category.name!r}, and {known.name!r} in {path}; pack them apart"
+                )
             if known.keypoints and category.keypoints and known.keypoints != category.keypoints:
                 raise PackError(
                     f"{index.path}: the category {category.name!r} has {category.keypoints} keypoints, and {known.keypoints} in {path}; "
                     "pack them apart"
                 )
             if known.points and category.points and known.points != category.points:
-                raise PackError(f"{index.path}: the keypoints of the category {category.name!r} are others than in {path}; pack them apart")
+                raise PackError(
+                    f"{index.path}: the keypoints of the category {category.name!r} are others than in {path}; pack them apart"
+                )
             found[own] = (known, path) if known.keypoints else (category, index.path)
     return {own: category for own, (category, _) in sorted(found.items())}
 
@@ -527,8 +577,13 @@ def _merged(first: str, known: dict[str, Any], what: str, entry: dict[str, Any])
     """One annotation of two. Raises PackError where they contradict each other."""
     for key in _SHARED:
         if _says(known.get(key)) and _says(entry.get(key)) and known[key] != entry[key]:
-            raise PackError(f"{what}: its {key} is another one than that of {first}; annotations of one image and one id are one object")
-    return {**entry, **{key: value for key, value in known.items() if _says(value) or not _says(entry.get(key))}}
+            raise PackError(
+                f"{what}: its {key} is another one than that of {first}; annotations of one image and one id are one object"
+            )
+    return {
+        **entry,
+        **{key: value for key, value in known.items() if _says(value) or not _says(entry.get(key))},
+    }
 
 
 def _says(value: object) -> bool:

@@ -88,11 +88,16 @@ def spatial_fields(samples: Sequence[Mapping[str, Any]]) -> dict[str, Field]:
         PackError: boxes are of a format that is not known.
     """
     first = samples[0]
-    owner = next((name for name in first if _tv_class(first[name]) == "BoundingBoxes"), BOXES if is_target(first) else "")
+    owner = next(
+        (name for name in first if _tv_class(first[name]) == "BoundingBoxes"),
+        BOXES if is_target(first) else "",
+    )
     if not owner and not any(is_visual(value) for value in first.values()):
         return {}
     counts = [len(sample[owner]) for sample in samples] if owner else []
-    found = {name: _spatial_field(name, [sample[name] for sample in samples], counts, owner) for name in first}
+    found = {
+        name: _spatial_field(name, [sample[name] for sample in samples], counts, owner) for name in first
+    }
     return {name: field for name, field in found.items() if field is not None}
 
 
@@ -123,11 +128,15 @@ def _spatial_field(name: str, values: Sequence[Any], boxes: Sequence[int], owner
         return _mask_field(name, values)
     if kind == "KeyPoints" or (rows_of and name == "keypoints" and ranks == {3}):
         points, numbers = tuple(first.shape) if first.ndim == 2 else tuple(first.shape[1:])
-        return Field(name, "keypoints", shape=(1 if first.ndim == 2 else int(points), int(numbers)), of=rows_of)
+        return Field(
+            name, "keypoints", shape=(1 if first.ndim == 2 else int(points), int(numbers)), of=rows_of
+        )
     shapes = {tuple(value.shape) for value in values}
     rows = {shape[1:] for shape in shapes}
     if len(rows) == 1 and (rows_of or len(shapes) > 1):
-        return Field(name, "array", str(_array(first).dtype), (None, *(int(side) for side in rows.pop())), of=rows_of)
+        return Field(
+            name, "array", str(_array(first).dtype), (None, *(int(side) for side in rows.pop())), of=rows_of
+        )
     return None
 
 
@@ -225,19 +234,31 @@ class DatasetSource:
             first = first if self._structure is None else leaves(self._structure, item[1])
         is_spatial = bool(spatial_fields([first]))
         is_varied = is_pair and (self._structure is not None or hasattr(first.get(LABEL), "shape"))
-        samples = [first, *self._more(first)] if is_spatial or is_varied or box_format is not None else [first]
+        samples = (
+            [first, *self._more(first)] if is_spatial or is_varied or box_format is not None else [first]
+        )
         if box_format is not None:
             samples += self._with_objects(samples)
         self._spatial: dict[str, Field] = _varying(samples) if is_varied else {}
         self._spatial |= spatial_fields(samples) if is_spatial else {}
-        members = {name: found for name in first if (found := object_members([sample[name] for sample in samples]))}
+        members = {
+            name: found for name in first if (found := object_members([sample[name] for sample in samples]))
+        }
         self.box_format = box_format if members else None
         self.notices = object_notices(members) if box_format is None else ()
-        self._objects = {} if box_format is None else object_columns(members, {name: name for name in first}, box_format)
+        self._objects = (
+            {} if box_format is None else object_columns(members, {name: name for name in first}, box_format)
+        )
         # lists of a target that are no fields of their own: an image without objects has empty ones
-        self._lists = {name for name, value in first.items() if self._targets and name not in self._spatial and isinstance(value, list)}
+        self._lists = {
+            name
+            for name, value in first.items()
+            if self._targets and name not in self._spatial and isinstance(value, list)
+        }
         columns = {name: [sample[name] for sample in samples] for name in first}
-        self.fields = tuple(field for name, values in columns.items() for field in self._fields_of(name, values))
+        self.fields = tuple(
+            field for name, values in columns.items() for field in self._fields_of(name, values)
+        )
         self.form = self._form() if is_pair else None
         self.classes, self.label_limits = self._class_names()
 
@@ -288,7 +309,9 @@ class DatasetSource:
     def _seconds(self, first: Any) -> list[Any]:
         """The second values of further pairs, if the first is a tuple or a dict."""
         found = []
-        for position in range(1, min(_LOOKED_AT, len(self._dataset)) if isinstance(first, tuple | Mapping) else 0):
+        for position in range(
+            1, min(_LOOKED_AT, len(self._dataset)) if isinstance(first, tuple | Mapping) else 0
+        ):
             with suppress(PackError):
                 item = self._get(position)
                 found += [item[1]] if isinstance(item, tuple | list) and len(item) == 2 else []
@@ -304,7 +327,9 @@ class DatasetSource:
         for position in range(1, min(_LOOKED_AT, len(self._dataset))):
             with suppress(PackError):
                 values = self._split(self._get(position), position)[1]
-                alike = self._structure is not None or all(type(value) is type(first[name]) for name, value in values.items())
+                alike = self._structure is not None or all(
+                    type(value) is type(first[name]) for name, value in values.items()
+                )
                 found += [values] if alike and values.keys() == first.keys() else []
         return found
 
@@ -319,7 +344,9 @@ class DatasetSource:
         for position in range(_LOOKED_AT, min(_SEARCHED, len(self._dataset))):
             with suppress(PackError):
                 values = self._split(self._get(position), position)[1]
-                if values.keys() == samples[0].keys() and any(_has_objects(value) for value in values.values()):
+                if values.keys() == samples[0].keys() and any(
+                    _has_objects(value) for value in values.values()
+                ):
                     return [values]
         if len(self._dataset) > _SEARCHED:
             raise PackError(
@@ -351,8 +378,16 @@ class DatasetSource:
             values: dict[str, Value] = {}
             for name, value in found.items():
                 objects = self._objects.get(name)
-                values |= {name: self._value(name, value)} if objects is None else objects.values(self.name(position), value)
-            values |= {name: field.handler.empty(field) for name, field in self._spatial.items() if name not in values and field.is_varying}
+                values |= (
+                    {name: self._value(name, value)}
+                    if objects is None
+                    else objects.values(self.name(position), value)
+                )
+            values |= {
+                name: field.handler.empty(field)
+                for name, field in self._spatial.items()
+                if name not in values and field.is_varying
+            }
             values |= {name: [] for name in self._lists if name not in values}
             raw = item if image_key is None else item[image_key]
             if _is_pil(raw) and raw.mode != "L":
@@ -365,7 +400,12 @@ class DatasetSource:
         if field is None:
             return _plain(value)
         found = value_of(field, value)
-        if field.handler.holds_labels and field.dtype == "uint8" and found.dtype.itemsize > 1 and found.max(initial=0) > 255:
+        if (
+            field.handler.holds_labels
+            and field.dtype == "uint8"
+            and found.dtype.itemsize > 1
+            and found.max(initial=0) > 255
+        ):
             raise PackError(
                 f"its {name!r} has the label {found.max()}, and the first {_LOOKED_AT} samples have labels of 8 bits: give masks with such "
                 "labels as uint16 or int32"
@@ -396,10 +436,14 @@ class DatasetSource:
                 if image_key is None:
                     image_key = next((key for key, value in item.items() if found(value)), None)
             if image_key is None:
-                raise PackError(f"{self.name(position)}: no image among {', '.join(map(str, item))}; name it 'image'")
+                raise PackError(
+                    f"{self.name(position)}: no image among {', '.join(map(str, item))}; name it 'image'"
+                )
             label_key = next((key for key in LABEL_KEYS if key in item), None)
             renamed = {} if label_key is None or has_boxes(item) else {label_key: "label"}
-            return image_key, {renamed.get(key, str(key)): value for key, value in item.items() if key != image_key}
+            return image_key, {
+                renamed.get(key, str(key)): value for key, value in item.items() if key != image_key
+            }
         if _has_dict(item) and (self._targets or is_target(item[1])):
             return 0, {str(key): value for key, value in item[1].items()}
         if isinstance(item, tuple | list):
@@ -477,14 +521,18 @@ def _varying(samples: Sequence[Mapping[str, Any]]) -> dict[str, Field]:
     found: dict[str, Field] = {}
     for name in samples[0]:
         values = [sample[name] for sample in samples]
-        if not is_visual(values[0]) and all(hasattr(value, "shape") and hasattr(value, "dtype") for value in values):
+        if not is_visual(values[0]) and all(
+            hasattr(value, "shape") and hasattr(value, "dtype") for value in values
+        ):
             field = _spatial_field(name, values, (), "")
             found |= {} if field is None else {name: field}
     return found
 
 
 def _is_image(value: Any) -> bool:
-    return _is_pil(value) or (getattr(value, "ndim", 0) in (2, 3) and str(getattr(value, "dtype", "")).endswith("uint8"))
+    return _is_pil(value) or (
+        getattr(value, "ndim", 0) in (2, 3) and str(getattr(value, "dtype", "")).endswith("uint8")
+    )
 
 
 def _is_pil(value: Any) -> bool:
@@ -505,7 +553,9 @@ def _image(value: Any, name: str) -> bytes | Pixels:
         return np.asarray(value)
     array = _plain(value)
     if not isinstance(array, np.ndarray):
-        raise PackError(f"{name}: a {type(value).__name__} is no image; give a PIL image, uint8 pixels, bytes or a path")
+        raise PackError(
+            f"{name}: a {type(value).__name__} is no image; give a PIL image, uint8 pixels, bytes or a path"
+        )
     if array.dtype != np.uint8:
         raise PackError(
             f"{name}: pixels of {array.dtype} are not stored; pack the Dataset without ToTensor/Normalize, so that it "
@@ -516,11 +566,17 @@ def _image(value: Any, name: str) -> bytes | Pixels:
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
     if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] != 3) or 0 in array.shape:
-        raise PackError(f"{name}: pixels of shape {array.shape} are no image; give (height, width, 3) or (3, height, width)")
+        raise PackError(
+            f"{name}: pixels of shape {array.shape} are no image; give (height, width, 3) or (3, height, width)"
+        )
     return np.ascontiguousarray(array)
 
 
 OBJECT = Choice(
-    lambda given: hasattr(given.source, "__getitem__") and hasattr(given.source, "__len__") and not isinstance(given.source, str),
+    lambda given: (
+        hasattr(given.source, "__getitem__")
+        and hasattr(given.source, "__len__")
+        and not isinstance(given.source, str)
+    ),
     lambda given: DatasetSource(given.source, given.boxes),
 )

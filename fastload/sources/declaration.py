@@ -59,7 +59,11 @@ def declared(value: object) -> tuple[Schema, tuple[str, ...] | None, Form | None
     if schema.image is None or schema.image != schema.fields[0]:
         raise Bad("its first field is no image")
     classes, form = found.get("classes"), found.get("form")
-    names = None if classes is None else tuple(get_str(name, "the name of a class") for name in get_list(classes, "the classes"))
+    names = (
+        None
+        if classes is None
+        else tuple(get_str(name, "the name of a class") for name in get_list(classes, "the classes"))
+    )
     return schema, names, None if form is None else from_json(form)
 
 

@@ -11,7 +11,15 @@ from fastload.common.folders import IMAGE_EXTENSIONS, files_below, is_folder
 from fastload.common.spill import Texts, TextSorter
 from fastload.errors import PackError
 from fastload.sources.notices import BESIDE, FILES, LINKS, Notice, Notices
-from fastload.sources.protocol import OTHER_PICTURES, READABLE_EXTENSIONS, Item, Listed, Place, Value, file_stamp
+from fastload.sources.protocol import (
+    OTHER_PICTURES,
+    READABLE_EXTENSIONS,
+    Item,
+    Listed,
+    Place,
+    Value,
+    file_stamp,
+)
 from fastload.store import Field
 
 _LABEL = struct.Struct("<I")
@@ -137,7 +145,11 @@ def leave_out(left_out: Notices, folder: str, name: str, beside: bool = False) -
     elif beside and extension in (*IMAGE_EXTENSIONS, *OTHER_PICTURES):
         left_out.add(BESIDE, path)
     elif extension in OTHER_PICTURES:
-        way = "a .csv of path,label takes them" if extension in READABLE_EXTENSIONS else "convert them to JPEG or PNG"
+        way = (
+            "a .csv of path,label takes them"
+            if extension in READABLE_EXTENSIONS
+            else "convert them to JPEG or PNG"
+        )
         left_out.add(extension, path, f"{extension} files left out, as ImageFolder does; {way}")
     else:
         left_out.add(FILES, path)

@@ -77,11 +77,16 @@ def folder_source(path: str) -> ImagesSource:
 
 def _files_source(patterns: list[str], boxes: BoxFormat | None) -> ImagesSource:
     if boxes is not None:
-        raise ArgumentError(f"box_format={boxes!r} (--box-format) is for a column of objects: {patterns[0]} is an image")
+        raise ArgumentError(
+            f"box_format={boxes!r} (--box-format) is for a column of objects: {patterns[0]} is an image"
+        )
     paths = (path for pattern in patterns for path in expand(pattern, "image file"))
     title = patterns[0] if len(patterns) == 1 else f"{patterns[0]}, ..."
     return ImagesSource(title, (b"\0" + encoded(path) for path in paths), "", Notices())
 
 
 FILES = Files(lambda path: path.lower().endswith(IMAGE_EXTENSIONS), _files_source)
-FILE = Choice(lambda given: os.path.isfile(given.path) and FILES.named(given.path), lambda given: FILES.open([given.path], given.boxes))
+FILE = Choice(
+    lambda given: os.path.isfile(given.path) and FILES.named(given.path),
+    lambda given: FILES.open([given.path], given.boxes),
+)

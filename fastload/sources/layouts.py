@@ -25,7 +25,13 @@ from fastload.sources.annotated import MASK_EXTENSIONS, files_in, subfolders
 from fastload.sources.coco import annotation_files, coco_source
 from fastload.sources.folder import FolderSource
 from fastload.sources.images import ImagesSource, folder_source
-from fastload.sources.masked import IMAGE_FOLDERS, MASK_FOLDERS, ade20k_source, cityscapes_source, pairs_source
+from fastload.sources.masked import (
+    IMAGE_FOLDERS,
+    MASK_FOLDERS,
+    ade20k_source,
+    cityscapes_source,
+    pairs_source,
+)
 from fastload.sources.options import Format, LayoutOptions
 from fastload.sources.pixels import opened_image
 from fastload.sources.protocol import Choice, Given, Source
@@ -46,7 +52,10 @@ _HINTS = (
         "Masks are lossless pictures (PNG, TIFF, ...) of their images' names: convert JPEG masks and arrays to PNG, and name their folder "
         "with --masks DIR",
     ),
-    (MASK_EXTENSIONS, "The folder of the masks is named with --masks DIR, and that of the images as the source"),
+    (
+        MASK_EXTENSIONS,
+        "The folder of the masks is named with --masks DIR, and that of the images as the source",
+    ),
     ((".txt",), "--format yolo reads images/ with labels/ of .txt files"),
     ((".xml",), "--format voc reads JPEGImages/ with Annotations/ of .xml files"),
     ((".json",), "--annotations FILE reads COCO's JSON of the images"),
@@ -77,7 +86,9 @@ def layout_source(path: str, options: LayoutOptions) -> Source:
     if found is None and options.masks is not None:
         found = "pairs"
     if found is None:
-        raise PackError(f"{path}: its layout is not recognised; name it with --format (format= in Python): {', '.join(_OPENERS)}")
+        raise PackError(
+            f"{path}: its layout is not recognised; name it with --format (format= in Python): {', '.join(_OPENERS)}"
+        )
     try:
         again = LayoutOptions(found, options.annotations, options.masks, options.split)
     except ArgumentError as error:
@@ -106,18 +117,29 @@ def class_folders(folder: str) -> FolderSource | ImagesSource:
     names = sorted(name for name in subfolders(folder) if not name.startswith("."))
     if not names and files_in(folder, *IMAGE_EXTENSIONS):
         if why := _described_images(folder, folder):
-            raise PackError(f"{folder}: {why}; --format images (format='images' in Python) takes the images without labels all the same")
+            raise PackError(
+                f"{folder}: {why}; --format images (format='images' in Python) takes the images without labels all the same"
+            )
         return folder_source(folder)
-    why = _described(folder, names) or _splits(folder, names) or _beside_images(folder, names) or _label_maps(folder, names)
+    why = (
+        _described(folder, names)
+        or _splits(folder, names)
+        or _beside_images(folder, names)
+        or _label_maps(folder, names)
+    )
     if why:
         classes = "a class" if len(names) == 1 else "classes"
-        raise PackError(f"{folder}: {why}; --format folder (format='folder' in Python) takes {_listed(names)} for {classes} all the same")
+        raise PackError(
+            f"{folder}: {why}; --format folder (format='folder' in Python) takes {_listed(names)} for {classes} all the same"
+        )
     return FolderSource(folder)
 
 
 def _described(folder: str, names: list[str]) -> str:
     """The reason why the images of one folder, or of splits, are described by a file beside them; "" if they are not."""
-    if not names or (len(names) > 1 and not all(name.lower() in _SPLIT_NAMES | _IMAGE_NAMES for name in names)):
+    if not names or (
+        len(names) > 1 and not all(name.lower() in _SPLIT_NAMES | _IMAGE_NAMES for name in names)
+    ):
         return ""
     found = [name for name in files_in(folder, *_DESCRIBING) if not name.startswith(".")]
     if found:
@@ -130,14 +152,21 @@ def _described_images(inner: str, folder: str) -> str:
     images = {os.path.splitext(name)[0] for name in files_in(inner, *IMAGE_EXTENSIONS)}
     own = [name for name in files_in(inner, ".xml", ".txt") if os.path.splitext(name)[0] in images]
     below = os.path.relpath(inner, folder)
-    found = [os.path.normpath(os.path.join(below, name)) for name in (*files_in(inner, *_DESCRIBING), *own) if not name.startswith(".")]
+    found = [
+        os.path.normpath(os.path.join(below, name))
+        for name in (*files_in(inner, *_DESCRIBING), *own)
+        if not name.startswith(".")
+    ]
     return _may_describe(folder, found, [below], "the images") if found else ""
 
 
 def _may_describe(folder: str, found: list[str], names: list[str], beside: str) -> str:
     ways = {os.path.splitext(name)[1].lower(): name for name in reversed(found)}
     ways |= {os.path.splitext(name)[1].lower(): name for name in found if os.path.splitext(name)[0] in names}
-    told = (_way(kind, os.path.join(folder, name), os.path.normpath(os.path.join(folder, names[0]))) for kind, name in ways.items())
+    told = (
+        _way(kind, os.path.join(folder, name), os.path.normpath(os.path.join(folder, names[0])))
+        for kind, name in ways.items()
+    )
     return f"{_listed(found)} lie{'s' * (len(found) == 1)} beside {beside}, which it may describe. {'; '.join(dict.fromkeys(told))}"
 
 
@@ -190,7 +219,9 @@ def _label_maps(folder: str, names: list[str]) -> str:
         if files[masks] and stems[masks] <= stems[images]:
             first, other = (os.path.join(folder, name, files[name][0]) for name in (masks, images))
             if first.lower().endswith(MASK_EXTENSIONS) and _is_label_map(first) and not _is_label_map(other):
-                command = f"fastload pack {os.path.join(folder, images)} OUT --masks {os.path.join(folder, masks)}"
+                command = (
+                    f"fastload pack {os.path.join(folder, images)} OUT --masks {os.path.join(folder, masks)}"
+                )
                 shown = os.path.basename(first)
                 return f"each file in {masks} has the name of one in {images}, and {shown} is of labels: `{command}` packs both"
     return ""
@@ -207,19 +238,29 @@ def _is_label_map(path: str) -> bool:
 def _endings(folder: str) -> set[str]:
     """Extensions of the files in a folder, or in those below it."""
     inner = (os.path.join(folder, name) for name in sorted(subfolders(folder))[:_LOOKED_INTO])
-    return {os.path.splitext(file)[1].lower() for each in (folder, *inner) for file in files_in(each, "")} - {""}
+    return {os.path.splitext(file)[1].lower() for each in (folder, *inner) for file in files_in(each, "")} - {
+        ""
+    }
 
 
 def _listed(names: list[str]) -> str:
     shown = names[:_NAMES_SHOWN]
     rest = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
-    return f"{', '.join(shown)}{rest}" if rest or len(shown) < 2 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    return (
+        f"{', '.join(shown)}{rest}" if rest or len(shown) < 2 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    )
 
 
 def recognised(path: str) -> Format | None:
     """The layout of a folder, or of a file that describes one; None: none of those with annotations."""
     if not os.path.isdir(path):
-        return "coco" if path.lower().endswith(".json") else "yolo" if path.lower().endswith((".yaml", ".yml")) else None
+        return (
+            "coco"
+            if path.lower().endswith(".json")
+            else "yolo"
+            if path.lower().endswith((".yaml", ".yml"))
+            else None
+        )
     if annotation_files(path):
         return "coco"
     below = subfolders(path)
@@ -227,7 +268,9 @@ def recognised(path: str) -> Format | None:
         return "cityscapes"
     if (voc := _voc_folders(path, below)) is not None:
         return "voc" if "Annotations" in voc else "voc-segmentation"
-    inner = {name: subfolders(os.path.join(path, name)) for name in ("images", "annotations") if name in below}
+    inner = {
+        name: subfolders(os.path.join(path, name)) for name in ("images", "annotations") if name in below
+    }
     if len(inner) == 2 and set.intersection(*inner.values()) & {"training", "validation"}:
         return "ade20k"
     if set(files_in(path, *YAML_NAMES)) & set(YAML_NAMES) or (
@@ -235,7 +278,12 @@ def recognised(path: str) -> Format | None:
     ):
         return "yolo"
     masks = below & set(MASK_FOLDERS)
-    if len(below) == 2 and below & set(IMAGE_FOLDERS) and masks and _holds(os.path.join(path, masks.pop()), *MASK_EXTENSIONS):
+    if (
+        len(below) == 2
+        and below & set(IMAGE_FOLDERS)
+        and masks
+        and _holds(os.path.join(path, masks.pop()), *MASK_EXTENSIONS)
+    ):
         return "pairs"
     return None
 
@@ -244,9 +292,15 @@ def _voc_folders(path: str, below: set[str]) -> set[str] | None:
     """The folders beside JPEGImages, in the folder, or in one below it or VOCdevkit; None: it is not Pascal VOC's layout."""
     tops = [path, *(os.path.join(path, name) for name in sorted(below)[:_LOOKED_INTO])]
     if "VOCdevkit" in below:
-        tops += [os.path.join(path, "VOCdevkit", name) for name in sorted(subfolders(os.path.join(path, "VOCdevkit")))[:_LOOKED_INTO]]
+        tops += [
+            os.path.join(path, "VOCdevkit", name)
+            for name in sorted(subfolders(os.path.join(path, "VOCdevkit")))[:_LOOKED_INTO]
+        ]
     found = (subfolders(top) for top in tops)
-    return next((inner for inner in found if "JPEGImages" in inner and inner & {"Annotations", "SegmentationClass"}), None)
+    return next(
+        (inner for inner in found if "JPEGImages" in inner and inner & {"Annotations", "SegmentationClass"}),
+        None,
+    )
 
 
 def _holds(folder: str, *endings: str) -> bool:
@@ -270,8 +324,15 @@ _OPENERS: dict[Format, Callable[[str, LayoutOptions], Source]] = {
 
 def _open_named(given: Given) -> Source:
     named = given.options.layout
-    if named is None or not isinstance(given.source, str) or given.options.table is not None or given.options.lmdb is not None:
-        raise ArgumentError("format, annotations, masks and split (--format, ...) are for one folder, or one file that describes it")
+    if (
+        named is None
+        or not isinstance(given.source, str)
+        or given.options.table is not None
+        or given.options.lmdb is not None
+    ):
+        raise ArgumentError(
+            "format, annotations, masks and split (--format, ...) are for one folder, or one file that describes it"
+        )
     return layout_source(given.path, named)
 
 
@@ -282,5 +343,7 @@ def _open_file(given: Given) -> Source:
 
 
 NAMED = Choice(lambda given: given.options.layout is not None, _open_named)
-FOLDER = Choice(lambda given: given.is_folder, lambda given: recognised_source(given.path) or class_folders(given.path))
+FOLDER = Choice(
+    lambda given: given.is_folder, lambda given: recognised_source(given.path) or class_folders(given.path)
+)
 FILE = Choice(lambda given: recognised(given.path) is not None, _open_file)

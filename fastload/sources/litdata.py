@@ -52,14 +52,22 @@ def litdata_source(folder: str, index: dict[str, Any]) -> RowSource:
     try:
         config = get_object(index.get("config"), "its config")
         _refuse_wrapped(config)
-        formats = [get_str(each, "a format of data") for each in get_list(config.get("data_format"), "its data_format")]
+        formats = [
+            get_str(each, "a format of data")
+            for each in get_list(config.get("data_format"), "its data_format")
+        ]
         names = _names(config.get("data_spec"), len(formats))
         columns = [_column(name, form) for name, form in zip(names, formats, strict=True)]
-        chunks = [get_object(chunk, "a chunk") for chunk in get_list(index.get("chunks"), "its list of chunks")]
+        chunks = [
+            get_object(chunk, "a chunk") for chunk in get_list(index.get("chunks"), "its list of chunks")
+        ]
         if not chunks:
             raise Bad("it names no chunk")
         files = [
-            RowFile(below(folder, chunk.get("filename")), get_int(chunk.get("chunk_size"), "the size of a chunk", 0, ROWS_MOST))
+            RowFile(
+                below(folder, chunk.get("filename")),
+                get_int(chunk.get("chunk_size"), "the size of a chunk", 0, ROWS_MOST),
+            )
             for chunk in chunks
         ]
     except Bad as error:
@@ -73,7 +81,9 @@ def _refuse_wrapped(config: dict[str, Any]) -> None:
         raise Bad("its chunks are encrypted")
     for name in ("compression", "compression_level", "ipc_compression"):
         if config.get(name) is not None:
-            raise Bad("its chunks are compressed, so that no sample can be read by itself; write them with compression=None")
+            raise Bad(
+                "its chunks are compressed, so that no sample can be read by itself; write them with compression=None"
+            )
     loader = config.get("item_loader", "PyTreeLoader")
     if loader != "PyTreeLoader":
         raise Bad(f"its chunks are for litdata's {shown(loader)}, not for the PyTreeLoader")
@@ -105,12 +115,18 @@ def _walk(node: object, name: str, names: list[str]) -> None:
         return
     if kind in _DICTS:
         try:
-            keys = get_list(parse_json(get_str(spec.get("context"), "the keys of a dict")), "the keys of a dict")
+            keys = get_list(
+                parse_json(get_str(spec.get("context"), "the keys of a dict")), "the keys of a dict"
+            )
         except ValueError as error:
             raise Bad(f"the keys of a dict cannot be read: {error}") from None
     elif kind in _LISTS:
         # (image, label, more, ...), as items of a Dataset
-        keys = ["image", "label", *(f"field{place}" for place in range(2, len(children)))] if not name else list(range(len(children)))
+        keys = (
+            ["image", "label", *(f"field{place}" for place in range(2, len(children)))]
+            if not name
+            else list(range(len(children)))
+        )
         keys = keys[: len(children)]
     else:
         raise Bad(f"its samples hold a {shown(kind)}, which is not read")
@@ -128,7 +144,10 @@ def _column(name: str, form: str) -> Column:
     if base in _FORMATS:
         kind, decode = _FORMATS[base]
     elif base in ("no_header_numpy", "no_header_tensor"):
-        dtype = _dtype(_NUMPY if base == "no_header_numpy" else _TORCH, int(detail) if detail.isascii() and detail.isdigit() else -1)
+        dtype = _dtype(
+            _NUMPY if base == "no_header_numpy" else _TORCH,
+            int(detail) if detail.isascii() and detail.isdigit() else -1,
+        )
         kind, decode = "array", row_files.flat_array(dtype)
     elif base == "numpy":
         kind, decode = "array", lambda data: _array(data, "<", _NUMPY)
@@ -136,7 +155,9 @@ def _column(name: str, form: str) -> Column:
         kind, decode = "array", lambda data: _array(data, ">", _TORCH)
     else:
         reason = "would run code when it is read" if base == "pickle" else "is not read"
-        raise Bad(f"the value {shown(name)} is of format {shown(form)}, which {reason}; write the dataset without it")
+        raise Bad(
+            f"the value {shown(name)} is of format {shown(form)}, which {reason}; write the dataset without it"
+        )
     return Column(name, base, None, kind, decode)
 
 

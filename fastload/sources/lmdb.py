@@ -22,12 +22,24 @@ from fastload.errors import ArgumentError, PackError
 from fastload.sources.names import HEAD, is_picture
 from fastload.sources.notices import Notice, Notices
 from fastload.sources.options import LmdbOptions, split_pattern
-from fastload.sources.protocol import Choice, FileRanges, Given, Item, Listed, Place, Source, Value, file_stamp
+from fastload.sources.protocol import (
+    Choice,
+    FileRanges,
+    Given,
+    Item,
+    Listed,
+    Place,
+    Source,
+    Value,
+    file_stamp,
+)
 from fastload.store import Field
 from fastload.store.field import KindName
 
 _META = struct.Struct("<II")  # magic, version
-_TREE = struct.Struct("<IHHQQQQQ")  # pad (the page size, in the first tree of a meta), flags, depth, pages of 3 kinds, entries, root
+_TREE = struct.Struct(
+    "<IHHQQQQQ"
+)  # pad (the page size, in the first tree of a meta), flags, depth, pages of 3 kinds, entries, root
 _PAGE = struct.Struct("<QHHHH")  # number, pad, flags, end of the node offsets, begin of the nodes
 _NODE = struct.Struct("<HHHH")  # size or page number, low and high; flags; key size
 _MAGIC, _VERSION = 0xBEEFC0DE, 1
@@ -83,7 +95,9 @@ def walk(ranges: FileRanges, number: int = 0) -> Iterator[Entry]:
             pending += [(child, level + 1) for child in reversed(children)]
             continue
         for at, low, high, flags, key_size in nodes:
-            entry = _value(path, page * found.page_size, data, at, low | high << 16, flags, key_size, found.page_size)
+            entry = _value(
+                path, page * found.page_size, data, at, low | high << 16, flags, key_size, found.page_size
+            )
             if entry.offset + entry.size > size:
                 raise _damaged(path, f"the value of the key {entry.key[:40]!r} does not end in the file")
             yield entry
@@ -107,7 +121,9 @@ def _snapshot(ranges: FileRanges, number: int) -> _Snapshot:
     newer = max((first, second), key=lambda meta: int.from_bytes(meta[_TXN_AT : _TXN_AT + 8], "little"))
     _, flags, depth, _, _, _, entries, root = _TREE.unpack_from(newer, _MAIN_AT)
     if flags & _DUPSORT:
-        raise PackError(f"{path}: it has several values a key (MDB_DUPSORT), which cannot be packed; pack a Dataset that reads it")
+        raise PackError(
+            f"{path}: it has several values a key (MDB_DUPSORT), which cannot be packed; pack a Dataset that reads it"
+        )
     return _Snapshot(page_size, depth, entries, root)
 
 
@@ -128,7 +144,9 @@ def _nodes(path: str, page: int, data: bytes, kind: int) -> list[tuple[int, int,
     return nodes
 
 
-def _value(path: str, base: int, data: bytes, at: int, size: int, flags: int, key_size: int, page_size: int) -> Entry:
+def _value(
+    path: str, base: int, data: bytes, at: int, size: int, flags: int, key_size: int, page_size: int
+) -> Entry:
     """The entry of a node of a leaf."""
     begin = at + _NODE.size
     key = data[begin : begin + key_size]
@@ -155,7 +173,9 @@ _SURVEYED = 100
 _TEXT_MOST = 1 << 20
 """Bytes of a label."""
 
-_ROW = struct.Struct("<qqqqq")  # number, offset and size of the picture, offset and size of the label; -1 without a label
+_ROW = struct.Struct(
+    "<qqqqq"
+)  # number, offset and size of the picture, offset and size of the label; -1 without a label
 _NO_LABEL = (-1, -1)
 
 
@@ -184,7 +204,11 @@ class LmdbSource(Listed):
         self._notices = Notices()
         self._pattern = options.key_pattern
         self.fields: tuple[Field, ...] = ()
-        self._rows = self._all_keys() if options.key_pattern is None else self._counted(options.key_pattern, options.label_pattern)
+        self._rows = (
+            self._all_keys()
+            if options.key_pattern is None
+            else self._counted(options.key_pattern, options.label_pattern)
+        )
         if options.label_pattern is not None:
             self._label_pattern = options.label_pattern
             self._kind = self._label_kind()
@@ -210,7 +234,9 @@ class LmdbSource(Listed):
 
     def _no_picture(self, entry: Entry, head: bytes) -> str:
         what = (
-            "a pickle, which is never loaded" if head[:1] == b"\x80" and head[1:2] in b"\2\3\4\5" else "no picture's file (JPEG, PNG, ...)"
+            "a pickle, which is never loaded"
+            if head[:1] == b"\x80" and head[1:2] in b"\2\3\4\5"
+            else "no picture's file (JPEG, PNG, ...)"
         )
         return (
             f"{self.title}: the value of the key {entry.key[:60]!r} is {what}; say which keys are images with --key-pattern (key_pattern= "
@@ -228,11 +254,20 @@ class LmdbSource(Listed):
         rows, end, label = Texts(), -1, next(places, None)
         for number, offset, size in images.drain():
             if end >= 0 and number != end:
-                self._notices.add(AFTER_GAP, key_pattern % number, f"keys after the missing {key_pattern % end} left out")
+                self._notices.add(
+                    AFTER_GAP, key_pattern % number, f"keys after the missing {key_pattern % end} left out"
+                )
                 continue
             while label is not None and label[0] < number:
                 label = next(places, None)
-            rows.append(_ROW.pack(number, offset, size, *(label[1:] if label is not None and label[0] == number else _NO_LABEL)))
+            rows.append(
+                _ROW.pack(
+                    number,
+                    offset,
+                    size,
+                    *(label[1:] if label is not None and label[0] == number else _NO_LABEL),
+                )
+            )
             end = number + 1
         rows.seal()
         if not len(rows):
@@ -248,15 +283,23 @@ class LmdbSource(Listed):
                 values.append(self._label(position))
             except (PackError, OSError):  # noqa: PERF203
                 continue  # an error of that sample, when it is packed
-        narrow = (kind for kind, parse in _LABELS.items() if values and all(_parses(parse, value) for value in values))
+        narrow = (
+            kind
+            for kind, parse in _LABELS.items()
+            if values and all(_parses(parse, value) for value in values)
+        )
         return next(narrow, "bytes")
 
     def _label(self, position: int) -> bytes:
         number, _, _, offset, size = _ROW.unpack_from(self._rows[position])
         if (offset, size) == _NO_LABEL:
-            raise PackError(f"{self.name(position)}: there is no key {self._label_pattern % number!r} for its label")
+            raise PackError(
+                f"{self.name(position)}: there is no key {self._label_pattern % number!r} for its label"
+            )
         if size > _TEXT_MOST:
-            raise PackError(f"{self.name(position)}: its label has {size:,} bytes, more than the limit of {_TEXT_MOST:,}")
+            raise PackError(
+                f"{self.name(position)}: its label has {size:,} bytes, more than the limit of {_TEXT_MOST:,}"
+            )
         return self._ranges.read(0, offset, size)
 
     def key(self, position: int) -> str:
@@ -284,7 +327,9 @@ class LmdbSource(Listed):
         return Place(self.title, *self._image(position))
 
     def read(self, position: int) -> Item:
-        return Item(self.name(position), self._ranges.read(0, *self._image(position)), self.read_fields(position))
+        return Item(
+            self.name(position), self._ranges.read(0, *self._image(position)), self.read_fields(position)
+        )
 
     def read_fields(self, position: int) -> dict[str, Value]:
         """The fields besides the image."""
@@ -292,7 +337,9 @@ class LmdbSource(Listed):
             return {}
         label = self._label(position)
         if not _parses(_LABELS[self._kind], label):
-            raise PackError(f"{self.name(position)}: its label {label[:40]!r} is not {self._kind}, as the others are")
+            raise PackError(
+                f"{self.name(position)}: its label {label[:40]!r} is not {self._kind}, as the others are"
+            )
         return {"label": _LABELS[self._kind](label)}
 
 
@@ -318,7 +365,9 @@ def _parses(parse: Callable[[bytes], Value], value: bytes) -> bool:
     return True
 
 
-_NUMBERED = struct.Struct(">QQQ")  # number, offset, size: texts in the order of the numbers, and then of places
+_NUMBERED = struct.Struct(
+    ">QQQ"
+)  # number, offset, size: texts in the order of the numbers, and then of places
 
 
 class _Numbered:
@@ -329,7 +378,9 @@ class _Numbered:
         assert parts is not None, pattern  # LmdbOptions has checked it
         before, after = parts
         self._pattern = pattern.encode()
-        self._match = re.compile(re.escape(before.encode()) + rb"([0-9]{1,18})" + re.escape(after.encode()), re.DOTALL).fullmatch
+        self._match = re.compile(
+            re.escape(before.encode()) + rb"([0-9]{1,18})" + re.escape(after.encode()), re.DOTALL
+        ).fullmatch
         self._sorter = TextSorter()
 
     def add(self, entry: Entry) -> None:
@@ -354,5 +405,10 @@ def _refuse_patterns(given: Given) -> Source:
     raise ArgumentError("key_pattern and label_pattern (--key-pattern, --label-pattern) are for an LMDB file")
 
 
-PATTERNS_OF_ANOTHER = Choice(lambda given: given.options.lmdb is not None and not _file(given), _refuse_patterns)
-FILE = Choice(lambda given: bool(_file(given)), lambda given: LmdbSource(_file(given), given.options.lmdb or LmdbOptions()))
+PATTERNS_OF_ANOTHER = Choice(
+    lambda given: given.options.lmdb is not None and not _file(given), _refuse_patterns
+)
+FILE = Choice(
+    lambda given: bool(_file(given)),
+    lambda given: LmdbSource(_file(given), given.options.lmdb or LmdbOptions()),
+)

@@ -78,7 +78,9 @@ class MaskedFiles(AnnotatedFiles):
         for paths in self._masks.values():
             if paths[position] in ("", name):
                 what = "the mask has no image" if paths[position] else "the image has no mask"
-                raise PackError(f"{name}: {what} of the same name in {self._absent}; add it, or pack with on_error='skip'")
+                raise PackError(
+                    f"{name}: {what} of the same name in {self._absent}; add it, or pack with on_error='skip'"
+                )
         return {field: self._labels(field, paths[position], name) for field, paths in self._masks.items()}, ()
 
     def _labels(self, field: str, path: str, name: str) -> LabelMap:
@@ -87,7 +89,9 @@ class MaskedFiles(AnnotatedFiles):
         known = len(self.classes) if self.classes is not None and field == MASK else 1 << 16
         highest = int(labels.max(initial=0, where=labels != VOID))
         if highest >= known:
-            raise PackError(f"{name}: its mask {path} has the label {highest}, beyond its {known} classes (from 0, and 255 for none)")
+            raise PackError(
+                f"{name}: its mask {path} has the label {highest}, beyond its {known} classes (from 0, and 255 for none)"
+            )
         return labels
 
 
@@ -103,7 +107,9 @@ def pairs_source(path: str, options: LayoutOptions) -> MaskedFiles:
         images = os.path.join(path, inner[0]) if inner and masks.startswith(os.path.join(path, "")) else path
         return paired(path, images, masks)
     below = subfolders(path)
-    image_names, mask_names = ([name for name in names if name in below] for names in (IMAGE_FOLDERS, MASK_FOLDERS))
+    image_names, mask_names = (
+        [name for name in names if name in below] for names in (IMAGE_FOLDERS, MASK_FOLDERS)
+    )
     if len(image_names) != 1 or len(mask_names) != 1:
         raise PackError(
             f"{path}: no two folders images and masks in it; give the folder of the images as the source, and that of the "
@@ -115,13 +121,19 @@ def pairs_source(path: str, options: LayoutOptions) -> MaskedFiles:
 def paired(title: str, images: str, masks: str, **more: Any) -> MaskedFiles:
     """The images below one folder with the masks below another; `more` are further arguments of MaskedFiles."""
     found, labels = by_stem(images, IMAGE_EXTENSIONS), by_stem(masks, MASK_EXTENSIONS)
-    partners = {stem: next((labels[stem + end] for end in MASK_ENDINGS if stem + end in labels), "") for stem in found}
+    partners = {
+        stem: next((labels[stem + end] for end in MASK_ENDINGS if stem + end in labels), "") for stem in found
+    }
     if not any(partners.values()):
         shown = ", ".join(map(os.path.basename, [*list(found.values())[:2], *list(labels.values())[:2]]))
-        raise PackError(f"{title}: of {len(found)} images in {images} none has a mask of its name among {len(labels)} in {masks} ({shown})")
+        raise PackError(
+            f"{title}: of {len(found)} images in {images} none has a mask of its name among {len(labels)} in {masks} ({shown})"
+        )
     alone = sorted(set(labels.values()) - set(partners.values()))
     absent = f"{images} or {masks}"
-    return MaskedFiles(title, [*found.values(), *alone], {MASK: [*partners.values(), *alone]}, absent=absent, **more)
+    return MaskedFiles(
+        title, [*found.values(), *alone], {MASK: [*partners.values(), *alone]}, absent=absent, **more
+    )
 
 
 def by_stem(top: str, extensions: tuple[str, ...]) -> dict[str, str]:
@@ -138,16 +150,22 @@ def by_stem(top: str, extensions: tuple[str, ...]) -> dict[str, str]:
                 continue
             key, path = os.path.relpath(os.path.join(folder, stem), top), os.path.join(folder, name)
             if key in found:
-                raise PackError(f"{path} and {found[key]} differ in their extension alone: remove one of them")
+                raise PackError(
+                    f"{path} and {found[key]} differ in their extension alone: remove one of them"
+                )
             found[key] = path
     return found
 
 
 def ade20k_source(path: str, options: LayoutOptions) -> MaskedFiles:
     """ADE20K's scene parsing benchmark: images/training and annotations/training. Label 0 is of no class, 1 to 150 are classes."""
-    split = chosen_split(path, subfolders(os.path.join(path, "images")), options.split, "folders below images")
+    split = chosen_split(
+        path, subfolders(os.path.join(path, "images")), options.split, "folders below images"
+    )
     images, masks = (os.path.join(path, name, split) for name in ("images", "annotations"))
-    return paired(path, images, masks, classes=_ade20k_classes(os.path.join(path, "objectInfo150.txt")), layout="ADE20K")
+    return paired(
+        path, images, masks, classes=_ade20k_classes(os.path.join(path, "objectInfo150.txt")), layout="ADE20K"
+    )
 
 
 def _ade20k_classes(path: str) -> tuple[str, ...] | None:
@@ -166,10 +184,16 @@ def cityscapes_source(path: str, options: LayoutOptions) -> MaskedFiles:
     """Cityscapes: leftImg8bit/SPLIT/CITY with labelIds of gtFine, or of gtCoarse; and their instanceIds, where all images have them."""
     top = os.path.join(path, "leftImg8bit")
     split = chosen_split(path, subfolders(top), options.split, "folders below leftImg8bit")
-    kind = next((each for each in ("gtFine", "gtCoarse") if os.path.isdir(os.path.join(path, each, split))), "")
+    kind = next(
+        (each for each in ("gtFine", "gtCoarse") if os.path.isdir(os.path.join(path, each, split))), ""
+    )
     if not kind:
         raise PackError(f"{path}: neither gtFine{os.sep}{split} nor gtCoarse{os.sep}{split} is in it")
-    found = {stem: file for stem, file in by_stem(os.path.join(top, split), IMAGE_EXTENSIONS).items() if stem.endswith("_leftImg8bit")}
+    found = {
+        stem: file
+        for stem, file in by_stem(os.path.join(top, split), IMAGE_EXTENSIONS).items()
+        if stem.endswith("_leftImg8bit")
+    }
     bases = [os.path.join(path, kind, split, stem.removesuffix("leftImg8bit") + kind) for stem in found]
     masks = {MASK: [f"{base}_labelIds.png" for base in bases]}
     instances = [f"{base}_instanceIds.png" for base in bases]

@@ -47,11 +47,16 @@ def mds_source(folder: str, index: dict[str, Any]) -> RowSource:
     path = os.path.join(folder, "index.json")
     try:
         get_int(index.get("version"), "its version", 2, 2)
-        shards = [get_object(shard, "a shard") for shard in get_list(index.get("shards"), "its list of shards")]
+        shards = [
+            get_object(shard, "a shard") for shard in get_list(index.get("shards"), "its list of shards")
+        ]
         if not shards:
             raise Bad("it names no shard")
         files = [_file(folder, shard) for shard in shards]
-        described = [(shard.get("column_names"), shard.get("column_encodings"), shard.get("column_sizes")) for shard in shards]
+        described = [
+            (shard.get("column_names"), shard.get("column_encodings"), shard.get("column_sizes"))
+            for shard in shards
+        ]
         if any(each != described[0] for each in described[1:]):
             raise Bad("its shards have different columns")
         columns = _columns(*(get_list(value, "the columns of a shard") for value in described[0]))
@@ -65,9 +70,14 @@ def _file(folder: str, shard: dict[str, Any]) -> RowFile:
     if form != "mds":
         raise Bad(f"a shard of format {form!r}; only mds is read")
     if shard.get("compression") is not None or shard.get("zip_data") is not None:
-        raise Bad("its shards are compressed, so that no sample can be read by itself; write them with compression=None")
+        raise Bad(
+            "its shards are compressed, so that no sample can be read by itself; write them with compression=None"
+        )
     raw = get_object(shard.get("raw_data"), "the raw_data of a shard")
-    return RowFile(below(folder, raw.get("basename")), get_int(shard.get("samples"), "the number of samples of a shard", 0, ROWS_MOST))
+    return RowFile(
+        below(folder, raw.get("basename")),
+        get_int(shard.get("samples"), "the number of samples of a shard", 0, ROWS_MOST),
+    )
 
 
 def _columns(names: list[Any], encodings: list[Any], sizes: list[Any]) -> list[Column]:
@@ -79,7 +89,9 @@ def _columns(names: list[Any], encodings: list[Any], sizes: list[Any]) -> list[C
         kind, fixed, decode = _codec(name, get_str(encoding, f"the encoding of {shown(name)}"))
         stored = get_int(size, f"the size of {shown(name)}", 0, 2**32 - 1) if size else None
         if stored != fixed:
-            raise Bad(f"the column {shown(name)} of encoding {encoding!r} has a size of {shown(size)}, not {fixed}")
+            raise Bad(
+                f"the column {shown(name)} of encoding {encoding!r} has a size of {shown(size)}, not {fixed}"
+            )
         columns.append(Column(name, encoding, stored, kind, decode))
     if len(set(names)) < len(names):
         raise Bad("a shard has two columns of one name")
@@ -98,7 +110,9 @@ def _codec(name: str, encoding: str) -> tuple[KindName, int | None, Decode]:
         fixed = None if dtype is None or shape is None else int(np.prod(shape)) * dtype.itemsize
         return "array", fixed, lambda data: _array(data, dtype, shape)
     reason = "would run code when it is read" if encoding == "pkl" else "is not read"
-    raise Bad(f"the column {shown(name)} is of encoding {encoding!r}, which {reason}; write the dataset without it")
+    raise Bad(
+        f"the column {shown(name)} is of encoding {encoding!r}, which {reason}; write the dataset without it"
+    )
 
 
 def _array_type(name: str, encoding: str) -> tuple[np.dtype[Any] | None, tuple[int, ...] | None]:

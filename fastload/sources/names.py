@@ -22,7 +22,13 @@ def is_picture(head: bytes) -> bool:
     return core.stored_kind(head) != 0 or head.startswith(_BEGINNINGS) or head[4:12] == b"ftypavif"
 
 
-def image_name(title: str, names: Sequence[str], sure: Collection[str], possible: Collection[str], preferred: Sequence[str] = ()) -> str:
+def image_name(
+    title: str,
+    names: Sequence[str],
+    sure: Collection[str],
+    possible: Collection[str],
+    preferred: Sequence[str] = (),
+) -> str:
     """The name of the value that is the image: a usual name, or else the only one that is sure to be one, or that can be one.
 
     Args:
@@ -50,7 +56,9 @@ def field_name(name: str, label: str | None) -> str:
     return "label" if name == label else "image_field" if name == "image" else name
 
 
-def label_name(integers: Collection[str], names: Collection[str], preferred: Sequence[str] = ()) -> str | None:
+def label_name(
+    integers: Collection[str], names: Collection[str], preferred: Sequence[str] = ()
+) -> str | None:
     """The name of the value that becomes the field ``label``: one of that name, or else integers of a usual name."""
     if "label" in names:
         return "label"

@@ -83,7 +83,10 @@ class Notices:
 
     def all(self) -> tuple[Notice, ...]:
         """The notices of all kinds, in the order of their first occurrence."""
-        return tuple(Notice(kind, text, count, tuple(examples)) for kind, (text, count, examples) in self._found.items())
+        return tuple(
+            Notice(kind, text, count, tuple(examples))
+            for kind, (text, count, examples) in self._found.items()
+        )
 
     def state(self) -> list[dict[str, Any]]:
         """All counts and examples, as JSON values."""
@@ -95,8 +98,15 @@ class Notices:
         found = cls()
         for each in state if isinstance(state, list) else ():
             if isinstance(each, dict):
-                kind, text, count, examples = (each.get(name) for name in ("kind", "text", "count", "examples"))
-                if isinstance(kind, str) and isinstance(text, str) and isinstance(count, int) and isinstance(examples, list):
+                kind, text, count, examples = (
+                    each.get(name) for name in ("kind", "text", "count", "examples")
+                )
+                if (
+                    isinstance(kind, str)
+                    and isinstance(text, str)
+                    and isinstance(count, int)
+                    and isinstance(examples, list)
+                ):
                     found._found[kind] = (text, count, [str(name) for name in examples])
         return found
 

@@ -53,7 +53,9 @@ class ObjectColumn:
         label_field: the name of the labels' field; "": there is none.
     """
 
-    def __init__(self, column: str, members: Mapping[str, str], box_format: BoxFormat, taken: Iterable[str]) -> None:
+    def __init__(
+        self, column: str, members: Mapping[str, str], box_format: BoxFormat, taken: Iterable[str]
+    ) -> None:
         boxes = box_member(members)
         assert boxes is not None
         integers = [name for name in _LABEL_MEMBERS if "int" in members.get(name, OTHER)]
@@ -83,8 +85,13 @@ class ObjectColumn:
         boxes = found[self._boxes]
         for member, entries in found.items():
             if len(entries) != len(boxes):
-                raise PackError(f"{name}: its {self._column}.{member} has {len(entries)} entries, and there are {len(boxes)} boxes")
-        return {field.name: self._value(name, member, field, found[member]) for member, field in self._fields.items()}
+                raise PackError(
+                    f"{name}: its {self._column}.{member} has {len(entries)} entries, and there are {len(boxes)} boxes"
+                )
+        return {
+            field.name: self._value(name, member, field, found[member])
+            for member, field in self._fields.items()
+        }
 
     def _by_member(self, name: str, value: Any) -> dict[str, list[Any]]:
         if value is None:
@@ -117,7 +124,9 @@ def object_members(values: Iterable[Any]) -> dict[str, str]:
     found: dict[str, list[Any]] = {}
     for value in values:
         objects = _dict_or_list(value)
-        if isinstance(objects, Mapping) and box_member(objects):  # before the members are made lists: other dicts may hold large arrays
+        if isinstance(objects, Mapping) and box_member(
+            objects
+        ):  # before the members are made lists: other dicts may hold large arrays
             entries = {str(name): _listed(each) for name, each in objects.items()}
         elif isinstance(objects, list) and objects and all(isinstance(each, Mapping) for each in objects):
             entries = {str(name): [_listed(each.get(name)) for each in objects] for name in objects[0]}
@@ -142,7 +151,9 @@ def _dtype_of(entries: Sequence[Any]) -> str:
     return OTHER
 
 
-def object_columns(members: Mapping[str, Mapping[str, str]], names: Mapping[str, str], box_format: BoxFormat) -> dict[str, ObjectColumn]:
+def object_columns(
+    members: Mapping[str, Mapping[str, str]], names: Mapping[str, str], box_format: BoxFormat
+) -> dict[str, ObjectColumn]:
     """Columns of objects with boxes, by name.
 
     Args:
@@ -164,7 +175,9 @@ def object_notices(columns: Iterable[str]) -> tuple[Notice, ...]:
     return (Notice(OBJECTS, TEXTS[OBJECTS], len(names), names[:EXAMPLES]),) if names else ()
 
 
-def object_classes(columns: Mapping[str, ObjectColumn], features: Mapping[str, Any]) -> tuple[tuple[str, ...] | None, dict[str, int]]:
+def object_classes(
+    columns: Mapping[str, ObjectColumn], features: Mapping[str, Any]
+) -> tuple[tuple[str, ...] | None, dict[str, int]]:
     """Names of the classes of objects, and their number by the field of labels; (None, {}): they have none.
 
     Args:
@@ -184,7 +197,11 @@ def label_names(feature: Any) -> tuple[str, ...] | None:
 
 def class_names(value: Any) -> tuple[str, ...] | None:
     """A list of texts, not empty, as names of classes; None for anything else."""
-    return tuple(value) if isinstance(value, list) and value and all(isinstance(name, str) for name in value) else None
+    return (
+        tuple(value)
+        if isinstance(value, list) and value and all(isinstance(name, str) for name in value)
+        else None
+    )
 
 
 def _names_of(feature: Any, member: str) -> tuple[str, ...] | None:

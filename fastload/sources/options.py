@@ -13,7 +13,9 @@ from fastload.errors import ArgumentError
 from fastload.store import BOX_SIDES
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-Format = Literal["folder", "coco", "voc", "voc-segmentation", "yolo", "cityscapes", "ade20k", "pairs", "images"]
+Format = Literal[
+    "folder", "coco", "voc", "voc-segmentation", "yolo", "cityscapes", "ade20k", "pairs", "images"
+]
 BoxFormat = Literal["xyxy", "xywh", "cxcywh", "xywhr", "cxcywhr", "xyxyxyxy"]
 """Keys of `fastload.store.BOX_SIDES`."""
 OnError = Literal["raise", "skip"]
@@ -80,7 +82,10 @@ class TableOptions:
     )
     label_column: str | int | None = field(
         default=None,
-        metadata=option("likewise the column of labels (label, class, target, ...).", "For a .csv/.tsv: the column of labels, likewise."),
+        metadata=option(
+            "likewise the column of labels (label, class, target, ...).",
+            "For a .csv/.tsv: the column of labels, likewise.",
+        ),
     )
     header: bool | None = field(
         default=None,
@@ -107,15 +112,21 @@ class TableOptions:
     )
 
     def __post_init__(self) -> None:
-        if self.images is not None and not (isinstance(self.images, str | os.PathLike) and os.fspath(self.images)):
+        if self.images is not None and not (
+            isinstance(self.images, str | os.PathLike) and os.fspath(self.images)
+        ):
             raise ArgumentError(f"images={self.images!r} is no path")
-        if self.suffix is not None and not (isinstance(self.suffix, str) and self.suffix and os.sep not in self.suffix):
+        if self.suffix is not None and not (
+            isinstance(self.suffix, str) and self.suffix and os.sep not in self.suffix
+        ):
             raise ArgumentError(f"suffix={self.suffix!r} is not the end of a file's name, such as .jpg")
         for name in ("path_column", "label_column"):
             column = getattr(self, name)
             number = isinstance(column, int) and not isinstance(column, bool) and column >= 0
             if column is not None and not number and not (isinstance(column, str) and column):
-                raise ArgumentError(f"{name}={column!r} is neither a column's name nor its number, counted from 0")
+                raise ArgumentError(
+                    f"{name}={column!r} is neither a column's name nor its number, counted from 0"
+                )
         if self.header not in (None, True, False):
             raise ArgumentError(f"header={self.header!r} is none of True, False and None")
         if self.path_column is not None and self.path_column == self.label_column:
@@ -138,16 +149,21 @@ class LmdbOptions:
         ),
     )
     label_pattern: str | None = field(
-        default=None, metadata=option("likewise the keys of labels.", "For an LMDB file: the keys of labels, likewise.")
+        default=None,
+        metadata=option("likewise the keys of labels.", "For an LMDB file: the keys of labels, likewise."),
     )
 
     def __post_init__(self) -> None:
         for name in ("key_pattern", "label_pattern"):
             pattern = getattr(self, name)
             if pattern is not None and (not isinstance(pattern, str) or split_pattern(pattern) is None):
-                raise ArgumentError(f"{name}={pattern!r} has not one number such as %d or %09d in it: image-%09d")
+                raise ArgumentError(
+                    f"{name}={pattern!r} has not one number such as %d or %09d in it: image-%09d"
+                )
         if self.label_pattern is not None and self.key_pattern is None:
-            raise ArgumentError("label_pattern needs a key_pattern: the keys of the images that the labels are for")
+            raise ArgumentError(
+                "label_pattern needs a key_pattern: the keys of the images that the labels are for"
+            )
         if self.label_pattern is not None and self.label_pattern == self.key_pattern:
             raise ArgumentError(f"key_pattern and label_pattern are both {self.key_pattern!r}")
 
@@ -204,12 +220,18 @@ class LayoutOptions:
         for name in ("annotations", "masks", "split"):
             value = getattr(self, name)
             several = list(value) if name == "annotations" and isinstance(value, list | tuple) else [value]
-            if value is not None and not (several and all(isinstance(each, str | os.PathLike) and os.fspath(each) for each in several)):
+            if value is not None and not (
+                several and all(isinstance(each, str | os.PathLike) and os.fspath(each) for each in several)
+            ):
                 raise ArgumentError(f"{name}={value!r} is no {'name' if name == 'split' else 'path'}")
             if value is not None and self.format is not None and self.format not in _TAKEN_BY[name]:
-                raise ArgumentError(f"{name} is for the formats {', '.join(_TAKEN_BY[name])}, and format={self.format!r}")
+                raise ArgumentError(
+                    f"{name} is for the formats {', '.join(_TAKEN_BY[name])}, and format={self.format!r}"
+                )
         if self.annotations is not None and self.split is not None:
-            raise ArgumentError("annotations and split both say which part of the dataset is packed: give one")
+            raise ArgumentError(
+                "annotations and split both say which part of the dataset is packed: give one"
+            )
         files = self.annotation_files
         if len(set(files)) < len(files):
             raise ArgumentError(f"annotations names a file twice: {', '.join(files)}")
@@ -218,7 +240,11 @@ class LayoutOptions:
     def annotation_files(self) -> tuple[str, ...]:
         """The paths of `annotations`; () for None."""
         given = self.annotations
-        return () if given is None else tuple(expanded(each) for each in (given if isinstance(given, list | tuple) else (given,)))
+        return (
+            ()
+            if given is None
+            else tuple(expanded(each) for each in (given if isinstance(given, list | tuple) else (given,)))
+        )
 
 
 _TAKEN_BY = {
@@ -268,13 +294,27 @@ class SourceOptions:
     @classmethod
     def of(cls, **given: Any) -> SourceOptions:
         """The options of these keywords of `fastload.packing.pack`."""
-        owned = {name: {each.name: given.pop(each.name) for each in fields(kind) if each.name in given} for name, kind in READING.items()}
+        owned = {
+            name: {each.name: given.pop(each.name) for each in fields(kind) if each.name in given}
+            for name, kind in READING.items()
+        }
         if given:
             raise TypeError(f"{', '.join(given)}: no option for reading a source")
-        return cls(**{name: READING[name](**own) for name, own in owned.items() if any(value is not None for value in own.values())})
+        return cls(
+            **{
+                name: READING[name](**own)
+                for name, own in owned.items()
+                if any(value is not None for value in own.values())
+            }
+        )
 
 
-READING: dict[str, Any] = {"table": TableOptions, "lmdb": LmdbOptions, "layout": LayoutOptions, "objects": ObjectOptions}
+READING: dict[str, Any] = {
+    "table": TableOptions,
+    "lmdb": LmdbOptions,
+    "layout": LayoutOptions,
+    "objects": ObjectOptions,
+}
 """The kinds of options for reading a source, by their place in SourceOptions."""
 
 

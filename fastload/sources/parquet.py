@@ -23,7 +23,16 @@ from fastload.errors import PackError
 from fastload.sources.arrow_columns import brief, columns_of, file_columns, python_value
 from fastload.sources.options import BoxFormat
 from fastload.sources.parquet_pages import Extents, chunk_of, value_places
-from fastload.sources.protocol import UNKNOWN, FileRanges, Files, Item, NumberedInFiles, Place, Value, file_stamp
+from fastload.sources.protocol import (
+    UNKNOWN,
+    FileRanges,
+    Files,
+    Item,
+    NumberedInFiles,
+    Place,
+    Value,
+    file_stamp,
+)
 from fastload.sources.tar import expand_all
 
 _KEPT = 4
@@ -51,10 +60,14 @@ class ParquetSource(NumberedInFiles):
         self._lock = threading.Lock()
         self._groups: OrderedDict[tuple[int, int, bool], Any] = OrderedDict()
         self._schema: Any = None
-        self._starts: list[tuple[int, int, int]] = []  # (file, row group, first row in the file), of each row group
+        self._starts: list[
+            tuple[int, int, int]
+        ] = []  # (file, row group, first row in the file), of each row group
         self._places: dict[tuple[int, int], Extents | None] = {}  # by file and row group, as far as asked for
         self._ranges = FileRanges(paths)
-        self._with_files: set[tuple[int, int]] = set()  # row groups in which pictures may lie in files of their own
+        self._with_files: set[tuple[int, int]] = (
+            set()
+        )  # row groups in which pictures may lie in files of their own
         firsts = [0]
         for number in range(len(paths)):
             row = 0
@@ -81,13 +94,21 @@ class ParquetSource(NumberedInFiles):
             sizes = [meta.row_group(group).total_byte_size for group in range(meta.num_row_groups)]
             rows = [meta.row_group(group).num_rows for group in range(meta.num_row_groups)]
             held = {f"{name}.bytes" for name in file_columns(schema)}
-            self._with_files |= {(number, group) for group in range(meta.num_row_groups) if not _holds_all(meta.row_group(group), held)}
+            self._with_files |= {
+                (number, group)
+                for group in range(meta.num_row_groups)
+                if not _holds_all(meta.row_group(group), held)
+            }
         if max(sizes, default=0) > _GROUP_MOST or min([*sizes, *rows], default=0) < 0:
-            raise PackError(f"{path}: a row group of {max(sizes):,} bytes, more than the limit of {_GROUP_MOST:,}")
+            raise PackError(
+                f"{path}: a row group of {max(sizes):,} bytes, more than the limit of {_GROUP_MOST:,}"
+            )
         if self._schema is None:
             self._schema = schema
         elif not schema.equals(self._schema):
-            raise PackError(f"{path}: its columns are not those of {self.paths[0]}: pack files of one schema together")
+            raise PackError(
+                f"{path}: its columns are not those of {self.paths[0]}: pack files of one schema together"
+            )
         return rows
 
     @contextmanager
@@ -136,7 +157,9 @@ class ParquetSource(NumberedInFiles):
             return Place(self.paths[number], int(places[0][row]), int(places[1][row]))
         scalar = self._group(number, group).column(self._columns.image)[row]
         value = python_value(scalar, f"{self.name(position)}: its {self._columns.image}")
-        named = self._columns.beside(self.name(position), self.paths[number], value["path"] if isinstance(value, dict) else None)
+        named = self._columns.beside(
+            self.name(position), self.paths[number], value["path"] if isinstance(value, dict) else None
+        )
         return Place(named, 0, os.stat(named).st_size)
 
     def _value_places(self, number: int, group: int) -> Extents | None:
@@ -144,7 +167,9 @@ class ParquetSource(NumberedInFiles):
         path, image = self.paths[number], self._columns.image
         try:
             with self._open(path) as file:
-                chunk = chunk_of(file.metadata, group, f"{image}.bytes") or chunk_of(file.metadata, group, image)
+                chunk = chunk_of(file.metadata, group, f"{image}.bytes") or chunk_of(
+                    file.metadata, group, image
+                )
             return None if chunk is None else value_places(partial(self._ranges.read, number), chunk)
         except ValueError as error:
             raise PackError(f"{path}: row group {group} cannot be read: {error}") from error
@@ -152,23 +177,36 @@ class ParquetSource(NumberedInFiles):
     def read_fields(self, position: int) -> dict[str, Value]:
         """The fields besides the image."""
         number, group, row, _ = self._find(position)
-        return self._columns.values(self.name(position), self._group(number, group, image=False), row, self.paths[number])
+        return self._columns.values(
+            self.name(position), self._group(number, group, image=False), row, self.paths[number]
+        )
 
     def read(self, position: int) -> Item:
         number, group, row, _ = self._find(position)
         name, path, place = self.name(position), self.paths[number], self.place(position)
         if place is not None:
-            image = self._ranges.read(number, place.offset, place.size) if place.path == path else read_regular(place.path)
+            image = (
+                self._ranges.read(number, place.offset, place.size)
+                if place.path == path
+                else read_regular(place.path)
+            )
             return Item(name, image, self.read_fields(position))
         table = self._group(number, group)
         if row >= table.num_rows:
             raise PackError(f"{path}: row group {group} has {table.num_rows} rows, less than the file says")
-        image = self._bytes(name, number, python_value(table.column(self._columns.image)[row], f"{name}: its {self._columns.image}"))
+        image = self._bytes(
+            name,
+            number,
+            python_value(table.column(self._columns.image)[row], f"{name}: its {self._columns.image}"),
+        )
         return Item(name, image, self._columns.values(name, table, row, path))
 
     def _group(self, number: int, group: int, image: bool = True) -> Any:
         """A row group as a table, with or without its images, decoded once while it is among the last that were read."""
-        key, columns = (number, group, image), [*([self._columns.image] if image else ()), *self._columns.names]
+        key, columns = (
+            (number, group, image),
+            [*([self._columns.image] if image else ()), *self._columns.names],
+        )
         with self._lock:
             found = self._groups.get(key)
             if found is None:
@@ -176,7 +214,9 @@ class ParquetSource(NumberedInFiles):
                     try:
                         found = file.read_row_group(group, columns=columns)
                     except Exception as error:
-                        raise PackError(f"{self.paths[number]}: row group {group} cannot be read: {brief(error)}") from error
+                        raise PackError(
+                            f"{self.paths[number]}: row group {group} cannot be read: {brief(error)}"
+                        ) from error
                 self._groups[key] = found
                 while len(self._groups) > _KEPT:
                     self._groups.popitem(last=False)
@@ -187,7 +227,11 @@ class ParquetSource(NumberedInFiles):
         path = None
         if isinstance(value, dict):
             value, path = value["bytes"], value["path"]
-        return read_regular(self._columns.beside(name, self.paths[number], path)) if value is None else bytes(value)
+        return (
+            read_regular(self._columns.beside(name, self.paths[number], path))
+            if value is None
+            else bytes(value)
+        )
 
 
 def _holds_all(group: Any, columns: set[str]) -> bool:
@@ -198,6 +242,7 @@ def _holds_all(group: Any, columns: set[str]) -> bool:
 
 
 FILES = Files(
-    lambda path: path.lower().endswith(".parquet"), lambda patterns, boxes: ParquetSource(expand_all(patterns, "Parquet file"), boxes)
+    lambda path: path.lower().endswith(".parquet"),
+    lambda patterns, boxes: ParquetSource(expand_all(patterns, "Parquet file"), boxes),
 )
 FOLDER = FILES.in_folder()

@@ -55,11 +55,25 @@ def chunk_of(meta: Any, group: int, path: str) -> ColumnChunk | None:
     for number in range(columns.num_columns):
         each, schema = columns.column(number), meta.schema.column(number)
         if each.path_in_schema == path:
-            plain = each.physical_type == "BYTE_ARRAY" and each.compression == "UNCOMPRESSED" and not schema.max_repetition_level
+            plain = (
+                each.physical_type == "BYTE_ARRAY"
+                and each.compression == "UNCOMPRESSED"
+                and not schema.max_repetition_level
+            )
             if not plain or each.num_values != columns.num_rows or not 0 <= each.num_values <= _ROWS_MOST:
                 return None
-            first = min(filter(None, (each.dictionary_page_offset if each.has_dictionary_page else None, each.data_page_offset)))
-            return ColumnChunk(first, each.total_compressed_size, each.num_values, schema.max_definition_level)
+            first = min(
+                filter(
+                    None,
+                    (
+                        each.dictionary_page_offset if each.has_dictionary_page else None,
+                        each.data_page_offset,
+                    ),
+                )
+            )
+            return ColumnChunk(
+                first, each.total_compressed_size, each.num_values, schema.max_definition_level
+            )
     return None
 
 
@@ -114,7 +128,10 @@ def _plain(read: Read, at: int, end: int, count: int) -> Extents:
         if at + _U32.size > end:
             raise ValueError("a page ends before its values do")
         if not start <= at <= start + len(block) - _U32.size:
-            start, block = at, read(at, min(_BLOCK if number and sizes[number - 1] < _BLOCK // 8 else _U32.size, end - at))
+            start, block = (
+                at,
+                read(at, min(_BLOCK if number and sizes[number - 1] < _BLOCK // 8 else _U32.size, end - at)),
+            )
         size = _U32.unpack_from(block, at - start)[0]
         at += _U32.size
         if size > end - at:
@@ -124,7 +141,9 @@ def _plain(read: Read, at: int, end: int, count: int) -> Extents:
     return offsets, sizes
 
 
-def _given(read: Read, body: int, end: int, levels: int, count: int, about: dict[int, Any], kind: int) -> tuple[npt.NDArray[np.bool_], int]:
+def _given(
+    read: Read, body: int, end: int, levels: int, count: int, about: dict[int, Any], kind: int
+) -> tuple[npt.NDArray[np.bool_], int]:
     """(values that are there, where they begin): from the definition levels, before the values."""
     if kind == _DATA_V2:
         before, size = _int(about, 6), _int(about, 5)
@@ -170,7 +189,9 @@ def _hybrid(data: bytes, width: int, count: int) -> npt.NDArray[np.int64]:
             many = min((head >> 1) * 8, count - filled)
             if width and len(bits) < many * width:
                 raise ValueError("numbers end before their count")
-            values = bits[: many * width].reshape(many, width).astype(np.int64) @ (1 << np.arange(width, dtype=np.int64))
+            values = bits[: many * width].reshape(many, width).astype(np.int64) @ (
+                1 << np.arange(width, dtype=np.int64)
+            )
             found[filled : filled + many] = values
             at += size
         else:

@@ -46,7 +46,9 @@ def read_npy(data: bytes) -> npt.NDArray[Any]:
     try:
         version = np.lib.format.read_magic(file)
         shape, fortran, dtype = _READERS[version](file)
-    except Exception as error:  # the header is a Python literal: TokenError, RecursionError, MemoryError, KeyError, ...
+    except (
+        Exception
+    ) as error:  # the header is a Python literal: TokenError, RecursionError, MemoryError, KeyError, ...
         raise ValueError(f"its header cannot be read ({type(error).__name__})") from error
     if dtype.hasobject or dtype.itemsize == 0:
         raise ValueError(f"arrays of {dtype} are not read")
@@ -54,7 +56,9 @@ def read_npy(data: bytes) -> npt.NDArray[Any]:
         raise ValueError(f"its shape is {shape}")
     count, rest = math.prod(shape), len(data) - file.tell()
     if count * dtype.itemsize > rest:
-        raise ValueError(f"its header says {count * dtype.itemsize:,} bytes of values, and {rest:,} are there")
+        raise ValueError(
+            f"its header says {count * dtype.itemsize:,} bytes of values, and {rest:,} are there"
+        )
     values: npt.NDArray[Any] = np.frombuffer(data, dtype, count, file.tell()) if count else np.empty(0, dtype)
     return values.reshape(shape, order="F" if fortran else "C")
 
@@ -78,7 +82,9 @@ class DeepImageError(SampleError):
         return SampleError, (self.args[0],)
 
 
-def to_rgb(image: Image, data: bytes = b"", turn: bool = False, *, oriented: bool = True) -> tuple[Pixels, tuple[str, ...]]:
+def to_rgb(
+    image: Image, data: bytes = b"", turn: bool = False, *, oriented: bool = True
+) -> tuple[Pixels, tuple[str, ...]]:
     """RGB pixels (height, width, 3) as Pillow's ``convert("RGB")`` makes them, and the kinds of notices on what they lack.
 
     Args:
@@ -105,7 +111,9 @@ def to_rgb(image: Image, data: bytes = b"", turn: bool = False, *, oriented: boo
     elif turned and oriented:
         lost.append(ORIENTATION)
     if image.mode == "P" and isinstance(image.info.get("transparency"), bytes):
-        image = image.convert("RGBA")  # the same colours; convert("RGB") would warn, and the notice says it already
+        image = image.convert(
+            "RGBA"
+        )  # the same colours; convert("RGB") would warn, and the notice says it already
     if _is_transparent(image):
         lost.append(ALPHA)
     return np.array(image.convert("RGB")), tuple(lost)
@@ -128,7 +136,9 @@ def orientation(image: Image) -> int:
     """EXIF's orientation, 1 to 8; 1 if there is none, or none that can be read."""
     try:
         found = image.getexif().get(_EXIF_ORIENTATION, 1)
-    except Exception:  # Pillow's parser raises many errors on a damaged block, which is no reason to refuse the pixels
+    except (
+        Exception
+    ):  # Pillow's parser raises many errors on a damaged block, which is no reason to refuse the pixels
         return 1
     return found if found in range(1, 9) else 1
 
@@ -149,7 +159,9 @@ def _more_than_8_bits(image: Image, data: bytes) -> str:
         return {"I": "16 or 32 bits", "F": "32 bits (floats)"}.get(image.mode, "16 bits")
     for codec, _, _, arguments in getattr(image, "tile", ()):
         values = arguments if isinstance(arguments, tuple) else (arguments,)
-        if match := next((m for value in values if isinstance(value, str) and (m := _RAW_MODE.fullmatch(value))), None):
+        if match := next(
+            (m for value in values if isinstance(value, str) and (m := _RAW_MODE.fullmatch(value))), None
+        ):
             return f"{match[1] or 16} bits"
         if codec.startswith("ppm") and len(values) > 1 and _number(values[1]) > 255:
             return f"{_number(values[1]).bit_length()} bits"
@@ -224,7 +236,9 @@ def orientation_of(data: bytes) -> int:
 _NO_IMAGE = f"neither a JPEG nor another image that is read ({', '.join(FORMATS)})"
 
 
-def read_other(data: bytes, max_pixels: int, turn: bool, refused: str = _NO_IMAGE) -> tuple[Pixels, tuple[str, ...], str]:
+def read_other(
+    data: bytes, max_pixels: int, turn: bool, refused: str = _NO_IMAGE
+) -> tuple[Pixels, tuple[str, ...], str]:
     """RGB pixels (height, width, 3) of any image that Pillow reads, turned upright on request; what they lack; the format's name.
 
     Palettes, transparency and grey become RGB as Pillow's ``convert("RGB")`` makes them: what torchvision's
@@ -244,7 +258,9 @@ def read_other(data: bytes, max_pixels: int, turn: bool, refused: str = _NO_IMAG
     with opened_image(data, refused) as image:
         width, height = image.size
         if width * height > max_pixels:
-            reason = f"{width} x {height} pixels are more than the limit of {max_pixels} (FASTLOAD_MAX_PIXELS)"
+            reason = (
+                f"{width} x {height} pixels are more than the limit of {max_pixels} (FASTLOAD_MAX_PIXELS)"
+            )
             raise SampleError(reason, reason=reason)
         return *to_rgb(image, data, turn), (image.format or "other").lower()
 
@@ -281,7 +297,9 @@ def opened_image(data: bytes, refused: str = _NO_IMAGE) -> Iterator[Image]:
     except DecompressionBombError as error:
         reason = f"{error}: this limit is Pillow's, PIL.Image.MAX_IMAGE_PIXELS"
         raise SampleError(reason, reason=reason) from error
-    except Exception as error:  # Pillow's plugins raise many kinds of errors: ValueError, struct.error, SyntaxError, ...
+    except (
+        Exception
+    ) as error:  # Pillow's plugins raise many kinds of errors: ValueError, struct.error, SyntaxError, ...
         text = str(error).split("<_io.BytesIO")[0].rstrip() or type(error).__name__
         reason = f"{refused}: {text}"
         raise SampleError(reason, reason=reason) from error
@@ -305,10 +323,14 @@ def read_pixels(data: bytes, field: Field, max_pixels: int) -> npt.NDArray[Any]:
             raise _refused(f"its {field.name!r} is no .npy file: {error}") from None
     with opened_image(data) as image:
         if image.width * image.height > max_pixels:
-            raise _refused(f"{image.width} x {image.height} pixels are more than the limit of {max_pixels} (FASTLOAD_MAX_PIXELS)")
+            raise _refused(
+                f"{image.width} x {image.height} pixels are more than the limit of {max_pixels} (FASTLOAD_MAX_PIXELS)"
+            )
         grey = field.channels == 1 and image.mode in _GREY
         if not grey and (_CHANNELS.get(image.mode) != field.channels or field.dtype != "uint8"):
-            raise _refused(f"its {field.name!r} has pixels of mode {image.mode}, which are not those of {field}")
+            raise _refused(
+                f"its {field.name!r} has pixels of mode {image.mode}, which are not those of {field}"
+            )
         return np.array(image)
 
 

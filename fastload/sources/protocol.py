@@ -179,8 +179,12 @@ UNKNOWN = (-1, -1)
 
 ABSENT: Mapping[str, Any] = MappingProxyType(
     {
-        "image_field": Field(IMAGE_FIELD, "image"),  # the image is 8-bit RGB; otherwise its Field, called image
-        "label_limits": MappingProxyType({}),  # any label is stored; else the number of classes of masks, and of arrays or ints of labels,
+        "image_field": Field(
+            IMAGE_FIELD, "image"
+        ),  # the image is 8-bit RGB; otherwise its Field, called image
+        "label_limits": MappingProxyType(
+            {}
+        ),  # any label is stored; else the number of classes of masks, and of arrays or ints of labels,
         # by the field's name: other labels are errors, but for 255 in masks
         "says_drawn_on": False,  # no item has drawn_on; True: every item has it
         "form": None,  # samples have the form that follows from their fields; else a `fastload.store.form.Form` of all fields
@@ -289,7 +293,10 @@ class Files(NamedTuple):
         def inside(given: Given) -> list[str]:
             return [str(Path(given.path, name)) for name in given.files if self.named(name)]
 
-        return Choice(lambda given: not given.folders and bool(inside(given)), lambda given: self.open(inside(given), given.boxes))
+        return Choice(
+            lambda given: not given.folders and bool(inside(given)),
+            lambda given: self.open(inside(given), given.boxes),
+        )
 
 
 # ---- what several sources share -----------------------------------------------------------------------------------------------------
@@ -383,7 +390,9 @@ class _Descriptor:
     def __init__(self, number: int) -> None:
         self.number = number
 
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # a default, since at the program's end `os` may be gone
+    def __del__(
+        self, close: Callable[[int], None] = os.close
+    ) -> None:  # a default, since at the program's end `os` may be gone
         close(self.number)
 
 
@@ -423,13 +432,17 @@ class FileRanges:
             OSError: the file cannot be read.
         """
         if size > FILE_BYTES:
-            raise PackError(f"{self.paths[number]}: {size:,} bytes at {offset:,} are more than the limit of {FILE_BYTES:,}")
+            raise PackError(
+                f"{self.paths[number]}: {size:,} bytes at {offset:,} are more than the limit of {FILE_BYTES:,}"
+            )
         file = self._descriptor(number)
         data = os.pread(file.number, size, offset)
         while len(data) < size:
             more = os.pread(file.number, size - len(data), offset + len(data))
             if not more:
-                raise PackError(f"{self.paths[number]}: it ends before byte {offset + size:,}, to which a sample reaches; copy it again")
+                raise PackError(
+                    f"{self.paths[number]}: it ends before byte {offset + size:,}, to which a sample reaches; copy it again"
+                )
             data += more
         return data
 
@@ -447,7 +460,10 @@ class FileRanges:
 
 READABLE_EXTENSIONS = (".gif", ".avif", ".jp2", ".j2k", ".jfif", ".jpe", ".apng")
 """Other pictures that can be packed, by a table that names them."""
-OTHER_PICTURES = (*READABLE_EXTENSIONS, *".heic .heif .jxl .svg .psd .tga .exr .hdr .dng .cr2 .cr3 .nef .arw .orf .raf .rw2 .dcm".split())
+OTHER_PICTURES = (
+    *READABLE_EXTENSIONS,
+    *".heic .heif .jxl .svg .psd .tga .exr .hdr .dng .cr2 .cr3 .nef .arw .orf .raf .rw2 .dcm".split(),
+)
 """Pictures by their name, of types that a folder leaves out."""
 
 
@@ -468,7 +484,9 @@ def first_readable(read: Callable[[int], T], count: int) -> T:
         except PackError as error:  # noqa: PERF203
             failures.append(error)
         except OSError as error:
-            failures.append(PackError(f"{error.filename or position}: cannot be read: {error.strerror or error}"))
+            failures.append(
+                PackError(f"{error.filename or position}: cannot be read: {error.strerror or error}")
+            )
     raise failures[0]
 
 

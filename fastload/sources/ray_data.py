@@ -31,7 +31,9 @@ class RayDataset:
             self._blocks: list[Any] = dataset.to_arrow_refs()
             counts = ray.get([count.remote(block) for block in self._blocks])
         except Exception as error:
-            raise PackError(f"the ray.data.Dataset could not be read: {type(error).__name__}: {str(error).strip()}") from error
+            raise PackError(
+                f"the ray.data.Dataset could not be read: {type(error).__name__}: {str(error).strip()}"
+            ) from error
         finally:
             options.preserve_order = before
         self._stops = list(accumulate(counts))
@@ -68,5 +70,8 @@ def _rows(table: Any) -> int:
 
 def with_rows(source: object) -> object:
     """The source itself, or a RayDataset of it where it is a ray.data.Dataset. It does not import ray. Raises PackError."""
-    of_ray = any(kind.__name__ == "Dataset" and kind.__module__.startswith("ray.data.") for kind in type(source).__mro__)
+    of_ray = any(
+        kind.__name__ == "Dataset" and kind.__module__.startswith("ray.data.")
+        for kind in type(source).__mro__
+    )
     return RayDataset(source) if of_ray else source

@@ -19,7 +19,15 @@ import numpy.typing as npt
 
 from fastload.errors import ArgumentError, PackError
 from fastload.sources.names import field_name, image_name, label_name
-from fastload.sources.protocol import FileRanges, Item, NumberedInFiles, Place, Value, file_stamp, first_readable
+from fastload.sources.protocol import (
+    FileRanges,
+    Item,
+    NumberedInFiles,
+    Place,
+    Value,
+    file_stamp,
+    first_readable,
+)
 from fastload.store import Field
 from fastload.store.checked import Bad, get_str, parse_json, shown
 from fastload.store.field import KindName
@@ -94,7 +102,9 @@ def pil_pixels(data: bytes) -> Array:
     mode = data[12 : 12 + length] if length <= 16 else b""
     channels = {b"RGB": 3, b"L": 1}.get(mode)
     if channels is None:
-        raise ValueError(f"pixels of mode {mode.decode('ascii', 'replace') or '?'} are not stored; convert them to RGB")
+        raise ValueError(
+            f"pixels of mode {mode.decode('ascii', 'replace') or '?'} are not stored; convert them to RGB"
+        )
     if not width or not height or width * height * channels != len(data) - 12 - length:
         raise ValueError(f"{width} x {height} pixels in {len(data) - 12 - length:,} bytes")
     pixels = np.frombuffer(data, np.uint8, offset=12 + length)
@@ -189,13 +199,19 @@ class RowSource(NumberedInFiles):
         path, size = self.paths[number], self._ranges.size(number)
         header = 4 * (rows + 2)
         if rows > ROWS_MOST or size < header:
-            raise PackError(f"{path}: {size:,} bytes cannot hold the {rows:,} samples that the index says; copy both again")
+            raise PackError(
+                f"{path}: {size:,} bytes cannot hold the {rows:,} samples that the index says; copy both again"
+            )
         table = np.frombuffer(self._ranges.read(number, 0, header), "<u4")
         if table[0] != rows:
-            raise PackError(f"{path}: it has {table[0]:,} samples where the index says {rows:,}; copy both again")
+            raise PackError(
+                f"{path}: it has {table[0]:,} samples where the index says {rows:,}; copy both again"
+            )
         offsets = table[1:]
         if offsets[0] < header or offsets[-1] > size or not bool((offsets[1:] >= offsets[:-1]).all()):
-            raise PackError(f"{path}: its offsets of samples lie outside its {size:,} bytes, or run backwards; copy it again")
+            raise PackError(
+                f"{path}: its offsets of samples lie outside its {size:,} bytes, or run backwards; copy it again"
+            )
 
     def _field(self, place: int) -> Field:
         column, name = self._columns[place], self._names[place]
@@ -213,7 +229,9 @@ class RowSource(NumberedInFiles):
         number, row = self.numbered(position)
         begin, end = _OFFSETS.unpack(self._ranges.read(number, 4 * (row + 1), _OFFSETS.size))
         if end < begin:
-            raise PackError(f"{self.paths[number]}: its offsets of samples have changed since it was opened; copy it again")
+            raise PackError(
+                f"{self.paths[number]}: its offsets of samples have changed since it was opened; copy it again"
+            )
         return number, row, begin, end - begin
 
     def numbered(self, position: int) -> tuple[int, int]:
@@ -227,7 +245,9 @@ class RowSource(NumberedInFiles):
     def _parts(self, position: int, head: bytes, size: int) -> list[tuple[int, int]]:
         """(offset in the row, size) of each value of a row, from the row's first bytes."""
         if size < self._head.size:
-            raise PackError(f"{self.name(position)}: {size} bytes are too few for its {len(self._columns)} values")
+            raise PackError(
+                f"{self.name(position)}: {size} bytes are too few for its {len(self._columns)} values"
+            )
         own = iter(self._head.unpack_from(head))
         parts, at = [], self._head.size
         for column in self._columns:
@@ -235,7 +255,9 @@ class RowSource(NumberedInFiles):
             parts.append((at, length))
             at += length
         if at != size:
-            raise PackError(f"{self.name(position)}: its values have {at:,} bytes in all, where the row has {size:,}; copy the file again")
+            raise PackError(
+                f"{self.name(position)}: its values have {at:,} bytes in all, where the row has {size:,}; copy the file again"
+            )
         return parts
 
     def place(self, position: int) -> Place | None:
@@ -261,7 +283,9 @@ class RowSource(NumberedInFiles):
         data = self._ranges.read(number, begin, size)
         return data, self._parts(position, data, size)
 
-    def _values(self, position: int, data: bytes = b"", parts: list[tuple[int, int]] | None = None) -> dict[str, Value]:
+    def _values(
+        self, position: int, data: bytes = b"", parts: list[tuple[int, int]] | None = None
+    ) -> dict[str, Value]:
         if parts is None:
             data, parts = self._data(position)
         return {
@@ -275,7 +299,9 @@ class RowSource(NumberedInFiles):
         try:
             return column.decode(data)
         except ValueError as error:
-            raise PackError(f"{self.name(position)}: its {column.name!r} is no {column.encoding}: {error}") from error
+            raise PackError(
+                f"{self.name(position)}: its {column.name!r} is no {column.encoding}: {error}"
+            ) from error
 
 
 def _image_and_label(title: str, columns: Sequence[Column]) -> tuple[str, str | None]:
@@ -286,9 +312,15 @@ def _image_and_label(title: str, columns: Sequence[Column]) -> tuple[str, str | 
     """
     names = [column.name for column in columns]
     sure = [column.name for column in columns if KINDS[column.kind].is_image]
-    image = image_name(title, names, sure, [*sure, *(column.name for column in columns if KINDS[column.kind].can_be_file)])
+    image = image_name(
+        title, names, sure, [*sure, *(column.name for column in columns if KINDS[column.kind].can_be_file)]
+    )
     for column in columns:
         if column.encoding == "pil" and column.name != image:
-            raise PackError(f"{title}: the column {column.name!r} of pixels (pil) cannot be stored beside the image {image!r}")
+            raise PackError(
+                f"{title}: the column {column.name!r} of pixels (pil) cannot be stored beside the image {image!r}"
+            )
     rest = [column for column in columns if column.name != image]
-    return image, label_name([column.name for column in rest if KINDS[column.kind].can_label], [column.name for column in rest])
+    return image, label_name(
+        [column.name for column in rest if KINDS[column.kind].can_label], [column.name for column in rest]
+    )

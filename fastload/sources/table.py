@@ -137,7 +137,13 @@ class TypedColumn:
         elif kind in BOX_KINDS:
             self.field = Field(name, "boxes", format=BOX_KINDS[kind])
         else:
-            self.field = Field(name, "array", "float32" if kind == "floats" else "int64", (None,), of=boxes if kind == "labels" else "")
+            self.field = Field(
+                name,
+                "array",
+                "float32" if kind == "floats" else "int64",
+                (None,),
+                of=boxes if kind == "labels" else "",
+            )
 
     def path(self, cell: str) -> str:
         """The file that a cell names."""
@@ -158,7 +164,9 @@ class TypedColumn:
             try:
                 return read_regular(self.path(cell))
             except OSError as error:
-                raise PackError(f"{what}: {self.path(cell)} cannot be read: {error.strerror or error}") from error
+                raise PackError(
+                    f"{what}: {self.path(cell)} cannot be read: {error.strerror or error}"
+                ) from error
         try:
             found = parse_json(cell.strip() or "[]")
         except ValueError as error:
@@ -169,7 +177,9 @@ class TypedColumn:
             return whole_numbers(found, "int64", what)
         if not isinstance(found, list):
             raise PackError(f"{what}: no list of boxes")
-        return box_rows([found] if found and not isinstance(found[0], list) else found, self.field.format, what)  # [...]: one box alone
+        return box_rows(
+            [found] if found and not isinstance(found[0], list) else found, self.field.format, what
+        )  # [...]: one box alone
 
 
 COLUMN_KINDS = ("int", "float", "text", "json", *TYPED_KINDS)
@@ -230,7 +240,9 @@ def read_rows(path: str) -> Iterator[tuple[int, list[str]]]:
     except OSError as error:
         raise PackError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise PackError(f"{path}: not UTF-8 text ({error.reason}{_place_of_damage(path)}); convert it first") from error
+        raise PackError(
+            f"{path}: not UTF-8 text ({error.reason}{_place_of_damage(path)}); convert it first"
+        ) from error
     except csv.Error as error:
         raise PackError(f"{path}, line {last + 1}: {error}") from error
     if not last:
@@ -277,11 +289,17 @@ class _Table:
         """Returns True if the first line names the columns: the user says so, or else the names in it and the files that it names do."""
         if self.options.header is not None:
             return self.options.header
-        given = {_plain(str(each)) for each in (self.options.path_column, self.options.label_column) if each is not None}
+        given = {
+            _plain(str(each))
+            for each in (self.options.path_column, self.options.label_column)
+            if each is not None
+        }
         names = {_plain(_split_kind(cell)[0]) for cell in self.first}
         if any(_is_picture(cell) for cell in self.first):
             return False
-        if names & (self.path_names | given) or any(_split_kind(cell)[1] in TYPED_KINDS for cell in self.first):
+        if names & (self.path_names | given) or any(
+            _split_kind(cell)[1] in TYPED_KINDS for cell in self.first
+        ):
             return True
         if any(self._is_file(cell) for cell in self.first):
             return False
@@ -300,10 +318,16 @@ class _Table:
                 continue
             name, kind = _split_kind(cell)
             if kind and kind not in COLUMN_KINDS:
-                raise PackError(f"{self.path}, line 1: column {cell!r}: a kind is one of {', '.join(COLUMN_KINDS)}")
+                raise PackError(
+                    f"{self.path}, line 1: column {cell!r}: a kind is one of {', '.join(COLUMN_KINDS)}"
+                )
             names.append(name)
             kinds.append(kind or None)
-        paths = self._path_column(names) if self.options.path_column is not None or "image" not in kinds else kinds.index("image")
+        paths = (
+            self._path_column(names)
+            if self.options.path_column is not None or "image" not in kinds
+            else kinds.index("image")
+        )
         labels = self._label_column(names, paths)
         self._refuse_one(paths, labels)
         names[paths] = "path"
@@ -312,7 +336,9 @@ class _Table:
         for place, name in enumerate(names):
             if (not name and place) or (name and name in names[:place]) or name == "image":
                 cell = self.first[place]
-                raise PackError(f"{self.path}, line 1: column {cell!r} is empty, twice there, or named image; give it another name")
+                raise PackError(
+                    f"{self.path}, line 1: column {cell!r} is empty, twice there, or named image; give it another name"
+                )
         return TableLayout(True, tuple(names), tuple(kinds))
 
     def without_header(self) -> TableLayout:
@@ -321,7 +347,9 @@ class _Table:
         files = [place for place, cell in enumerate(self.first) if self._may_be_path(cell)]
         paths = self._named(self.options.path_column, []) if self.options.path_column is not None else 0
         if self.options.path_column is None and files and 0 not in files:
-            raise self._unclear(f"its first line has no file's name in its first column, but one in column {files[0]}, counted from 0")
+            raise self._unclear(
+                f"its first line has no file's name in its first column, but one in column {files[0]}, counted from 0"
+            )
         labels: int | None = 1 - paths if count == 2 else (1 if count > 1 and paths == 0 else None)
         if self.options.label_column is not None:
             labels = self._named(self.options.label_column, [])
@@ -338,18 +366,28 @@ class _Table:
         exact = [place for place, name in enumerate(names) if name.lower() == "path"]
         found = exact or [place for place, name in enumerate(names) if _plain(name) in self.path_names]
         if len(found) > 1 and len(self.rows) > 1:
-            found = [place for place in found if place < len(self.rows[1]) and self._may_be_path(self.rows[1][place])]
+            found = [
+                place
+                for place in found
+                if place < len(self.rows[1]) and self._may_be_path(self.rows[1][place])
+            ]
         if not found and not names[0] and len(self.rows) > 1 and self._may_be_path(self.rows[1][0]):
             return 0  # paths as pandas' index
         if len(found) != 1:
-            raise self._unclear("its header has no column for paths" if not found else "its header has several columns for paths")
+            raise self._unclear(
+                "its header has no column for paths"
+                if not found
+                else "its header has several columns for paths"
+            )
         return found[0]
 
     def _label_column(self, names: list[str], paths: int) -> int | None:
         if self.options.label_column is not None:
             return self._named(self.options.label_column, names)
         exact = [place for place, name in enumerate(names) if name.lower() == "label"]
-        found = exact or [place for place, name in enumerate(names) if place != paths and _plain(name) in LABEL_NAMES]
+        found = exact or [
+            place for place, name in enumerate(names) if place != paths and _plain(name) in LABEL_NAMES
+        ]
         if len(found) > 1:
             raise self._unclear("its header has several columns for labels")
         return found[0] if found else None
@@ -363,12 +401,18 @@ class _Table:
         text = str(column)
         if text.isdecimal() and int(text) < len(self.first):
             return int(text)
-        what = f"its columns are {', '.join(repr(name) for name in names)}" if names else f"its columns are 0 to {len(self.first) - 1}"
+        what = (
+            f"its columns are {', '.join(repr(name) for name in names)}"
+            if names
+            else f"its columns are 0 to {len(self.first) - 1}"
+        )
         raise PackError(f"{self.path}: there is no column {column!r}: {what}")
 
     def _refuse_one(self, paths: int, labels: int | None) -> None:
         if paths == labels:
-            raise PackError(f"{self.path}: column {paths}, counted from 0, cannot hold both the paths and the labels")
+            raise PackError(
+                f"{self.path}: column {paths}, counted from 0, cannot hold both the paths and the labels"
+            )
 
     def _may_be_path(self, cell: str) -> bool:
         return _is_picture(cell) or self._is_file(cell)
@@ -382,7 +426,11 @@ class _Table:
     def _unclear(self, reason: str) -> PackError:
         shown = "; ".join(f"line {number}: {_shown(row)}" for number, row in enumerate(self.rows[:2], 1))
         has_ids = any(_plain(_split_kind(cell)[0]) in _ID_NAMES for cell in self.first)
-        ids = "; of ids without folder or suffix, name these with --images DIR and --suffix .jpg (images=, suffix=)" if has_ids else ""
+        ids = (
+            "; of ids without folder or suffix, name these with --images DIR and --suffix .jpg (images=, suffix=)"
+            if has_ids
+            else ""
+        )
         return PackError(
             f"{self.path}: {reason}: {shown}. Name the columns with --path-column and --label-column (path_column=, label_column= in "
             f"Python; a header's names, or numbers from 0), and say --no-header (header=False) if line 1 is a sample{ids}"
@@ -449,7 +497,9 @@ class _Column:
     def __init__(self) -> None:
         self.guess = KindGuess()
         self.numbers = self.count = 0
-        self.first: dict[bool, tuple[int, str]] = {}  # (line, cell) of the first number, and of the first that is none
+        self.first: dict[
+            bool, tuple[int, str]
+        ] = {}  # (line, cell) of the first number, and of the first that is none
         self.blank: int | None = None  # line of the first blank cell
         self.decimal = True  # all are whole numbers
         self.names: set[str] = set()  # all cells, while none is a number
@@ -514,7 +564,9 @@ class TableSource(Listed):
         self.classes: tuple[str, ...] | None = None
         self._numbers: dict[str, int] = {}
         self._notices = Notices()
-        self._values: list[tuple[int, str, str]] = []  # (place in a line, name, kind or "class") of columns without a kind of `TYPED_KINDS`
+        self._values: list[
+            tuple[int, str, str]
+        ] = []  # (place in a line, name, kind or "class") of columns without a kind of `TYPED_KINDS`
         self._typed: list[tuple[int, str, TypedColumn]] = []
         self.fields = self._settle(layout, self._walk(layout))
         if not self.fields:
@@ -543,7 +595,9 @@ class TableSource(Listed):
         blank = 0
         for line, row in self._lines():
             if len(row) != len(layout.names):
-                raise PackError(f"{self.title}, line {line}: {len(row)} cells where the first line has {len(layout.names)}")
+                raise PackError(
+                    f"{self.title}, line {line}: {len(row)} cells where the first line has {len(layout.names)}"
+                )
             if not blank and not row[self._path].strip():
                 blank = line
             for place, column, label in wanted:
@@ -555,12 +609,16 @@ class TableSource(Listed):
     def _settle(self, layout: TableLayout, columns: list[_Column]) -> tuple[Field, ...]:
         """Settles the kind of each column, and checks all cells; returns the fields."""
         fields = []
-        boxes = next((name for name, kind in zip(layout.names, layout.kinds, strict=True) if kind in BOX_KINDS), "")
+        boxes = next(
+            (name for name, kind in zip(layout.names, layout.kinds, strict=True) if kind in BOX_KINDS), ""
+        )
         for place, (name, kind, column) in enumerate(zip(layout.names, layout.kinds, columns, strict=True)):
             if name in ("path", ""):
                 continue
             if kind in TYPED_KINDS:
-                some = [self._line(row)[1][place] for row in range(0, len(self), max(1, len(self) // FIRST_TRIES))]
+                some = [
+                    self._line(row)[1][place] for row in range(0, len(self), max(1, len(self) // FIRST_TRIES))
+                ]
                 typed = TypedColumn(name, kind, some, self._folder, boxes)
                 self._typed.append((place, name, typed))
                 fields.append(typed.field)
@@ -588,7 +646,9 @@ class TableSource(Listed):
         if column.numbers < column.count:
             most = column.numbers * 2 >= column.count
             line, cell = column.first[not most]
-            odd = "is no number, though the others are" if most else "is a number, though the others are names"
+            odd = (
+                "is no number, though the others are" if most else "is a number, though the others are names"
+            )
             raise PackError(
                 f"{self.title}, line {line}: the label {cell!r} {odd}; correct that line, or name the column "
                 "label:text in a header line to keep labels as text"
@@ -620,7 +680,9 @@ class TableSource(Listed):
             value: Value = KINDS[kind].parse_cell(cell)
             return value
         except ValueError as error:
-            raise PackError(f"{self.title}, line {line}: column {name!r}: {cell!r} is not {kind}: {error}") from error
+            raise PackError(
+                f"{self.title}, line {line}: column {name!r}: {cell!r} is not {kind}: {error}"
+            ) from error
 
     def name(self, position: int) -> str:
         return _file_of(self.title, self.key(position), self._options)
@@ -647,7 +709,9 @@ class TableSource(Listed):
             for place, name, kind in self._values
         }
         where = f"{self.title}, line {line}, column"
-        return values | {name: column.value(row[place], f"{where} {name!r}") for place, name, column in self._typed}
+        return values | {
+            name: column.value(row[place], f"{where} {name!r}") for place, name, column in self._typed
+        }
 
     def place(self, position: int) -> Place:
         path = self.name(position)
@@ -674,8 +738,13 @@ def is_table(path: str) -> bool:
 
 
 def _refuse_columns(given: Given) -> Source:
-    raise ArgumentError("path_column, label_column, header, images and suffix (--path-column, --images, ...) are for a .csv or .tsv")
+    raise ArgumentError(
+        "path_column, label_column, header, images and suffix (--path-column, --images, ...) are for a .csv or .tsv"
+    )
 
 
-FILE = Choice(lambda given: is_table(given.path), lambda given: TableSource(given.path, given.options.table or TableOptions()))
+FILE = Choice(
+    lambda given: is_table(given.path),
+    lambda given: TableSource(given.path, given.options.table or TableOptions()),
+)
 COLUMNS_OF_ANOTHER = Choice(lambda given: given.options.table is not None, _refuse_columns)

@@ -80,7 +80,9 @@ class Tars:
             self.comments.add(_index(path, number, self.left_out, self.rows))
         self.rows.seal()
         if not len(self.rows):
-            raise PackError(f"{self.title}: no sample in it; a sample is an image and files of the same base name")
+            raise PackError(
+                f"{self.title}: no sample in it; a sample is an image and files of the same base name"
+            )
 
 
 class TarSamples(Listed):
@@ -116,7 +118,9 @@ class TarSamples(Listed):
 
     def _part(self, position: int, number: int, extension: str, offset: int, size: int) -> bytes:
         if size > FILE_BYTES:
-            raise PackError(f"{self.name(position)}: its .{extension} has {size:,} bytes, more than the limit of {FILE_BYTES:,}")
+            raise PackError(
+                f"{self.name(position)}: its .{extension} has {size:,} bytes, more than the limit of {FILE_BYTES:,}"
+            )
         return self._ranges.read(number, offset, size)
 
     def name(self, position: int) -> str:
@@ -147,9 +151,17 @@ def expand(pattern: str, what: str = "tar file") -> list[str]:
         numbers = range(int(first), int(last) + 1)
         if not numbers or len(numbers) > 1_000_000:
             raise PackError(f"{pattern}: {{{first}..{last}}} counts no sensible range of shards")
-        return [p for n in numbers for p in expand(f"{pattern[: match.start()]}{n:0{width}d}{pattern[match.end() :]}", what)]
+        return [
+            p
+            for n in numbers
+            for p in expand(f"{pattern[: match.start()]}{n:0{width}d}{pattern[match.end() :]}", what)
+        ]
     if match := _LISTS.search(pattern):
-        return [p for choice in match[1].split(",") for p in expand(pattern[: match.start()] + choice + pattern[match.end() :], what)]
+        return [
+            p
+            for choice in match[1].split(",")
+            for p in expand(pattern[: match.start()] + choice + pattern[match.end() :], what)
+        ]
     if not os.path.exists(pattern) and any(mark in pattern for mark in "*?["):
         found = sorted(glob.glob(pattern))
         if not found:
@@ -179,7 +191,12 @@ def member_value(name: str, extension: str, data: bytes) -> Value:
         if ending == "npy":
             return read_npy(data)
     except ValueError as error:
-        what = {"cls": "label that is an integer", "txt": "UTF-8 text", "json": "JSON", "npy": "array without pickle"}
+        what = {
+            "cls": "label that is an integer",
+            "txt": "UTF-8 text",
+            "json": "JSON",
+            "npy": "array without pickle",
+        }
         shown = f" {data[:40]!r}" if ending == "cls" else ""
         raise PackError(f"{name}: its .{extension}{shown} is no {what[ending]}: {error}") from error
     return data
@@ -212,9 +229,13 @@ def _index(path: str, number: int, left_out: Notices, rows: Texts) -> str:
         raise
     except OSError as error:
         raise PackError(f"{path}: cannot be read: {error.strerror}") from error
-    except Exception as error:  # tarfile raises any error on hostile headers: ValueError, OverflowError, RecursionError, ...
+    except (
+        Exception
+    ) as error:  # tarfile raises any error on hostile headers: ValueError, OverflowError, RecursionError, ...
         text = str(error) or type(error).__name__
-        raise PackError(f"{path}: not a whole plain tar: {text}; a compressed one must be unpacked first") from error
+        raise PackError(
+            f"{path}: not a whole plain tar: {text}; a compressed one must be unpacked first"
+        ) from error
 
 
 def _members(path: str, number: int, file: BinaryIO, size: int, left_out: Notices, rows: Texts) -> str:
@@ -224,7 +245,9 @@ def _members(path: str, number: int, file: BinaryIO, size: int, left_out: Notice
         for member in tar:
             # A member list as long as the tar would stay in memory otherwise.
             tar.members = []
-            if member.size < 0 or member.offset <= last:  # a negative size leads back to a header that was read before, for ever
+            if (
+                member.size < 0 or member.offset <= last
+            ):  # a negative size leads back to a header that was read before, for ever
                 raise tarfile.ReadError(f"{member.name} has a size of {member.size}")
             last = member.offset
             folder, base = os.path.split(member.name)
@@ -287,13 +310,17 @@ class ExportedTar(TarSamples):
 
     layout = "tar that fastload exported"
 
-    def __init__(self, tars: Tars, schema: Schema, classes: tuple[str, ...] | None, form: Form | None) -> None:
+    def __init__(
+        self, tars: Tars, schema: Schema, classes: tuple[str, ...] | None, form: Form | None
+    ) -> None:
         super().__init__(tars)
         self.classes, self.form = classes, form
         self.image_field = image_of(schema)
         self.fields = schema.fields[1:]
         self._names = member_names(self.fields)
-        self._plain = [field for field in self.fields if field.name not in self._names and not is_label(field)]
+        self._plain = [
+            field for field in self.fields if field.name not in self._names and not is_label(field)
+        ]
 
     def _found(self, position: int, name: str, endings: tuple[str, ...]) -> Member:
         """The member whose extension is `name` and one of the endings; raises PackError if there is none."""
@@ -301,7 +328,9 @@ class ExportedTar(TarSamples):
         for part in self._sample(position)[2]:
             if part[0] in wanted:
                 return part
-        raise PackError(f"it has no member .{' or .'.join(wanted)}; it has {', '.join(self._extensions(position))}")
+        raise PackError(
+            f"it has no member .{' or .'.join(wanted)}; it has {', '.join(self._extensions(position))}"
+        )
 
     def place(self, position: int) -> Place:
         _, offset, size = self._found(position, "", _PICTURES)
@@ -403,7 +432,9 @@ class TarSource(TarSamples):
             self._kinds[extension] = self._field(extension)
         self.fields = tuple(self._kinds.values())
         if len({field.name for field in self.fields}) < len(self.fields):
-            raise PackError(f"{self.title}: two members of a sample are one field among {', '.join(self._others)}; rename one")
+            raise PackError(
+                f"{self.title}: two members of a sample are one field among {', '.join(self._others)}; rename one"
+            )
 
     @staticmethod
     def _image_of(extensions: set[str]) -> str:
@@ -416,7 +447,9 @@ class TarSource(TarSamples):
         extensions = set(self._extensions(position))
         image = self._image_of(extensions)
         if not image:
-            raise PackError(f"{self.name(position)}: no image among its members ({', '.join(sorted(extensions))})")
+            raise PackError(
+                f"{self.name(position)}: no image among its members ({', '.join(sorted(extensions))})"
+            )
         return image, tuple(sorted(extensions - {image}))
 
     def _field(self, extension: str) -> Field:
@@ -464,7 +497,12 @@ class TarSource(TarSamples):
         if stem == BOXES and first.ndim == 2 and first.shape[1] == 4:
             return Field(BOXES, "boxes", format="xyxy")
         varies = len(shapes) > 1 and len({shape[1:] for shape in shapes}) == 1 and first.ndim > 0
-        return Field(_field_name(extension), "array", str(first.dtype), (None, *first.shape[1:]) if varies else first.shape)
+        return Field(
+            _field_name(extension),
+            "array",
+            str(first.dtype),
+            (None, *first.shape[1:]) if varies else first.shape,
+        )
 
     def _array(self, position: int, extension: str) -> npt.NDArray[Any]:
         value = member_value(self.name(position), extension, self._member(position, extension))
@@ -508,9 +546,14 @@ COMPRESSIONS = (".gz", ".zst", ".xz", ".bz2")
 
 
 def _refuse_compressed(given: Given) -> Source:
-    raise PackError(f"{given.path}: a compressed tar cannot be read at any position; unpack it to a plain .tar first")
+    raise PackError(
+        f"{given.path}: a compressed tar cannot be read at any position; unpack it to a plain .tar first"
+    )
 
 
 FILES = Files(lambda path: path.lower().endswith(".tar"), lambda patterns, _: tar_source(patterns))
 FOLDER = FILES.in_folder()
-COMPRESSED = Choice(lambda given: given.path.lower().endswith((".tgz", *(f".tar{ending}" for ending in COMPRESSIONS))), _refuse_compressed)
+COMPRESSED = Choice(
+    lambda given: given.path.lower().endswith((".tgz", *(f".tar{ending}" for ending in COMPRESSIONS))),
+    _refuse_compressed,
+)

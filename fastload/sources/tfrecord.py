@@ -84,7 +84,9 @@ def features(data: bytes, size: int, wanted: str | None = None) -> dict[str, Fea
             at, entry_end = _field(data, at, end, _FIRST, "the features")
             name, feature = _entry(data, at, entry_end)
             if name in found or len(found) == _FEATURES_MOST:
-                raise Malformed(f"the feature {name!r} twice" if name in found else f"more than {_FEATURES_MOST} features")
+                raise Malformed(
+                    f"the feature {name!r} twice" if name in found else f"more than {_FEATURES_MOST} features"
+                )
             if feature is not None:
                 found[name] = feature
                 if name == wanted:
@@ -272,7 +274,9 @@ class TFRecordSource(Listed, NumberedInFiles):
         self.fields = survey.fields
         self._kinds = {field.name: field for field in self.fields}
         counted = any(map(is_label, self.fields))
-        self.classes: tuple[str, ...] | None = _class_names(os.path.dirname(paths[0])) if counted and "label" in self._names else None
+        self.classes: tuple[str, ...] | None = (
+            _class_names(os.path.dirname(paths[0])) if counted and "label" in self._names else None
+        )
 
     def _record(self, position: int) -> tuple[int, int, int, int]:
         """(file, record in the file, offset of its data, size) of a sample."""
@@ -307,8 +311,13 @@ class TFRecordSource(Listed, NumberedInFiles):
             at, size = self._only(data, found)
             more = found.keys() - self._names.keys() - {self._image}
             if more:
-                raise ValueError(f"the feature {min(more)!r}, which the {SURVEYED} records looked at first have not")
-            values = {field: _value(data, found.get(feature), self._kinds[field]) for feature, field in self._names.items()}
+                raise ValueError(
+                    f"the feature {min(more)!r}, which the {SURVEYED} records looked at first have not"
+                )
+            values = {
+                field: _value(data, found.get(feature), self._kinds[field])
+                for feature, field in self._names.items()
+            }
         except (ValueError, IndexError) as error:
             raise self._malformed(position, error) from error
         return Item(name, data[at : at + size], values)
@@ -318,7 +327,9 @@ class TFRecordSource(Listed, NumberedInFiles):
         number, _, offset, size = self._record(position)
         data = self._ranges.read(number, offset, size + _CRC.size)
         if _masked(data[:size]) != _CRC.unpack(data[size:])[0]:
-            raise PackError(f"{self.name(position)}: it is damaged (its checksum does not match); copy the file again")
+            raise PackError(
+                f"{self.name(position)}: it is damaged (its checksum does not match); copy the file again"
+            )
         return data[:size]
 
     def _malformed(self, position: int, error: Exception) -> PackError:
@@ -341,7 +352,9 @@ def _value(data: bytes, feature: Feature | None, field: Field) -> Value:
     wanted = field.shape[0] if field.handler.is_array else 1
     stored = BYTES if not field.dtype else INTS if field.dtype == "int64" else FLOATS
     if feature is None or len(values) != wanted or feature.kind != stored:
-        raise ValueError(f"{len(values)} values of {field.name!r}, which is {field.kind} of {wanted} in the others")
+        raise ValueError(
+            f"{len(values)} values of {field.name!r}, which is {field.kind} of {wanted} in the others"
+        )
     if field.handler.is_array:
         return np.array(values, field.dtype)
     value = values[0]
@@ -360,7 +373,14 @@ def values_of(data: bytes, feature: Feature | None) -> list[int] | list[float] |
 def _class_names(folder: str) -> tuple[str, ...] | None:
     """The lines of a folder's label.labels.txt; None if there is no such file that is text."""
     try:
-        return tuple(read_regular(os.path.join(folder, "label.labels.txt"), _NAMES_BYTES).decode("utf-8").splitlines()) or None
+        return (
+            tuple(
+                read_regular(os.path.join(folder, "label.labels.txt"), _NAMES_BYTES)
+                .decode("utf-8")
+                .splitlines()
+            )
+            or None
+        )
     except (OSError, UnicodeDecodeError):
         return None
 
@@ -379,10 +399,16 @@ class _Survey:
             try:
                 self._look(source.data(position))
             except (PackError, OSError) as error:  # noqa: PERF203
-                failure = failure or (error if isinstance(error, PackError) else PackError(f"{source.name(position)}: {error.strerror}"))
+                failure = failure or (
+                    error
+                    if isinstance(error, PackError)
+                    else PackError(f"{source.name(position)}: {error.strerror}")
+                )
             except (ValueError, IndexError) as error:
                 reason = "it ends inside a feature" if isinstance(error, IndexError) else error
-                failure = failure or PackError(f"{source.name(position)}: it is no tf.train.Example: {reason}")
+                failure = failure or PackError(
+                    f"{source.name(position)}: it is no tf.train.Example: {reason}"
+                )
         if not self._looked:
             assert failure is not None
             raise failure
@@ -414,7 +440,9 @@ class _Survey:
             kinds.add(feature.kind)
             if feature.kind == BYTES:
                 self._text[name] = self._text.get(name, True) and all(_is_text(value) for value in values)
-                self._pictures[name] += len(values) == 1 and isinstance(values[0], bytes) and is_picture(values[0][:HEAD])
+                self._pictures[name] += (
+                    len(values) == 1 and isinstance(values[0], bytes) and is_picture(values[0][:HEAD])
+                )
         for name in self._counts.keys() - found.keys():
             self._counts[name].add(0)
         self._looked += 1
@@ -422,7 +450,9 @@ class _Survey:
     def _field(self, title: str, name: str, field: str) -> Field:
         kinds, counts = self._kinds[name], self._counts[name]
         if len(kinds) > 1:
-            raise PackError(f"{title}: the feature {name!r} is of several kinds; they must be the same in all records")
+            raise PackError(
+                f"{title}: the feature {name!r} is of several kinds; they must be the same in all records"
+            )
         same = len(counts) == 1 and counts != {0}
         if kinds == {BYTES} and (counts == {1} or not self._text[name]):
             return Field(field, "text" if self._text[name] else "bytes")
@@ -457,7 +487,9 @@ def _index(ranges: FileRanges, number: int, rows: Texts) -> None:
         size, crc = _HEADER.unpack(header)
         if _masked(header[:8]) != crc:
             if at == 0 and header.startswith(_COMPRESSED):
-                raise PackError(f"{path}: a compressed TFRecord file cannot be read at any position; unpack it first (gunzip)")
+                raise PackError(
+                    f"{path}: a compressed TFRecord file cannot be read at any position; unpack it first (gunzip)"
+                )
             what = "not a TFRecord file" if at == 0 else f"damaged at byte {at:,}: copy it again"
             raise PackError(f"{path}: {what} (the checksum of a record's length does not match)")
         if size > end - at - _HEADER.size - _CRC.size:
@@ -474,11 +506,14 @@ def _open_folder(given: Given) -> Source:
 
 
 def _refuse_compressed(given: Given) -> Source:
-    raise PackError(f"{given.path}: a compressed TFRecord file cannot be read at any position; unpack it first (gunzip)")
+    raise PackError(
+        f"{given.path}: a compressed TFRecord file cannot be read at any position; unpack it first (gunzip)"
+    )
 
 
 FILES = Files(is_tfrecord, lambda patterns, _: TFRecordSource(expand_all(patterns, "TFRecord file")))
 FOLDER = Choice(lambda given: not given.folders and any(map(is_tfrecord, given.files)), _open_folder)
 COMPRESSED = Choice(
-    lambda given: given.path.lower().endswith(COMPRESSIONS) and is_tfrecord(os.path.splitext(given.path)[0]), _refuse_compressed
+    lambda given: given.path.lower().endswith(COMPRESSIONS) and is_tfrecord(os.path.splitext(given.path)[0]),
+    _refuse_compressed,
 )

@@ -17,7 +17,18 @@ from fastload.common.spill import ByteStrings, Numbers, TextSorter
 from fastload.errors import PackError
 from fastload.sources.declaration import declared, image_of
 from fastload.sources.notices import UNLISTED, Notice, Notices
-from fastload.sources.protocol import UNKNOWN, Choice, FileRanges, Given, Item, Listed, Place, Source, Value, file_stamp
+from fastload.sources.protocol import (
+    UNKNOWN,
+    Choice,
+    FileRanges,
+    Given,
+    Item,
+    Listed,
+    Place,
+    Source,
+    Value,
+    file_stamp,
+)
 from fastload.sources.row_files import leads_out
 from fastload.store import Field
 from fastload.store.checked import JSON_BYTES, Bad, get_object, get_str, parse_json
@@ -51,7 +62,9 @@ class _Places(ByteStrings):
             end = int(ends[-1]) if len(ends) else end
         self._ends.seal()
         if not size or end != size:
-            raise PackError(f"{ranges.paths[0]}: it is empty, or ends within a line; unpack the dataset again")
+            raise PackError(
+                f"{ranges.paths[0]}: it is empty, or ends within a line; unpack the dataset again"
+            )
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -172,7 +185,9 @@ class UnpackedSource(Listed):
         try:
             value: Value = field.handler.from_json(field, line[field.name])
         except (ValueError, OverflowError) as error:
-            raise PackError(f"{self._lines}, line {position + 1}: its {field.name!r} is no value of {field}: {error}") from None
+            raise PackError(
+                f"{self._lines}, line {position + 1}: its {field.name!r} is no value of {field}: {error}"
+            ) from None
         return value
 
     def _picture(self, path: str) -> bytes:
@@ -205,8 +220,14 @@ def is_unpacked(folder: str) -> bool:
 
 
 def _refuse_unfinished(given: Given) -> Source:
-    raise PackError(f"{given.path} is unfinished: `fastload unpack` was stopped before its end; the same command goes on with it")
+    raise PackError(
+        f"{given.path} is unfinished: `fastload unpack` was stopped before its end; the same command goes on with it"
+    )
 
 
-UNFINISHED_FOLDER = Choice(lambda given: given.is_folder and os.path.isdir(os.path.join(given.path, UNFINISHED)), _refuse_unfinished)
-FOLDER = Choice(lambda given: given.is_folder and is_unpacked(given.path), lambda given: UnpackedSource(given.path))
+UNFINISHED_FOLDER = Choice(
+    lambda given: given.is_folder and os.path.isdir(os.path.join(given.path, UNFINISHED)), _refuse_unfinished
+)
+FOLDER = Choice(
+    lambda given: given.is_folder and is_unpacked(given.path), lambda given: UnpackedSource(given.path)
+)

@@ -15,7 +15,16 @@ import numpy as np
 from fastload.common.files import read_regular
 from fastload.common.folders import IMAGE_EXTENSIONS
 from fastload.errors import PackError
-from fastload.sources.annotated import BOXES, INSTANCE_MASK, MASK, AnnotatedFiles, chosen_split, files_in, rows, subfolders
+from fastload.sources.annotated import (
+    BOXES,
+    INSTANCE_MASK,
+    MASK,
+    AnnotatedFiles,
+    chosen_split,
+    files_in,
+    rows,
+    subfolders,
+)
 from fastload.sources.masked import MaskedFiles, by_stem
 from fastload.sources.options import LayoutOptions
 from fastload.sources.protocol import DrawnOn, Item, Value
@@ -70,7 +79,9 @@ def read_xml(path: str) -> Element:
         open_now[-1].text += characters
 
     def refuse(*_: object) -> None:
-        raise PackError(f"{path}: it has a document type (<!DOCTYPE>), which annotations do not need; remove it")
+        raise PackError(
+            f"{path}: it has a document type (<!DOCTYPE>), which annotations do not need; remove it"
+        )
 
     parser = expat.ParserCreate()
     parser.buffer_text = True
@@ -123,16 +134,28 @@ class VocSource(AnnotatedFiles):
         try:
             outer = read_xml(path)
         except OSError as error:
-            raise PackError(f"{self.name(position)}: its annotation {path} cannot be read: {error.strerror or error}") from error
+            raise PackError(
+                f"{self.name(position)}: its annotation {path} cannot be read: {error.strerror or error}"
+            ) from error
         found = outer.all("object")
         whats = [f"{path}: object {number} (from 0)" for number in range(len(found))]
         values: dict[str, Value] = {
-            BOXES: np.array([_box(what, each) for what, each in zip(whats, found, strict=True)], np.float32).reshape(-1, 4),
-            LABELS: np.array([self._label(what, each) for what, each in zip(whats, found, strict=True)], np.int64),
+            BOXES: np.array(
+                [_box(what, each) for what, each in zip(whats, found, strict=True)], np.float32
+            ).reshape(-1, 4),
+            LABELS: np.array(
+                [self._label(what, each) for what, each in zip(whats, found, strict=True)], np.int64
+            ),
         }
         for name in _FLAGS:
             values[name] = np.array([each.value(name) == "1" for each in found], np.uint8)
-        return Item(self.name(position), image, values, objects=tuple(whats), drawn_on=DrawnOn(_size(outer), file=path))
+        return Item(
+            self.name(position),
+            image,
+            values,
+            objects=tuple(whats),
+            drawn_on=DrawnOn(_size(outer), file=path),
+        )
 
     def _label(self, what: str, found: Element) -> int:
         name = found.value("name")
@@ -154,11 +177,15 @@ def _box(what: str, found: Element) -> tuple[float, ...]:
     try:
         left, top, right, bottom = map(float, texts)
     except ValueError:
-        raise PackError(f"{what}: its bndbox is {', '.join(map(repr, texts))}, where xmin, ymin, xmax, ymax are numbers") from None
+        raise PackError(
+            f"{what}: its bndbox is {', '.join(map(repr, texts))}, where xmin, ymin, xmax, ymax are numbers"
+        ) from None
     if not all(math.isfinite(side) and abs(side) < 1e9 for side in (left, top, right, bottom)):
         raise PackError(f"{what}: its bndbox {texts} has a side that is NaN, infinite or too large")
     if right < left or bottom < top:
-        raise PackError(f"{what}: its bndbox [xmin, ymin, xmax, ymax] is {texts}: x2 < x1 or y2 < y1; correct or remove it")
+        raise PackError(
+            f"{what}: its bndbox [xmin, ymin, xmax, ymax] is {texts}: x2 < x1 or y2 < y1; correct or remove it"
+        )
     return max(left - 1, 0.0), max(top - 1, 0.0), right, bottom
 
 
@@ -177,7 +204,11 @@ def _classes(folder: str, annotations: list[str]) -> tuple[str, ...]:
 def _stems(root: str, task: str, split: str | None, folder: str, ending: str) -> list[str]:
     """Names without endings of the images of a split, or of all files of a folder. Raises PackError if there are none."""
     listed = _listed(root, task, split)
-    stems = listed if listed is not None else [name[: -len(ending)] for name in files_in(os.path.join(root, folder), ending)]
+    stems = (
+        listed
+        if listed is not None
+        else [name[: -len(ending)] for name in files_in(os.path.join(root, folder), ending)]
+    )
     if not stems:
         raise PackError(f"{root}: no {ending} files in its folder {folder}")
     return stems
@@ -188,7 +219,9 @@ def voc_source(path: str, options: LayoutOptions) -> VocSource:
     root = voc_root(path)
     folder = os.path.join(root, "Annotations")
     stems = _stems(root, "Main", options.split, "Annotations", ".xml")
-    return VocSource(path, _images(root, stems), [os.path.join(folder, f"{stem}.xml") for stem in stems], folder)
+    return VocSource(
+        path, _images(root, stems), [os.path.join(folder, f"{stem}.xml") for stem in stems], folder
+    )
 
 
 def voc_segmentation_source(path: str, options: LayoutOptions) -> MaskedFiles:
@@ -204,7 +237,9 @@ def voc_segmentation_source(path: str, options: LayoutOptions) -> MaskedFiles:
     objects = [os.path.join(root, "SegmentationObject", f"{stem}.png") for stem in stems]
     if all(map(os.path.isfile, objects)):
         masks[INSTANCE_MASK] = objects
-    return MaskedFiles(path, _images(root, stems), masks, _mask_classes(root), layout="Pascal VOC, segmentation")
+    return MaskedFiles(
+        path, _images(root, stems), masks, _mask_classes(root), layout="Pascal VOC, segmentation"
+    )
 
 
 def voc_root(path: str) -> str:
@@ -216,19 +251,27 @@ def voc_root(path: str) -> str:
         if len(found) == 1:
             return os.path.join(top, found[0])
         if found:
-            raise PackError(f"{top}: {', '.join(found)} are datasets of their own: give one of them as the source")
+            raise PackError(
+                f"{top}: {', '.join(found)} are datasets of their own: give one of them as the source"
+            )
     raise PackError(f"{path}: no folder JPEGImages in it, as Pascal VOC's layout has")
 
 
 def _listed(root: str, task: str, split: str | None) -> list[str] | None:
     """The names that the list of a split has; None: there are no lists, and no split is named."""
     folder = os.path.join(root, "ImageSets", task)
-    known = [name[:-4] for name in files_in(folder, ".txt") if "_" not in name]  # aeroplane_train.txt is of one class
+    known = [
+        name[:-4] for name in files_in(folder, ".txt") if "_" not in name
+    ]  # aeroplane_train.txt is of one class
     if not known and split is None:
         return None
     path = os.path.join(folder, f"{chosen_split(root, known, split, f'lists in ImageSets/{task}')}.txt")
     try:
-        stems = [line.split()[0] for line in read_regular(path, _LIST_BYTES).decode("utf-8").splitlines() if line.strip()]
+        stems = [
+            line.split()[0]
+            for line in read_regular(path, _LIST_BYTES).decode("utf-8").splitlines()
+            if line.strip()
+        ]
     except OSError as error:
         raise PackError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -251,5 +294,12 @@ def _mask_classes(root: str) -> tuple[str, ...] | None:
     try:
         lines = read_regular(os.path.join(root, "labelmap.txt"), 1 << 20).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
-        return ("background", *VOC_CLASSES) if os.path.basename(os.path.abspath(root)).startswith("VOC20") else None
-    return tuple(line.split(":")[0].strip() for line in lines if line.strip() and not line.startswith("#")) or None
+        return (
+            ("background", *VOC_CLASSES)
+            if os.path.basename(os.path.abspath(root)).startswith("VOC20")
+            else None
+        )
+    return (
+        tuple(line.split(":")[0].strip() for line in lines if line.strip() and not line.startswith("#"))
+        or None
+    )

@@ -93,7 +93,9 @@ class YoloSource(AnnotatedFiles):
         """Returns True if one of some label files, spread over all, has more than a box in a line."""
         there = [path for path in self._texts if os.path.isfile(path)]
         if not there:
-            raise PackError(f"{self.title}: none of its {len(self._images)} images has a label file; {self._texts[0]} would be the first")
+            raise PackError(
+                f"{self.title}: none of its {len(self._images)} images has a label file; {self._texts[0]} would be the first"
+            )
         for path in there[:: max(1, len(there) // FIRST_TRIES)]:
             try:
                 if any(len(cells) > 5 for _, cells in _lines(path)):
@@ -112,7 +114,9 @@ class YoloSource(AnnotatedFiles):
         except FileNotFoundError:
             lines = []
         except OSError as error:
-            raise PackError(f"{self.name(position)}: its labels {path} cannot be read: {error.strerror or error}") from error
+            raise PackError(
+                f"{self.name(position)}: its labels {path} cannot be read: {error.strerror or error}"
+            ) from error
         size = np.array(image_size(image, self.name(position)) if lines else (1, 1), np.float64)
         boxes, labels, polygons = np.zeros((len(lines), 4)), np.zeros(len(lines), np.int64), []
         points = np.zeros((len(lines), *(self._keypoints or (0, 0))), np.float32)
@@ -144,7 +148,9 @@ class YoloSource(AnnotatedFiles):
         except ValueError as error:
             raise PackError(f"{what}: {error}") from None
         if not 0 <= label < (len(self.classes) if self.classes else 2**31) or label != int(label):
-            raise PackError(f"{what}: the class {cells[0]} is none of {len(self.classes) if self.classes else 'the'} classes, from 0")
+            raise PackError(
+                f"{what}: the class {cells[0]} is none of {len(self.classes) if self.classes else 'the'} classes, from 0"
+            )
         per_point = self._keypoints[1] if self._keypoints is not None else 2
         wanted = 4 + self._keypoints[0] * per_point if self._keypoints is not None else 4
         if (len(values) < 6 or len(values) % 2) if self._outlines else len(values) != wanted:
@@ -152,7 +158,9 @@ class YoloSource(AnnotatedFiles):
             raise PackError(f"{what}: {len(values)} numbers after the class, where the dataset has {need}")
         places = values if per_point == 2 else np.append(values[:4], values[4:].reshape(-1, 3)[:, :2])
         if not (np.isfinite(values).all() and (places >= 0).all() and (places <= 1).all()):
-            raise PackError(f"{what}: a coordinate is outside 0 to 1; they are fractions of the image's width and height")
+            raise PackError(
+                f"{what}: a coordinate is outside 0 to 1; they are fractions of the image's width and height"
+            )
         return int(label), values
 
 
@@ -186,10 +194,16 @@ def _label_file(image: str) -> str:
 def yolo_source(path: str, options: LayoutOptions) -> YoloSource:
     """The images of a split that a data.yaml names, or of a folder with images and labels; `path` is the folder, or the data.yaml."""
     file = (
-        path if os.path.isfile(path) else next((os.path.join(path, name) for name in files_in(path, *YAML_NAMES) if name in YAML_NAMES), "")
+        path
+        if os.path.isfile(path)
+        else next(
+            (os.path.join(path, name) for name in files_in(path, *YAML_NAMES) if name in YAML_NAMES), ""
+        )
     )
     config = read_config(file) if file else _by_folders(path)
-    split = chosen_split(path, config.splits, options.split, f"in {os.path.basename(file)}" if file else "folders of images")
+    split = chosen_split(
+        path, config.splits, options.split, f"in {os.path.basename(file)}" if file else "folders of images"
+    )
     images: list[str] = []
     for entry in config.splits[split]:
         images += _images(config.root, entry, file or path)
@@ -206,7 +220,9 @@ def _by_folders(path: str) -> YoloConfig:
         names = subfolders(os.path.join(path, "images"))
         splits = {name: [os.path.join("images", name)] for name in names} or {"images": ["images"]}
     else:
-        raise PackError(f"{path}: neither a data.yaml nor folders images and labels in it, as YOLO's layout has")
+        raise PackError(
+            f"{path}: neither a data.yaml nor folders images and labels in it, as YOLO's layout has"
+        )
     return YoloConfig(path, splits, _listed_classes(path), None)
 
 
@@ -214,7 +230,14 @@ def _listed_classes(path: str) -> tuple[str, ...] | None:
     """Names of the classes in classes.txt, as labelling tools write it."""
     for file in (os.path.join(path, "classes.txt"), os.path.join(path, "labels", "classes.txt")):
         try:
-            return tuple(line.strip() for line in read_regular(file, 1 << 20).decode("utf-8").splitlines() if line.strip()) or None
+            return (
+                tuple(
+                    line.strip()
+                    for line in read_regular(file, 1 << 20).decode("utf-8").splitlines()
+                    if line.strip()
+                )
+                or None
+            )
         except (OSError, UnicodeDecodeError):  # noqa: PERF203
             continue
     return None
@@ -255,7 +278,11 @@ def read_config(file: str) -> YoloConfig:
 
 def _texts(value: object) -> list[str]:
     values = value if isinstance(value, list) else [value]
-    return [each for each in values if isinstance(each, str) and each and "\0" not in each] if len(values) < 1 << 16 else []
+    return (
+        [each for each in values if isinstance(each, str) and each and "\0" not in each]
+        if len(values) < 1 << 16
+        else []
+    )
 
 
 def _names(file: str, value: object) -> tuple[str, ...] | None:
@@ -285,7 +312,11 @@ def _shape(file: str, value: Any) -> tuple[int, int] | None:
 def _point_names(value: Any, count: int) -> tuple[str, ...]:
     """Names of the keypoints, as data.yaml has them for each class; () where it has none, or classes have different ones."""
     lists = list(value.values()) if isinstance(value, dict) else [value]
-    names = tuple(lists[0]) if lists and isinstance(lists[0], list) and all(each == lists[0] for each in lists) else ()
+    names = (
+        tuple(lists[0])
+        if lists and isinstance(lists[0], list) and all(each == lists[0] for each in lists)
+        else ()
+    )
     return names if len(names) == count and all(is_point_name(name) for name in names) else ()
 
 
@@ -293,19 +324,32 @@ def _pairs(file: str, value: Any, count: int) -> tuple[tuple[int, int], ...] | N
     """The pairs of a flip_idx, which has for each keypoint the number of the one in whose place it comes; None: there is none."""
     if value is None or value == []:
         return None
-    sound = isinstance(value, list) and len(value) == count and all(type(each) is int and 0 <= each < count for each in value)
+    sound = (
+        isinstance(value, list)
+        and len(value) == count
+        and all(type(each) is int and 0 <= each < count for each in value)
+    )
     if not sound or any(value[value[each]] != each for each in range(count)):
-        raise PackError(f"{file}: its flip_idx {shown(value)} does not name for each of the {count} keypoints the one that mirrors it")
+        raise PackError(
+            f"{file}: its flip_idx {shown(value)} does not name for each of the {count} keypoints the one that mirrors it"
+        )
     return tuple((place, other) for place, other in enumerate(value) if place < other)
 
 
 def _images(root: str, entry: str, file: str) -> list[str]:
     """The images that an entry of a data.yaml means: those below a folder, or those that a .txt file lists."""
-    for each in (entry, entry.removeprefix("../")):  # "../train/images", from a folder that is not there, as Roboflow writes
+    for each in (
+        entry,
+        entry.removeprefix("../"),
+    ):  # "../train/images", from a folder that is not there, as Roboflow writes
         path = os.path.normpath(os.path.join(root, each))
         if os.path.isdir(path):
             return list(by_stem(path, IMAGE_EXTENSIONS).values())
         if path.endswith(".txt") and os.path.isfile(path):
             lines = read_regular(path, _TEXT_BYTES).decode("utf-8", "surrogateescape").splitlines()
-            return [os.path.normpath(os.path.join(os.path.dirname(path), line.strip())) for line in lines if line.strip()]
+            return [
+                os.path.normpath(os.path.join(os.path.dirname(path), line.strip()))
+                for line in lines
+                if line.strip()
+            ]
     raise PackError(f"{file}: it names {entry}, and there is no such folder in {root or '.'}")

@@ -86,7 +86,9 @@ class LockedDataset:
     def __enter__(self: Locked) -> Locked:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -173,7 +175,9 @@ class LockedDataset:
             try:
                 self._older = self._named(Manifest.load(self.path, version) for version in versions)
             except DatasetError as error:
-                raise DatasetError(f"{error}, or give the older versions up: `fastload prune {self.path}`") from None
+                raise DatasetError(
+                    f"{error}, or give the older versions up: `fastload prune {self.path}`"
+                ) from None
         return self._older
 
     def _named(self, manifests: Iterable[Manifest]) -> set[str]:
@@ -258,7 +262,9 @@ class DatasetChange(LockedDataset):
         """
         now = self.manifest
         if now.version == VERSION_LIMIT:
-            raise PackError(f"{self.path} has {VERSION_LIMIT} versions, more than can be numbered: pack it again")
+            raise PackError(
+                f"{self.path} has {VERSION_LIMIT} versions, more than can be numbered: pack it again"
+            )
         new = replace(manifest, version=now.version + 1)
         kept = self.path / version_name(now.version)
         try:

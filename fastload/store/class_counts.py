@@ -37,7 +37,9 @@ class ClassCounts:
         self._counted = counted
         self._found: dict[str, dict[int, int] | None] = {}
         for name, counts in (state or {}).items():
-            self._found[name] = None if counts is None else {int(label): count for label, count in counts.items()}
+            self._found[name] = (
+                None if counts is None else {int(label): count for label, count in counts.items()}
+            )
 
     def add(self, name: str, labels: Iterable[int], most: int) -> None:
         """Counts the labels of a sample; `most`: number of labels up to which they are counted, `labels_most`."""
@@ -61,12 +63,17 @@ class ClassCounts:
 
     def state(self) -> dict[str, dict[str, int] | None]:
         """The counts as JSON values."""
-        return {name: None if counts is None else {str(label): n for label, n in counts.items()} for name, counts in self._found.items()}
+        return {
+            name: None if counts is None else {str(label): n for label, n in counts.items()}
+            for name, counts in self._found.items()
+        }
 
     @property
     def known(self) -> dict[str, dict[int, int]]:
         """The counts of all fields that have them, labels ascending."""
-        return {name: dict(sorted(counts.items())) for name, counts in self._found.items() if counts is not None}
+        return {
+            name: dict(sorted(counts.items())) for name, counts in self._found.items() if counts is not None
+        }
 
 
 def labels_most(classes: Sequence[str] | None) -> int:
@@ -76,7 +83,12 @@ def labels_most(classes: Sequence[str] | None) -> int:
 
 def to_summary(samples: int, counts: Counts) -> dict[str, Any]:
     """Counts as a manifest's summary holds them, under `KEY`, with the number of samples that they are of."""
-    return {"samples": samples, "labels": {name: {str(label): count for label, count in found.items()} for name, found in counts.items()}}
+    return {
+        "samples": samples,
+        "labels": {
+            name: {str(label): count for label, count in found.items()} for name, found in counts.items()
+        },
+    }
 
 
 def joined_counts(first: object, second: object) -> dict[str, Any] | None:
@@ -86,7 +98,10 @@ def joined_counts(first: object, second: object) -> dict[str, Any] | None:
         return None
     (some, counts), (others, more) = one, other
     both = {
-        name: {label: counts[name].get(label, 0) + more[name].get(label, 0) for label in (*counts[name], *more[name])}
+        name: {
+            label: counts[name].get(label, 0) + more[name].get(label, 0)
+            for label in (*counts[name], *more[name])
+        }
         for name in counts
         if name in more
     }
@@ -97,7 +112,10 @@ def _of_summary(found: Any) -> tuple[int, dict[str, dict[int, int]]] | None:
     """(samples, counts) of what a manifest's summary holds; None: it holds none, or something else."""
     try:
         samples, labels = found["samples"], found["labels"]
-        counts = {str(name): {int(label): int(count) for label, count in each.items()} for name, each in labels.items()}
+        counts = {
+            str(name): {int(label): int(count) for label, count in each.items()}
+            for name, each in labels.items()
+        }
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
     return (samples, counts) if isinstance(samples, int) else None
@@ -124,7 +142,9 @@ def _counted(reader: DatasetReader, name: str, most: int) -> dict[int, int] | No
     """Number of samples of each label, ascending, read a shard at a time, of which nothing is kept; None: there are more than `most`."""
     counts: Counter[int] = Counter()
     for shard in (shard for shard in reader.manifest.shards if shard.count):
-        labels, numbers = np.unique(reader.column_range(name, shard.first, shard.first + shard.count), return_counts=True)
+        labels, numbers = np.unique(
+            reader.column_range(name, shard.first, shard.first + shard.count), return_counts=True
+        )
         counts.update(dict(zip(labels.tolist(), numbers.tolist(), strict=True)))
         if len(counts) > most:
             return None
@@ -136,13 +156,21 @@ def classes_text(classes: Sequence[str] | None, counts: Mapping[int, int] | None
     labels = sorted({*range(len(classes or ())), *(counts or {})})
     if not labels:
         return ""
-    some = [class_name(classes, label) + ("" if counts is None else f" ({counts.get(label, 0):,})") for label in labels[:_SHOWN]]
+    some = [
+        class_name(classes, label) + ("" if counts is None else f" ({counts.get(label, 0):,})")
+        for label in labels[:_SHOWN]
+    ]
     more = f", and {len(labels) - _SHOWN:,} more" if len(labels) > _SHOWN else ""
     return f"{len(labels):,}: {', '.join(some)}{more}"
 
 
-def class_lines(schema: Iterable[Field], classes: Sequence[str] | None, counts: Counts) -> list[tuple[str, str]]:
+def class_lines(
+    schema: Iterable[Field], classes: Sequence[str] | None, counts: Counts
+) -> list[tuple[str, str]]:
     """(what, text) of the classes in each field that holds some, and of those of a dataset without such a field, as of masks."""
-    texts = [(f"classes in {each.name}", classes_text(classes, counts.get(each.name))) for each in class_fields(schema, classes)]
+    texts = [
+        (f"classes in {each.name}", classes_text(classes, counts.get(each.name)))
+        for each in class_fields(schema, classes)
+    ]
     found = [line for line in texts if line[1]]
     return found or ([("classes", classes_text(classes, None))] if classes else [])

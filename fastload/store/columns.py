@@ -71,7 +71,10 @@ def is_constant(values: Values) -> bool:
     """Returns True if a column has one value in all samples, of which there is at least one. Ends at the first other one."""
     if isinstance(values, np.ndarray) and len(values) and not values.strides[0]:
         return True
-    chunks = (values[np.arange(first, min(first + _SCANNED, len(values)))] for first in range(0, len(values), _SCANNED))
+    chunks = (
+        values[np.arange(first, min(first + _SCANNED, len(values)))]
+        for first in range(0, len(values), _SCANNED)
+    )
     return len(values) > 0 and all(bool((chunk == values[0]).all()) for chunk in chunks)
 
 
@@ -122,4 +125,7 @@ def _narrow(own: np.dtype[Any], between: tuple[int, int] | None) -> np.dtype[Any
     if between is None:
         return own
     smaller = (np.dtype(f"{kind}{size}") for size in (1, 2, 4) if size < own.itemsize for kind in "ui")
-    return next((each for each in smaller if np.iinfo(each).min <= between[0] and between[1] <= np.iinfo(each).max), own)
+    return next(
+        (each for each in smaller if np.iinfo(each).min <= between[0] and between[1] <= np.iinfo(each).max),
+        own,
+    )

@@ -67,7 +67,12 @@ class Segment:
 
     def to_json(self) -> dict[str, Any]:
         """The form that the manifest stores."""
-        stored: dict[str, Any] = {"file": self.file, "offset": self.offset, "bytes": self.bytes, "crc32c": self.crc32c}
+        stored: dict[str, Any] = {
+            "file": self.file,
+            "offset": self.offset,
+            "bytes": self.bytes,
+            "crc32c": self.crc32c,
+        }
         if self.directory is not None:
             stored["directory"] = {"bytes": self.directory[0], "crc32c": self.directory[1]}
         return stored if self.folder is None else {**stored, "folder": self.folder}
@@ -156,13 +161,22 @@ class ShardEntry:
         """Identity of its part of a field or column: equal where the values are."""
         added = self.added.get(name)
         rows = -1 if self.rows is None else self.rows.crc32c
-        return self.count, rows, added is not None, added.crc32c if added is not None else self.columns.get(name, -1)
+        return (
+            self.count,
+            rows,
+            added is not None,
+            added.crc32c if added is not None else self.columns.get(name, -1),
+        )
 
     @property
     def samples(self) -> tuple[object, ...]:
         """Identity of its samples, whatever was added to them: their number and the checksums of all packed columns but the records'."""
         rows = None if self.rows is None else (self.stored, self.rows.crc32c)
-        return self.count, rows, sorted((name, crc) for name, crc in self.columns.items() if name != CRC_COLUMN)
+        return (
+            self.count,
+            rows,
+            sorted((name, crc) for name, crc in self.columns.items() if name != CRC_COLUMN),
+        )
 
     def at(self, first: int) -> ShardEntry:
         """An entry with the same samples, from another index on."""
@@ -218,7 +232,9 @@ def one_base(dataset: Path, shards: Iterable[ShardEntry]) -> str:
     """
     found = {base for shard in shards if (base := base_path(dataset, shard)) is not None}
     if not found:
-        raise DatasetError(f"{dataset} holds its images itself: only a dataset made by `fastload attach` has a base")
+        raise DatasetError(
+            f"{dataset} holds its images itself: only a dataset made by `fastload attach` has a base"
+        )
     if len(found) > 1:
         raise DatasetError(
             f"{dataset} has attached files in several folders ({', '.join(sorted(found)[:3])}), which one base cannot replace"
@@ -253,7 +269,9 @@ def parse_shards(value: object, schema: Schema, *, later: bool) -> tuple[ShardEn
         file = get_str(stored.get("file"), f"the file {what}")
         own = stored.get("folder") is None or not later
         if not SHARD_NAME.fullmatch(file) or (own and file in names):
-            raise Bad(f"the file {what} is {shown(file)}, not a shard's name or not the only one of that name")
+            raise Bad(
+                f"the file {what} is {shown(file)}, not a shard's name or not the only one of that name"
+            )
         first = get_int(stored.get("first"), f"the first sample {what}", 0, COUNT_LIMIT)
         if first != next_index:
             raise Bad(f"the first sample {what} is {first}, not {next_index}")
@@ -261,7 +279,9 @@ def parse_shards(value: object, schema: Schema, *, later: bool) -> tuple[ShardEn
         size = get_int(stored.get("bytes"), f"the size {what}", 1, COUNT_LIMIT)
         crc = get_int(stored.get("crc32c"), f"the checksum {what}", 0, _U32)
         sums = get_object(stored.get("columns"), f"the column checksums {what}")
-        checksums = {name: get_int(sums[name], f"the checksum of column {name} {what}", 0, _U32) for name in sums}
+        checksums = {
+            name: get_int(sums[name], f"the checksum of column {name} {what}", 0, _U32) for name in sums
+        }
         entry = ShardEntry(file, first, count, size, crc, checksums)
         shards.append(_parse_later(entry, stored, schema, what) if later else entry)
         _check_fields(shards[-1], schema, what)
@@ -283,31 +303,47 @@ def _parse_plain(stored: Any, columns: Set[str], next_index: int, names: Set[str
     if type(stored) is not dict or stored.keys() != _PLAIN:
         return None
     file, first, count, size, crc, sums = _plain_values(stored)
-    if not (type(file) is str and type(first) is type(count) is type(size) is type(crc) is int and type(sums) is dict):
+    if not (
+        type(file) is str
+        and type(first) is type(count) is type(size) is type(crc) is int
+        and type(sums) is dict
+    ):
         return None
-    if first != next_index or not (first <= COUNT_LIMIT and 1 <= count <= COUNT_LIMIT and 1 <= size <= COUNT_LIMIT and 0 <= crc <= _U32):
+    if first != next_index or not (
+        first <= COUNT_LIMIT and 1 <= count <= COUNT_LIMIT and 1 <= size <= COUNT_LIMIT and 0 <= crc <= _U32
+    ):
         return None
     if sums.keys() != columns or not SHARD_NAME.fullmatch(file) or file in names:
         return None
     for each in sums.values():
         if type(each) is not int or not 0 <= each <= _U32:
             return None
-    return ShardEntry(file, first, count, size, crc, sums, None, first, count)  # key and stored: their defaults cost a tenth more
+    return ShardEntry(
+        file, first, count, size, crc, sums, None, first, count
+    )  # key and stored: their defaults cost a tenth more
 
 
 def _parse_later(entry: ShardEntry, content: Mapping[str, Any], schema: Schema, what: str) -> ShardEntry:
     """The entry with the keys of format version 2."""
     key = get_int(content.get("key", entry.first), f"the first key {what}", 0, COUNT_LIMIT)
-    stored = get_int(content.get("stored", entry.count), f"the number of stored samples {what}", entry.count, COUNT_LIMIT)
+    stored = get_int(
+        content.get("stored", entry.count), f"the number of stored samples {what}", entry.count, COUNT_LIMIT
+    )
     rows = content.get("rows")
     if (rows is None) != (stored == entry.count):
-        raise Bad(f"{entry.count} of {stored} samples {what} count, and rows that say which are {'missing' if rows is None else 'given'}")
+        raise Bad(
+            f"{entry.count} of {stored} samples {what} count, and rows that say which are {'missing' if rows is None else 'given'}"
+        )
     part = None if rows is None else _parse_segment(rows, f"the rows {what}")
     if part is not None and (part.bytes != entry.count * ROW_BYTES or stored > _U32):
         raise Bad(f"the rows {what} have {part.bytes} bytes for {entry.count} of {stored} samples")
     parts = get_object(content.get("added", {}), f"the added values {what}")
     names = content.get("fields")
-    fields = None if names is None else tuple(get_str(name, f"a field {what}") for name in get_list(names, f"the fields {what}"))
+    fields = (
+        None
+        if names is None
+        else tuple(get_str(name, f"a field {what}") for name in get_list(names, f"the fields {what}"))
+    )
     if fields is not None and (len(fields) > FIELD_LIMIT or len(set(fields)) != len(fields)):
         raise Bad(f"the fields {what} are too many, or not all different")
     return replace(
@@ -346,7 +382,9 @@ def _parse_segment(value: object, what: str, *, sidecar: bool = False) -> Segmen
         part = get_object(content["directory"], f"the directory of {what}")
         length = get_int(part.get("bytes"), f"the size of the directory of {what}", 1, size)
         directory = length, get_int(part.get("crc32c"), f"the checksum of the directory of {what}", 0, _U32)
-    return Segment(file, offset, size, crc, _parse_folder(content.get("folder"), f"the folder of {what}"), directory)
+    return Segment(
+        file, offset, size, crc, _parse_folder(content.get("folder"), f"the folder of {what}"), directory
+    )
 
 
 def _parse_values(name: str, value: object, schema: Schema, stored: int, what: str) -> Segment:
@@ -380,7 +418,9 @@ def _check_fields(entry: ShardEntry, schema: Schema, what: str) -> None:
     needed = {name for name in schema.columns if name not in entry.added}
     gone = set() if entry.fields is None else {name for name in entry.columns if column_owner(name) in packed}
     if not needed <= set(entry.columns) <= needed | gone:
-        raise Bad(f"the columns {what} are {shown(', '.join(entry.columns))}, the schema's {shown(', '.join(sorted(needed)))}")
+        raise Bad(
+            f"the columns {what} are {shown(', '.join(entry.columns))}, the schema's {shown(', '.join(sorted(needed)))}"
+        )
     for each in schema:
         if each.name not in entry.added and each.name not in packed:
             raise Bad(f"field {each.name} has no values {what}")

@@ -29,7 +29,20 @@ from fastload.store.kinds.base import SIDE_LIMIT, FieldKind, unfit
 from fastload.store.kinds.rows import POINT_LIMIT
 from fastload.transforms.ops import wrong_pairs
 
-KindName = Literal["image", "int", "float", "array", "bytes", "text", "json", "mask", "boxes", "keypoints", "polygons", "instances"]
+KindName = Literal[
+    "image",
+    "int",
+    "float",
+    "array",
+    "bytes",
+    "text",
+    "json",
+    "mask",
+    "boxes",
+    "keypoints",
+    "polygons",
+    "instances",
+]
 
 NAME_LIMIT = 100
 
@@ -69,14 +82,20 @@ class Field:
     def __post_init__(self) -> None:
         _check_name(self.name)
         if not isinstance(self.kind, str) or self.kind not in KINDS:
-            raise ArgumentError(f"field {self.name!r} is of kind {shown(self.kind)}; kinds are {', '.join(KINDS)}")
+            raise ArgumentError(
+                f"field {self.name!r} is of kind {shown(self.kind)}; kinds are {', '.join(KINDS)}"
+            )
         if not isinstance(self.shape, tuple | list):
             raise unfit(self, f"shape {shown(self.shape)}", "a shape is a tuple")
         object.__setattr__(self, "shape", tuple(self.shape))
         formats = KINDS[self.kind].formats
         dtype, shape = KINDS[self.kind].settled(self)
         if self.format not in formats:
-            wanted = f"{self.kind} have one of {', '.join(formats)}" if any(formats) else f"kind {self.kind} takes none"
+            wanted = (
+                f"{self.kind} have one of {', '.join(formats)}"
+                if any(formats)
+                else f"kind {self.kind} takes none"
+            )
             raise unfit(self, f"format {shown(self.format)}", wanted)
         object.__setattr__(self, "dtype", dtype)
         object.__setattr__(self, "shape", tuple(None if side is None else int(side) for side in shape))
@@ -160,7 +179,9 @@ class Field:
     @property
     def row_bytes(self) -> int:
         """Bytes of one row of the column; 0 for fields in the record."""
-        return math.prod(side or 0 for side in self.shape) * self.stored_dtype.itemsize if self.is_column else 0
+        return (
+            math.prod(side or 0 for side in self.shape) * self.stored_dtype.itemsize if self.is_column else 0
+        )
 
     def other_points(self, other: Field) -> str:
         """The property of keypoints, "names" or "pairs", that both fields have with different values; "": the points mean the same."""
@@ -199,12 +220,21 @@ class Field:
         """
         stored = get_object(value, "a field")
         name = get_str(stored.get("name"), "a field's name")
-        texts = {key: get_str(stored.get(key, ""), f"the {key} of field {shown(name)}") for key in ("dtype", "format", "of")}
+        texts = {
+            key: get_str(stored.get(key, ""), f"the {key} of field {shown(name)}")
+            for key in ("dtype", "format", "of")
+        }
         kind = get_str(stored.get("kind"), f"the kind of field {shown(name)}")
         shape = get_list(stored.get("shape", []), f"the shape of field {shown(name)}")
         sides = tuple(None if side is None else get_int(side, "a side", 1, SIDE_LIMIT) for side in shape)
-        names = tuple(get_str(each, "a name") for each in get_list(stored.get("names", []), f"the names of field {shown(name)}"))
-        pairs = [get_list(pair, "a pair") for pair in get_list(stored.get("pairs", []), f"the pairs of field {shown(name)}")]
+        names = tuple(
+            get_str(each, "a name")
+            for each in get_list(stored.get("names", []), f"the names of field {shown(name)}")
+        )
+        pairs = [
+            get_list(pair, "a pair")
+            for pair in get_list(stored.get("pairs", []), f"the pairs of field {shown(name)}")
+        ]
         numbers = tuple(tuple(get_int(each, "a point", 0, POINT_LIMIT) for each in pair) for pair in pairs)
         try:
             return cls(name, kind, shape=sides, names=names, pairs=numbers, **texts)  # type: ignore[arg-type]
@@ -221,4 +251,6 @@ def _check_name(name: object) -> None:
     if not isinstance(name, str) or not name.isprintable() or name != name.strip():
         raise ArgumentError(f"field name {shown(name)} must be printable text without blanks around it")
     if not 1 <= len(name) <= NAME_LIMIT or name.startswith("__"):
-        raise ArgumentError(f"field name {shown(name)} must have 1 to {NAME_LIMIT} characters and not begin with __")
+        raise ArgumentError(
+            f"field name {shown(name)} must have 1 to {NAME_LIMIT} characters and not begin with __"
+        )

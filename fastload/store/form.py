@@ -83,7 +83,11 @@ def to_json(form: Form) -> Any:
     if isinstance(form, str):
         return form
     parts = [to_json(part) for part in form.parts]
-    return {"tuple": parts} if form.keys is None else {"dict": [list(pair) for pair in zip(form.keys, parts, strict=True)]}
+    return (
+        {"tuple": parts}
+        if form.keys is None
+        else {"dict": [list(pair) for pair in zip(form.keys, parts, strict=True)]}
+    )
 
 
 def from_json(value: object, depth: int = 0) -> Form:
@@ -94,8 +98,12 @@ def from_json(value: object, depth: int = 0) -> Form:
     if depth > _DEPTH:
         raise Bad("the form is nested too deeply")
     if "tuple" in found:
-        return Parts(tuple(from_json(part, depth + 1) for part in get_list(found["tuple"], "the parts of a tuple")))
-    pairs = [get_list(pair, "an entry of a dict") for pair in get_list(found.get("dict"), "the entries of a dict")]
+        return Parts(
+            tuple(from_json(part, depth + 1) for part in get_list(found["tuple"], "the parts of a tuple"))
+        )
+    pairs = [
+        get_list(pair, "an entry of a dict") for pair in get_list(found.get("dict"), "the entries of a dict")
+    ]
     if any(len(pair) != 2 for pair in pairs):
         raise Bad("an entry of a dict is no pair")
     keys = tuple(key if isinstance(key, int) else get_str(key, "a key") for key, _ in pairs)

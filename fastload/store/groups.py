@@ -38,11 +38,17 @@ class Groups:
         """
         starts = rows[:, 0].astype(np.uint64) | rows[:, 1].astype(np.uint64) << np.uint64(32)
         sizes = rows[:, 2].astype(np.uint64)
-        if not len(starts) or np.any(starts > np.uint64(file_bytes)) or np.any(sizes > np.uint64(file_bytes) - starts):
+        if (
+            not len(starts)
+            or np.any(starts > np.uint64(file_bytes))
+            or np.any(sizes > np.uint64(file_bytes) - starts)
+        ):
             raise Bad("its sidecar names places outside of its shards")
         self._group: npt.NDArray[np.uint32] | None = None  # group of each row; None: row i is group i
         self._order: npt.NDArray[np.uint32] | None = None  # rows in the order of their places
-        self._firsts: npt.NDArray[np.uint32] | None = None  # index into _order of each group's first row, and the end
+        self._firsts: npt.NDArray[np.uint32] | None = (
+            None  # index into _order of each group's first row, and the end
+        )
         ends = starts + sizes
         self._starts, self._sizes = starts, sizes.astype(np.uint32)  # one entry for each row
         self._crcs = rows[:, 3].copy() if rows.shape[1] > 3 else np.zeros(0, np.uint32)
@@ -56,7 +62,9 @@ class Groups:
         before = np.cumsum(sorted_sizes) - sorted_sizes
         new = np.ones(len(order), bool)
         # a gap is no part of a group: places are hostile, and two records may be said to lie a terabyte apart
-        new[1:] = (before[1:] // GROUP_BYTES != before[:-1] // GROUP_BYTES) | (begins[1:] > finishes[:-1] + np.uint64(GROUP_BYTES))
+        new[1:] = (before[1:] // GROUP_BYTES != before[:-1] // GROUP_BYTES) | (
+            begins[1:] > finishes[:-1] + np.uint64(GROUP_BYTES)
+        )
         new[1:] |= begins[1:] // np.uint64(_WINDOW) != begins[:-1] // np.uint64(_WINDOW)
         firsts = np.flatnonzero(new)
         self.starts = begins[firsts]
@@ -72,7 +80,16 @@ class Groups:
     @property
     def nbytes(self) -> int:
         """Bytes of memory that the arrays take."""
-        arrays = (self._starts, self._sizes, self._crcs, self._group, self._order, self._firsts, self.starts, self.stops)
+        arrays = (
+            self._starts,
+            self._sizes,
+            self._crcs,
+            self._group,
+            self._order,
+            self._firsts,
+            self.starts,
+            self.stops,
+        )
         return sum(array.nbytes for array in arrays if array is not None)
 
     def of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -87,7 +104,9 @@ class Groups:
         """CRC32C of the records of stored rows."""
         return self._crcs[rows]
 
-    def records(self, first: int, last: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+    def records(
+        self, first: int, last: int
+    ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
         """(starts in the file, sizes, stored rows) of the records in groups first .. last."""
         if self._order is None or self._firsts is None:
             return self._starts[first : last + 1], self._sizes[first : last + 1], np.arange(first, last + 1)
@@ -137,7 +156,9 @@ class SingleGroups:
         rows = self._table.read(first, count).view("<u4")
         starts = rows[:, 0].astype(np.uint64) | rows[:, 1].astype(np.uint64) << np.uint64(32)
         sizes = rows[:, 2].astype(np.uint64)
-        if np.any(starts > np.uint64(self._file_bytes)) or np.any(sizes > np.uint64(self._file_bytes) - starts):
+        if np.any(starts > np.uint64(self._file_bytes)) or np.any(
+            sizes > np.uint64(self._file_bytes) - starts
+        ):
             raise DatasetError("its sidecar names places outside of its shards")
         return starts, sizes
 
@@ -155,7 +176,9 @@ class SingleGroups:
         found: npt.NDArray[np.uint32] = self._table.take(np.asarray(rows, np.int64)).view("<u4")[:, 3].copy()
         return found
 
-    def records(self, first: int, last: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+    def records(
+        self, first: int, last: int
+    ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
         """(starts in the file, sizes, stored rows) of the records in groups first .. last. Raises DatasetError."""
         starts, sizes = self.range(first, last + 1 - first)
         return starts, sizes.astype(np.uint32), np.arange(first, last + 1)

@@ -45,7 +45,16 @@ def object_labels(schema: Iterable[Field]) -> tuple[Field, ...]:
     owners = [field.name for field in schema if field.handler.owns_objects]
     found = [labels_of(schema, owner) for owner in owners]
     if any(_is_instances(field) and not field.of for field in schema):
-        found.append(next((field for field in schema if field.name == LABELS and _is_number_each(field) and not field.of), None))
+        found.append(
+            next(
+                (
+                    field
+                    for field in schema
+                    if field.name == LABELS and _is_number_each(field) and not field.of
+                ),
+                None,
+            )
+        )
     return tuple(field for field in found if field is not None)
 
 
@@ -53,12 +62,19 @@ def class_fields(schema: Iterable[Field], classes: Sequence[str] | None) -> tupl
     """The fields that hold classes: that of a sample, if classes have names or it is called `label`, and those of objects."""
     schema = tuple(schema)
     label = label_field(schema)
-    return (*((label,) if label is not None and (classes is not None or is_label(label)) else ()), *object_labels(schema))
+    return (
+        *((label,) if label is not None and (classes is not None or is_label(label)) else ()),
+        *object_labels(schema),
+    )
 
 
 def labels_of(schema: Iterable[Field], boxes: str) -> Field | None:
     """The field with the class of each of the boxes: `labels`, one of a usual name, or the only whole number; None: boxes have no class."""
-    found = {field.name: field for field in schema if field.of == boxes and _is_number_each(field) and field.name not in _NO_LABELS}
+    found = {
+        field.name: field
+        for field in schema
+        if field.of == boxes and _is_number_each(field) and field.name not in _NO_LABELS
+    }
     ends = [name for name in found if name.endswith(f"_{LABELS}")]
     name = next((name for name in (LABELS, *ends, *_LABEL_NAMES) if name in found), "")
     return found.get(name) or (next(iter(found.values())) if len(found) == 1 else None)
@@ -80,4 +96,9 @@ def _is_instances(field: Field) -> bool:
 
 def _is_number_each(field: Field) -> bool:
     """Returns True for an array of any number of whole numbers."""
-    return field.is_varying and field.handler.is_array and not field.row_shape and field.stored_dtype.kind in "iu"
+    return (
+        field.is_varying
+        and field.handler.is_array
+        and not field.row_shape
+        and field.stored_dtype.kind in "iu"
+    )

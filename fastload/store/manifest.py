@@ -104,13 +104,19 @@ class Manifest:
         return (
             self.schema == other.schema
             and [shard.samples for shard in self.shards] == [shard.samples for shard in other.shards]
-            and all(mine.origin(name) == its.origin(name) for mine, its in zip(self.shards, other.shards, strict=True) for name in names)
+            and all(
+                mine.origin(name) == its.origin(name)
+                for mine, its in zip(self.shards, other.shards, strict=True)
+                for name in names
+            )
         )
 
     @cached_property
     def samples_digest(self) -> str:
         """Digest of which samples there are, in which order, whatever fields were added to them or taken away."""
-        return hashlib.blake2b(json.dumps([shard.samples for shard in self.shards]).encode(), digest_size=16).hexdigest()
+        return hashlib.blake2b(
+            json.dumps([shard.samples for shard in self.shards]).encode(), digest_size=16
+        ).hexdigest()
 
     def to_bytes(self) -> builtins.bytes:
         """The file's content, with its own checksum. Raises ValueError or TypeError for values that JSON cannot represent."""
@@ -160,9 +166,22 @@ class Manifest:
             classes = tuple(get_str(name, "a class") for name in get_list(classes, "the classes"))
         options = get_object(content.get("options"), "the options")
         summary = get_object(content.get("summary"), "the summary")
-        version = get_int(content.get("dataset_version", 1), "the dataset's version", 1, VERSION_LIMIT) if later else 1
+        version = (
+            get_int(content.get("dataset_version", 1), "the dataset's version", 1, VERSION_LIMIT)
+            if later
+            else 1
+        )
         form = None if content.get("form") is None else form_from_json(content["form"])
-        manifest = cls(schema, shards, classes, options, summary, version, parse_sidecars(content.get("sidecars", [])), form)
+        manifest = cls(
+            schema,
+            shards,
+            classes,
+            options,
+            summary,
+            version,
+            parse_sidecars(content.get("sidecars", [])),
+            form,
+        )
         count = get_int(content.get("count"), "the count", 0, COUNT_LIMIT)
         if count != manifest.count:
             raise Bad(f"the count is {count}, the shards hold {manifest.count}")
@@ -188,12 +207,18 @@ class Manifest:
         except FileNotFoundError:
             raise _missing(folder) from None
         except NotADirectoryError:
-            raise DatasetError(f"{folder} is a file; a packed dataset is a folder: make one with `fastload pack`") from None
+            raise DatasetError(
+                f"{folder} is a file; a packed dataset is a folder: make one with `fastload pack`"
+            ) from None
         if old is None:
             kept = ", ".join(map(str, [*old_versions(folder, now.version), now.version]))
-            raise DatasetError(f"{folder} has no version {version} (any more): it has {kept}; `fastload prune` removes old ones")
+            raise DatasetError(
+                f"{folder} has no version {version} (any more): it has {kept}; `fastload prune` removes old ones"
+            )
         if old.version != version:
-            raise DatasetError(f"{folder / version_name(version)} does not hold (it is version {old.version}): copy it again")
+            raise DatasetError(
+                f"{folder / version_name(version)} does not hold (it is version {old.version}): copy it again"
+            )
         return old
 
     @classmethod
@@ -233,7 +258,9 @@ def dataset_folder(path: str | os.PathLike[str]) -> Path:
     if (local := local_path(path)) is not None:
         return Path(local)
     url = without_secrets(path)
-    raise DatasetError(f"{url} is a URL, and this needs a dataset in a folder: `fastload pull {url} OUT` makes one")
+    raise DatasetError(
+        f"{url} is a URL, and this needs a dataset in a folder: `fastload pull {url} OUT` makes one"
+    )
 
 
 def output_path(out: str | os.PathLike[str]) -> Path:
@@ -242,7 +269,9 @@ def output_path(out: str | os.PathLike[str]) -> Path:
         return new_path(out)
     if (local := local_path(out)) is not None:
         return Path(local)
-    raise ArgumentError(f"{without_secrets(out)} is a URL, and this writes to a disk: give a path, and copy what is written there")
+    raise ArgumentError(
+        f"{without_secrets(out)} is a URL, and this writes to a disk: give a path, and copy what is written there"
+    )
 
 
 def new_path(out: str | os.PathLike[str]) -> Path:
@@ -258,10 +287,16 @@ def new_path(out: str | os.PathLike[str]) -> Path:
 def _near(folder: Path) -> Path | None:
     """The packed dataset beside a folder that is not there whose name is most like its name; None if none is."""
     try:
-        there = [each.name for each in os.scandir(folder.parent) if os.path.exists(os.path.join(each.path, MANIFEST_NAME))]
+        there = [
+            each.name
+            for each in os.scandir(folder.parent)
+            if os.path.exists(os.path.join(each.path, MANIFEST_NAME))
+        ]
     except OSError:
         return None
-    return next((folder.with_name(name) for name in difflib.get_close_matches(folder.name, there, 1, 0.75)), None)
+    return next(
+        (folder.with_name(name) for name in difflib.get_close_matches(folder.name, there, 1, 0.75)), None
+    )
 
 
 def _missing(folder: Path) -> DatasetError:
@@ -269,14 +304,22 @@ def _missing(folder: Path) -> DatasetError:
         parts = folder.parts
         first = next((at for at, part in enumerate(parts) if part.endswith(":")), 0)
         if (url := meant_url(str(Path(*parts[first:])), joined=True)) is not None:
-            return DatasetError(f"there is no {folder}: check the path, or, if a URL is meant, write {without_secrets(url)}")
+            return DatasetError(
+                f"there is no {folder}: check the path, or, if a URL is meant, write {without_secrets(url)}"
+            )
         if near := _near(folder):
-            return DatasetError(f"there is no {folder}: did you mean {near}? `fastload pack SRC {folder}` makes one")
-        return DatasetError(f"there is no {folder}: check the path, or pack it with `fastload pack SRC {folder}`")
+            return DatasetError(
+                f"there is no {folder}: did you mean {near}? `fastload pack SRC {folder}` makes one"
+            )
+        return DatasetError(
+            f"there is no {folder}: check the path, or pack it with `fastload pack SRC {folder}`"
+        )
     if looks_unfinished(folder) and not can_go_on(folder):
         return DatasetError(f"{folder} {LOST}, or pack again: `fastload pack SRC {folder} --overwrite`")
     if is_pull(folder):
-        return DatasetError(f"{folder} is unfinished: a pull stopped before its end. `fastload pull URL {folder}` goes on with it")
+        return DatasetError(
+            f"{folder} is unfinished: a pull stopped before its end. `fastload pull URL {folder}` goes on with it"
+        )
     if looks_unfinished(folder):
         return DatasetError(
             f"{folder} is unfinished: packing stopped before its end. "
@@ -285,8 +328,12 @@ def _missing(folder: Path) -> DatasetError:
     if any(folder.iterdir()):  # maybe photos, into which nobody wants to pack
         new = folder.with_name(f"{folder.name}.fl") if folder.name else Path("train.fl")
         way = f"if it is the source of one, make one in a new folder with `fastload pack {folder} {new}`"
-        return DatasetError(f"{folder} holds no packed dataset (no {MANIFEST_NAME}): give its folder, or, {way}")
-    return DatasetError(f"{folder} holds no packed dataset (no {MANIFEST_NAME}): make one with `fastload pack SRC {folder}`")
+        return DatasetError(
+            f"{folder} holds no packed dataset (no {MANIFEST_NAME}): give its folder, or, {way}"
+        )
+    return DatasetError(
+        f"{folder} holds no packed dataset (no {MANIFEST_NAME}): make one with `fastload pack SRC {folder}`"
+    )
 
 
 def looks_unfinished(folder: Path) -> bool:
@@ -297,7 +344,9 @@ def looks_unfinished(folder: Path) -> bool:
 def is_pull(folder: Path) -> bool:
     """Returns True if the journal in a folder is that of a download."""
     try:
-        return PULL_FORMAT in read_regular(folder / JOURNAL_NAME, MANIFEST_BYTES)[:100].decode("utf-8", "replace")
+        return PULL_FORMAT in read_regular(folder / JOURNAL_NAME, MANIFEST_BYTES)[:100].decode(
+            "utf-8", "replace"
+        )
     except OSError:
         return False
 
@@ -337,7 +386,9 @@ def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
     """
     temporary = path.with_name(path.name + ".tmp")
     temporary.unlink(missing_ok=True)
-    with open(temporary, "xb") as file:  # "x": an existing file might be a link to elsewhere, or a FIFO without a reader
+    with open(
+        temporary, "xb"
+    ) as file:  # "x": an existing file might be a link to elsewhere, or a FIFO without a reader
         file.write(data)
         file.flush()
         if durable:

@@ -105,7 +105,9 @@ class Journal:
         path = folder / JOURNAL_NAME
         content = checked.parse(read_regular(path, MANIFEST_BYTES), str(path))
         if is_cluster(content):
-            raise PackError(f"{folder} was begun on a cluster: go on with ray= (--ray), or --overwrite starts again")
+            raise PackError(
+                f"{folder} was begun on a cluster: go on with ray= (--ray), or --overwrite starts again"
+            )
         check_version(content, _FORMAT, _VERSION, str(path))
         content = checked.unseal(content, str(path))
         return cls(
@@ -135,7 +137,9 @@ def check_same(title: str, begun: Begun, now: Begun, varying: Collection[str]) -
         PackError: the fields differ, or an option that is not in `varying`.
     """
     if begun[0] != now[0]:
-        raise PackError(f"{title} was begun with other fields, so it cannot be resumed: --overwrite starts again")
+        raise PackError(
+            f"{title} was begun with other fields, so it cannot be resumed: --overwrite starts again"
+        )
     before, after = ({**options, "shard_size": size} for _, options, size in (begun, now))
     for name in sorted((before.keys() | after.keys()) - set(varying)):
         if before.get(name) != after.get(name):
@@ -203,7 +207,9 @@ class LoggedEntries:
             data += more
         return data
 
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # a default, since at the program's end `os` may be gone
+    def __del__(
+        self, close: Callable[[int], None] = os.close
+    ) -> None:  # a default, since at the program's end `os` may be gone
         if getattr(self, "_descriptor", -1) >= 0:
             close(self._descriptor)
 
@@ -289,7 +295,9 @@ PART_END = ".part"
 _OF_TASKS = re.compile(r"(shard-[0-9]{5,9}\.(lmdb|done|section)|progress\.json)(\.[0-9a-f]{16}\.part)?")
 """Names of what the tasks and the driver of a pack on a cluster write, and of what is not complete of it."""
 
-_OURS = frozenset({LOG_NAME}.union(name + end for name in (MANIFEST_NAME, JOURNAL_NAME) for end in ("", ".tmp")))
+_OURS = frozenset(
+    {LOG_NAME}.union(name + end for name in (MANIFEST_NAME, JOURNAL_NAME) for end in ("", ".tmp"))
+)
 
 
 def is_packed_file(name: str) -> bool:
@@ -312,15 +320,23 @@ def check_free(folder: Path, title: str, *, resume: bool, overwrite: bool) -> No
     names = sorted(os.listdir(folder))
     ours = [name for name in names if is_packed_file(name)]
     if names and not ours:
-        raise PackError(f"{folder} exists and holds other files ({names[0]}, ...), which are left alone; choose another OUT")
-    if resume or overwrite or all(name.endswith((".tmp", PART_END)) for name in ours):  # a kill in the first write leaves no more
+        raise PackError(
+            f"{folder} exists and holds other files ({names[0]}, ...), which are left alone; choose another OUT"
+        )
+    if (
+        resume or overwrite or all(name.endswith((".tmp", PART_END)) for name in ours)
+    ):  # a kill in the first write leaves no more
         return
     if MANIFEST_NAME in ours:
-        raise PackError(f"{title} already holds a packed dataset; --overwrite replaces it, or choose another OUT")
+        raise PackError(
+            f"{title} already holds a packed dataset; --overwrite replaces it, or choose another OUT"
+        )
     if not can_go_on(folder):
         raise PackError(f"{title} {LOST}; --overwrite packs it again")
     if is_pull(folder):
-        raise PackError(f"{title} holds an unfinished download: `fastload pull` goes on with it, --overwrite replaces it")
+        raise PackError(
+            f"{title} holds an unfinished download: `fastload pull` goes on with it, --overwrite replaces it"
+        )
     raise PackError(f"{title} holds an unfinished pack: --resume finishes it, --overwrite starts again")
 
 
@@ -360,4 +376,6 @@ def remove_work(folder: Path) -> None:
                 (folder / name).unlink()
         folder.rmdir()
     except OSError as error:
-        raise PackError(f"cannot remove {folder}, which an append left: {error.strerror}; move it elsewhere") from None
+        raise PackError(
+            f"cannot remove {folder}, which an append left: {error.strerror}; move it elsewhere"
+        ) from None

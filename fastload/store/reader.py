@@ -88,7 +88,9 @@ class DatasetFiles:
             return
         one_base(self._folder, manifest.shards)  # raises where there is nothing to be replaced
         if not os.path.isdir(self._base):
-            raise DatasetError(f"base={os.fspath(self._base)!r} is no folder: name the one that holds the attached files of {self._folder}")
+            raise DatasetError(
+                f"base={os.fspath(self._base)!r} is no folder: name the one that holds the attached files of {self._folder}"
+            )
 
     def open_shards(self, manifest: Manifest) -> Sidecars:
         """Makes a manifest's shards ready to be opened, and returns what sidecars say of them."""
@@ -136,7 +138,13 @@ class DatasetFiles:
 
 
 def read_chunk(
-    files: DatasetFiles, store: core.Store, number: int, shard: ShardEntry, name: str, into: memoryview, known: Buffer | None
+    files: DatasetFiles,
+    store: core.Store,
+    number: int,
+    shard: ShardEntry,
+    name: str,
+    into: memoryview,
+    known: Buffer | None,
 ) -> None:
     """Reads and checks a column's rows of all samples that a shard stores.
 
@@ -187,7 +195,9 @@ class _Facts:
         return int(self.reader.values(name)[self.index])
 
 
-def parse_value(reader: DatasetReader, index: int, field: Field, kind: int, data: bytes | None, *, plain: bool = False) -> Any:
+def parse_value(
+    reader: DatasetReader, index: int, field: Field, kind: int, data: bytes | None, *, plain: bool = False
+) -> Any:
     """The value of a field of sample `index`.
 
     Args:
@@ -270,7 +280,9 @@ class DatasetReader:
             DatasetError: the dataset or the version is missing, unfinished or of a later version; a shard is missing, damaged or of
                 another size; or a column's checksum differs; `base` is given, and is no folder, or images are packed.
         """
-        self.files = path if isinstance(path, DatasetFiles) else DatasetFiles(dataset_folder(path).absolute(), base)
+        self.files = (
+            path if isinstance(path, DatasetFiles) else DatasetFiles(dataset_folder(path).absolute(), base)
+        )
         self.path = self.files.name
         self._describe(self.files.manifest(version) if manifest is None else manifest)
         self._closed = False
@@ -282,7 +294,9 @@ class DatasetReader:
         self._added = AddedFields(self.files.segment)
         self._sections: list[Section | None] = []
         self._joined: dict[str, core.JoinedTables | None] = {}
-        self._crcs: list[npt.NDArray[np.uint32]] = []  # checksums of the records of shards without a section, which the store borrows
+        self._crcs: list[
+            npt.NDArray[np.uint32]
+        ] = []  # checksums of the records of shards without a section, which the store borrows
         try:
             self._open()
         except RemoteError:
@@ -307,7 +321,9 @@ class DatasetReader:
         held = {name: found for name, found in self._held.items() if self._is_current(name)}
         for name in self.schema.columns:
             if name not in columns and name not in held:
-                found = self._read_held(store, name, sections, HELD_BYTES - sum(size for _, size in held.values()))
+                found = self._read_held(
+                    store, name, sections, HELD_BYTES - sum(size for _, size in held.values())
+                )
                 held |= {} if found is None else {name: found}
         for number, section in enumerate(sections):
             if section is None:
@@ -316,7 +332,9 @@ class DatasetReader:
         self._sections, self._joined = sections, {}
         self._read_of = dict.fromkeys((*columns, *held), self.manifest)
 
-    def _read_held(self, store: core.Store, name: str, sections: Sequence[Section | None], room: int) -> tuple[Values, int] | None:
+    def _read_held(
+        self, store: core.Store, name: str, sections: Sequence[Section | None], room: int
+    ) -> tuple[Values, int] | None:
         """Reads a column that fits into `room` bytes of memory; None: it does not, or a bucket's sidecars lack it.
 
         A folder's is read as far as it is seen to fit; a bucket's, from which that would take a request each time, has to fit as it is.
@@ -325,11 +343,16 @@ class DatasetReader:
         if name == CRC_COLUMN or not self.count or row * self.count > HELD_BYTES:
             return None
         if self.files.remote:
-            if row * self.count > room or not all(section is not None and section.has(name, row) for section in sections):
+            if row * self.count > room or not all(
+                section is not None and section.has(name, row) for section in sections
+            ):
                 return None
             self.files.fetch_tables(shards, name)
         step = max(1, _CHUNK_BYTES * len(shards) // max(1, row * self.count))
-        chunks = (self._read_rows(store, name, shards[at : at + step], sections) for at in range(0, len(shards), step))
+        chunks = (
+            self._read_rows(store, name, shards[at : at + step], sections)
+            for at in range(0, len(shards), step)
+        )
         return held(chunks, self.count, room)
 
     def _row_bytes(self, name: str) -> int:
@@ -348,8 +371,12 @@ class DatasetReader:
             store = core.Store()
             sidecars = self.files.open_shards(self.manifest)
             try:
-                sections = [self._add_shard(store, shard, sidecars.get(shard)) for shard in self.manifest.shards]
-                self._rows = [self._set_rows(store, number, shard) for number, shard in enumerate(self.manifest.shards)]
+                sections = [
+                    self._add_shard(store, shard, sidecars.get(shard)) for shard in self.manifest.shards
+                ]
+                self._rows = [
+                    self._set_rows(store, number, shard) for number, shard in enumerate(self.manifest.shards)
+                ]
             except RemoteError:
                 raise
             except DatasetError as error:
@@ -387,7 +414,9 @@ class DatasetReader:
     def __enter__(self) -> DatasetReader:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def __len__(self) -> int:
@@ -437,7 +466,9 @@ class DatasetReader:
         store = self.store
         if name not in self._columns:
             if name not in self.schema.columns:
-                raise ArgumentError(f"{self.path} has no column {name!r}; it has {', '.join(self.schema.columns)}")
+                raise ArgumentError(
+                    f"{self.path} has no column {name!r}; it has {', '.join(self.schema.columns)}"
+                )
             if name in self._held:
                 self._columns[name] = self._held_range(name, 0, self.count)
             else:
@@ -500,26 +531,38 @@ class DatasetReader:
             tables.append(section.table(name))
         return core.JoinedTables(self._starts, tables, list(self._rows), self.count) if tables else None
 
-    def _take_joined(self, name: str, joined: core.JoinedTables, indices: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    def _take_joined(
+        self, name: str, joined: core.JoinedTables, indices: npt.NDArray[np.int64]
+    ) -> npt.NDArray[Any]:
         dtype, shape = self.schema.columns[name]
         with suppress(DatasetError):  # a damaged sidecar: the shards have the values too
             if self.files.remote:
-                self.files.fetch_tables(np.unique(np.searchsorted(self._starts, indices, side="right") - 1).tolist(), name)
+                self.files.fetch_tables(
+                    np.unique(np.searchsorted(self._starts, indices, side="right") - 1).tolist(), name
+                )
             return joined.take(indices).view(dtype).reshape(len(indices), *shape)
         values: npt.NDArray[Any] = self.column(name)[indices]
         return values
 
-    def _read_rows(self, store: core.Store, name: str, numbers: range, sections: Sequence[Section | None] = ()) -> npt.NDArray[Any]:
+    def _read_rows(
+        self, store: core.Store, name: str, numbers: range, sections: Sequence[Section | None] = ()
+    ) -> npt.NDArray[Any]:
         """Reads and checks a column's rows of some shards. Memory is allocated only once the shards are known to hold as many bytes.
         `sections`: what sidecars say of all shards; (): nothing."""
         dtype, shape = self.schema.columns[name]
         row = self._row_bytes(name)
         shards = [self.manifest.shards[number] for number in numbers]
-        copied = [sections and (section := sections[number]) is not None and section.has(name, row) for number in numbers]
+        copied = [
+            sections and (section := sections[number]) is not None and section.has(name, row)
+            for number in numbers
+        ]
         self.files.fetch_tables(
-            [number for number, there in zip(numbers, copied, strict=True) if there], PLACES if name == CRC_COLUMN else name
+            [number for number, there in zip(numbers, copied, strict=True) if there],
+            PLACES if name == CRC_COLUMN else name,
         )
-        elsewhere = self.files.fetch_columns([number for number, there in zip(numbers, copied, strict=True) if not there], name)
+        elsewhere = self.files.fetch_columns(
+            [number for number, there in zip(numbers, copied, strict=True) if not there], name
+        )
         try:
             for number, shard in zip(numbers, shards, strict=True):
                 if name not in shard.added and store.column_bytes(number, name) != shard.stored * row:
@@ -537,7 +580,9 @@ class DatasetReader:
                 else:
                     stored = np.empty((shard.stored, row), np.uint8)
                     read_chunk(self.files, store, number, shard, name, stored.reshape(-1).data, known)
-                    np.take(stored, rows, axis=0, out=np.frombuffer(chunk, np.uint8).reshape(shard.count, row))
+                    np.take(
+                        stored, rows, axis=0, out=np.frombuffer(chunk, np.uint8).reshape(shard.count, row)
+                    )
                 at += shard.count * row
         except RemoteError:
             raise
@@ -646,14 +691,25 @@ class DatasetReader:
         codec = BY_ENTRY.get(kind)
         if codec is None:
             return kind, data
-        return codec.opened(data, lambda place: self._sample(index, lambda found: core.read_attached(place, self.store.base(found))))
+        return codec.opened(
+            data,
+            lambda place: self._sample(
+                index, lambda found: core.read_attached(place, self.store.base(found))
+            ),
+        )
 
     def _places(self, number: int) -> dict[int, int]:
         """The schema's number of each field in the records of a shard that counts there, by its number in the records."""
         if number not in self._numbers:
             shard = self.manifest.shards[number]
-            packed = {name: place for place, name in enumerate(shard.packed_fields(self.schema)) if name not in shard.added}
-            self._numbers[number] = {packed[field.name]: place for place, field in enumerate(self.schema) if field.name in packed}
+            packed = {
+                name: place
+                for place, name in enumerate(shard.packed_fields(self.schema))
+                if name not in shard.added
+            }
+            self._numbers[number] = {
+                packed[field.name]: place for place, field in enumerate(self.schema) if field.name in packed
+            }
         return self._numbers[number]
 
     def counting(self, number: int) -> npt.NDArray[np.uint32] | None:
@@ -707,7 +763,10 @@ class DatasetReader:
         )
 
     def _sample(self, index: int, read: Callable[[int], T]) -> T:
-        self.shard_number(index), self.store  # raise IndexError; DatasetError where reopening in a forked child fails
+        (
+            self.shard_number(index),
+            self.store,
+        )  # raise IndexError; DatasetError where reopening in a forked child fails
         try:
             return read(index)
         except RemoteError:  # says nothing of the sample: a bucket that is out of reach is no bad sample

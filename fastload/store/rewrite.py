@@ -53,7 +53,9 @@ class DatasetRewriter(LockedDataset):
         self._names: Iterator[str] = iter(())
         super().__init__(path, go_on)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._close_reader()
         with suppress(*((OSError, FastloadError) if error is not None else ())):
             self.flush()
@@ -111,7 +113,11 @@ class DatasetRewriter(LockedDataset):
             raise
         except OSError as error:
             raise write_error(path, 0, error, self.go_on) from None
-        if len(old) == 1 and (old[0].bytes, old[0].crc32c, old[0].directory) == (new.bytes, new.crc32c, new.directory):
+        if len(old) == 1 and (old[0].bytes, old[0].crc32c, old[0].directory) == (
+            new.bytes,
+            new.crc32c,
+            new.directory,
+        ):
             with suppress(DatasetError):
                 check_file(self.path, old[0])
                 self.remove([new.file])
@@ -132,7 +138,8 @@ class DatasetRewriter(LockedDataset):
         if os.path.exists(found) and not os.path.isdir(found):
             raise ArgumentError(f"base={base!r}: {found} is no folder; name the folder of the attached files")
         shards = [
-            shard if shard.base is None else replace(shard, base=base if shard.folder is None else found) for shard in self.manifest.shards
+            shard if shard.base is None else replace(shard, base=base if shard.folder is None else found)
+            for shard in self.manifest.shards
         ]
         self.put_manifest(replace(self.manifest, shards=tuple(shards)))
 
@@ -180,7 +187,11 @@ class DatasetRewriter(LockedDataset):
 def whole(manifest: Manifest) -> Manifest:
     """The dataset of all samples that a manifest's shards store, those that do not count too, as the shards say themselves: without
     sidecars. A dataset none of whose samples were dropped is otherwise the same."""
-    return replace(manifest, sidecars=(), shards=numbered(replace(shard, count=shard.stored, rows=None) for shard in manifest.shards))
+    return replace(
+        manifest,
+        sidecars=(),
+        shards=numbered(replace(shard, count=shard.stored, rows=None) for shard in manifest.shards),
+    )
 
 
 class ShardRewrite:
@@ -209,12 +220,20 @@ class ShardRewrite:
     def _packed_schema(self) -> Schema:
         """The fields that the file was packed with: those of the dataset but for added ones."""
         entry, schema = self._entry, self._owner.manifest.schema
-        return Schema(tuple(field for field in schema if field.name in entry.packed_fields(schema) and field.name not in entry.added))
+        return Schema(
+            tuple(
+                field
+                for field in schema
+                if field.name in entry.packed_fields(schema) and field.name not in entry.added
+            )
+        )
 
     def _check_writable(self) -> None:
         entry, path = self._entry, self._owner.path
         if entry.folder is not None:
-            raise PackError(f"{entry.file} of {path} lies in {entry.folder}, another dataset's folder: run this on that dataset")
+            raise PackError(
+                f"{entry.file} of {path} lies in {entry.folder}, another dataset's folder: run this on that dataset"
+            )
         lost = sorted(set(entry.columns) - set(self._schema.columns))
         if lost:
             raise PackError(
@@ -225,7 +244,9 @@ class ShardRewrite:
     def __enter__(self) -> ShardRewrite:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         file, self._file = self._file, None
         if file is not None:
             file.abort()
@@ -257,14 +278,22 @@ class ShardRewrite:
             return False
         entry, reader = self._entry, self._owner.reader
         file = self._copy(entry.first + entry.count)
-        columns = file.close({name: reader.chunk(self._number, name) for name in self._schema.columns if name != CRC_COLUMN})
+        columns = file.close(
+            {name: reader.chunk(self._number, name) for name in self._schema.columns if name != CRC_COLUMN}
+        )
         try:
             new = replace(durable_entry(file.path, file.first, file.count, columns), base=entry.base)
         except OSError as error:
             raise write_error(file.path, 0, error, self._owner.go_on) from None
         self._file = None  # from here on the manifest on the disk tells which of the two files counts
         kept = self._owner.manifest.shards[self._number]
-        changed = {"file": new.file, "bytes": new.bytes, "crc32c": new.crc32c, "columns": new.columns, "key": new.key}
+        changed = {
+            "file": new.file,
+            "bytes": new.bytes,
+            "crc32c": new.crc32c,
+            "columns": new.columns,
+            "key": new.key,
+        }
         self._owner.commit(self._number, replace(kept, **changed))  # type: ignore[arg-type]
         return True
 

@@ -59,10 +59,14 @@ class Schema:
         boxes = {field.name for field in self.fields if field.handler.owns_objects}
         for field in self.fields:
             if field.handler.is_as_large and self.image is None:
-                raise ArgumentError(f"field {field.name!r} ({field.kind}) needs an image, whose size it has; the schema has none")
+                raise ArgumentError(
+                    f"field {field.name!r} ({field.kind}) needs an image, whose size it has; the schema has none"
+                )
             if field.of and field.of not in boxes:
                 known = ", ".join(sorted(boxes)) or "none"
-                raise ArgumentError(f"field {field.name!r} is of={field.of!r}, which is no field of kind boxes; there are: {known}")
+                raise ArgumentError(
+                    f"field {field.name!r} is of={field.of!r}, which is no field of kind boxes; there are: {known}"
+                )
 
     def __iter__(self) -> Iterator[Field]:
         return iter(self.fields)
@@ -74,7 +78,9 @@ class Schema:
         for field in self.fields:
             if field.name == name:
                 return field
-        raise ArgumentError(f"there is no field {shown(name)}; fields are {', '.join(f.name for f in self.fields)}")
+        raise ArgumentError(
+            f"there is no field {shown(name)}; fields are {', '.join(f.name for f in self.fields)}"
+        )
 
     def number(self, name: str) -> int:
         """The number of a field in records. Raises ArgumentError if there is no field of that name."""
@@ -88,7 +94,9 @@ class Schema:
     @cached_property
     def is_extended(self) -> bool:
         """True if only format version 3 can describe it: it has several images, or kinds that older versions do not know."""
-        return sum(field.handler.is_image for field in self.fields) > 1 or any(field.is_extended for field in self.fields)
+        return sum(field.handler.is_image for field in self.fields) > 1 or any(
+            field.is_extended for field in self.fields
+        )
 
     def hidden_names(self, field: Field) -> tuple[str, ...]:
         """Names of the hidden int32 columns of a field: the number of its rows, or height and width of an image that is not the first."""
@@ -134,7 +142,9 @@ class Schema:
         except ArgumentError as error:
             raise Bad(str(error)) from None
 
-    def encode(self, values: Mapping[str, object], image_kind: str | None, height: int, width: int) -> tuple[list[Entry], list[Any]]:
+    def encode(
+        self, values: Mapping[str, object], image_kind: str | None, height: int, width: int
+    ) -> tuple[list[Entry], list[Any]]:
         """A sample's record entries, and its values in the order of `columns`, but for the hidden ones that every dataset has.
 
         Args:
@@ -151,7 +161,9 @@ class Schema:
         if len(values) != len(self.fields):
             for name in values:
                 if not any(field.name == name for field in self.fields):
-                    raise PackError(f"a value is given for {name!r}, which is no field; fields are {[f.name for f in self.fields]}")
+                    raise PackError(
+                        f"a value is given for {name!r}, which is no field; fields are {[f.name for f in self.fields]}"
+                    )
         parts = SampleParts((height, width), self.image)
         for number, field in enumerate(self.fields):
             if field.name not in values:
@@ -173,7 +185,9 @@ class Schema:
 
 def indexed_image(entries: Iterable[AnyEntry]) -> AnyEntry | None:
     """The first entry of an image that may have an entropy index; None: there is none."""
-    return next((entry for entry in entries if entry[1] in BY_ENTRY and BY_ENTRY[entry[1]].can_be_indexed), None)
+    return next(
+        (entry for entry in entries if entry[1] in BY_ENTRY and BY_ENTRY[entry[1]].can_be_indexed), None
+    )
 
 
 def with_index(entries: Sequence[Entry], index: bytes) -> list[Entry]:

@@ -62,7 +62,9 @@ class StoredPlace:
         """
         path = os.fsencode(self.path)
         if len(path) > _PATH_BYTES:
-            raise PackError(f"{self.path[:80]}...: a path of {len(path):,} bytes, more than the limit of {_PATH_BYTES:,}")
+            raise PackError(
+                f"{self.path[:80]}...: a path of {len(path):,} bytes, more than the limit of {_PATH_BYTES:,}"
+            )
         return _HEAD.pack(self.offset, self.file_size, self.file_time, self.size, self.crc) + path
 
 
@@ -121,7 +123,13 @@ class Prepared:
 
 
 def prepare_sample(
-    schema: Schema, values: Mapping[str, object], *, image_kind: str | None = None, height: int = 0, width: int = 0, index: bytes = b""
+    schema: Schema,
+    values: Mapping[str, object],
+    *,
+    image_kind: str | None = None,
+    height: int = 0,
+    width: int = 0,
+    index: bytes = b"",
 ) -> Prepared:
     """Builds a sample's record, in any thread; see `DatasetWriter.append`. `index` is the entropy index of its JPEG."""
     entries, row = schema.encode(values, image_kind, height, width)

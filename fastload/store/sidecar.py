@@ -66,7 +66,9 @@ def read_segment(dataset: Path, segment: Segment, into: memoryview | None = None
         descriptor, size = open_regular(path)
         try:
             if size < segment.offset + segment.bytes:
-                raise DatasetError(f"{path} has {size} bytes, the manifest names {segment.offset + segment.bytes}: {_AGAIN}")
+                raise DatasetError(
+                    f"{path} has {size} bytes, the manifest names {segment.offset + segment.bytes}: {_AGAIN}"
+                )
             data = np.empty(segment.bytes, np.uint8) if into is None else np.frombuffer(into, np.uint8)
             view, at = data.data, 0
             while at < segment.bytes:
@@ -251,8 +253,12 @@ class Section:
             start, first = start + self._table_bytes(width), first + self._blocks(width)
             if not self.stored or width > core.TABLE_BLOCK or first > len(words):
                 raise Bad(f"{self.stored} samples and their columns in a head of {len(head)} bytes")
-        if start != self.size or not (self.units == self.stored or (not self.single and 0 < self.units <= self.stored)):
-            raise Bad(f"its tables have {self.size} bytes and not {start}, or its {self.stored} records {self.units} groups")
+        if start != self.size or not (
+            self.units == self.stored or (not self.single and 0 < self.units <= self.stored)
+        ):
+            raise Bad(
+                f"its tables have {self.size} bytes and not {start}, or its {self.stored} records {self.units} groups"
+            )
 
     @property
     def _head(self) -> memoryview:
@@ -302,7 +308,11 @@ class Section:
 
     def values(self, name: str) -> memoryview:
         """The rows of a column that it has, of all stored samples. Raises DatasetError: they are not what was written."""
-        found = self.rows()[:, 3].tobytes() if name == CRC_COLUMN else self.table(name).read(0, self.stored).reshape(-1).data
+        found = (
+            self.rows()[:, 3].tobytes()
+            if name == CRC_COLUMN
+            else self.table(name).read(0, self.stored).reshape(-1).data
+        )
         return memoryview(found)
 
     def rows(self) -> npt.NDArray[np.uint32]:
@@ -360,7 +370,9 @@ class Sidecars:
             raise Bad("it ends within its directory")
         magic, version, count = _DIRECTORY.unpack_from(directory)
         if magic != DIRECTORY or version != VERSION:
-            raise Bad(f"its directory is of version {version}" if magic == DIRECTORY else "it has no directory")
+            raise Bad(
+                f"its directory is of version {version}" if magic == DIRECTORY else "it has no directory"
+            )
         found: dict[Identity, tuple[npt.NDArray[np.uint32], core.TableFile | None, int]] = {}
         words, at = np.frombuffer(directory, "<u4", len(directory) // 4), _DIRECTORY.size
         for _ in range(count):
@@ -432,17 +444,28 @@ def add_sidecar(sidecars: Sidecars, dataset: Path, segment: Segment) -> None:
         descriptor, _ = open_regular(path)
     except OSError as error:
         raise DatasetError(f"cannot read {path}: {error.strerror}; {_AGAIN}") from None
-    add_directory(sidecars, directory.data, core.TableFile(descriptor, path), segment.offset, segment.bytes - part.bytes)
+    add_directory(
+        sidecars, directory.data, core.TableFile(descriptor, path), segment.offset, segment.bytes - part.bytes
+    )
 
 
 def directory_of(segment: Segment) -> Segment:
     """The part of a sidecar that opening reads."""
     assert segment.directory is not None  # parse_sidecars() saw to that
     size, crc = segment.directory
-    return replace(segment, offset=segment.offset + segment.bytes - size, bytes=size, crc32c=crc, directory=None)
+    return replace(
+        segment, offset=segment.offset + segment.bytes - size, bytes=size, crc32c=crc, directory=None
+    )
 
 
-def add_directory(sidecars: Sidecars, directory: memoryview, file: core.TableFile | None, start: int, tables: int, name: str = "") -> None:
+def add_directory(
+    sidecars: Sidecars,
+    directory: memoryview,
+    file: core.TableFile | None,
+    start: int,
+    tables: int,
+    name: str = "",
+) -> None:
     """Adds a sidecar as `Sidecars.add` does. Raises DatasetError, which has its name, where it does not hold."""
     try:
         sidecars.add(directory, file, start, tables)
@@ -453,7 +476,14 @@ def add_directory(sidecars: Sidecars, directory: memoryview, file: core.TableFil
 def walked(dataset: Path, shard: ShardEntry) -> core.Store:
     """A store of all samples that one shard stores, whose trees were walked. Raises DatasetError."""
     store = core.Store()
-    store.add(os.fspath(file_path(dataset, shard.folder, shard.file)), 0, shard.stored, shard.bytes, shard.key, shard.stored)
+    store.add(
+        os.fspath(file_path(dataset, shard.folder, shard.file)),
+        0,
+        shard.stored,
+        shard.bytes,
+        shard.key,
+        shard.stored,
+    )
     return store
 
 
@@ -465,20 +495,32 @@ def section(dataset: Path, shard: ShardEntry) -> Parts:
         chunk = bytearray(size)
         store.column(0, name, chunk)
         if core.crc32c(chunk) != shard.columns[name]:
-            raise DatasetError(f"column {name} in {shard.file} is damaged: copy the shard again or pack again")
+            raise DatasetError(
+                f"column {name} in {shard.file} is damaged: copy the shard again or pack again"
+            )
         return chunk
 
     columns = store.columns(0)
     sizes = {name.decode("utf-8", "replace"): size for name, _, size in columns}
-    copied = [name for name in sizes if name in shard.columns and name != CRC_COLUMN and 0 < sizes[name] // shard.stored <= ROW_MOST]
+    copied = [
+        name
+        for name in sizes
+        if name in shard.columns and name != CRC_COLUMN and 0 < sizes[name] // shard.stored <= ROW_MOST
+    ]
     if sizes.get(CRC_COLUMN) != 4 * shard.stored:
-        raise DatasetError(f"{shard.file} has no checksums of its records: copy the shard again or pack again")
+        raise DatasetError(
+            f"{shard.file} has no checksums of its records: copy the shard again or pack again"
+        )
     copies = {name: rows(name, sizes[name]) for name in copied}
     return _encoded(identity(shard), columns, store.places(0), rows(CRC_COLUMN, sizes[CRC_COLUMN]), copies)
 
 
 def _encoded(
-    key: Identity, columns: Sequence[tuple[bytes, int, int]], places: Chunk, checksums: Chunk, copies: Mapping[str, Chunk]
+    key: Identity,
+    columns: Sequence[tuple[bytes, int, int]],
+    places: Chunk,
+    checksums: Chunk,
+    copies: Mapping[str, Chunk],
 ) -> Iterator[Chunk]:
     """The content of a section.
 
@@ -506,7 +548,9 @@ def _encoded(
     described += b"".join(_block_crcs(data, width) for width, data in tables)
     described += bytes(-(_HEAD.size + len(described)) % _ALIGNED)
     size = sum(len(data) + -len(data) % _ALIGNED for _, data in tables)
-    head = _HEAD.pack(MAGIC, _HEAD.size + len(described), *key, len(columns), len(groups), groups.single, size)
+    head = _HEAD.pack(
+        MAGIC, _HEAD.size + len(described), *key, len(columns), len(groups), groups.single, size
+    )
     yield head + described
     for _, data in tables:
         yield data
@@ -516,7 +560,9 @@ def _encoded(
 def _block_crcs(data: memoryview, width: int) -> bytes:
     """CRC32C of each block of a table, u32."""
     block = core.TABLE_BLOCK // width * width
-    return np.fromiter((core.crc32c(data[at : at + block]) for at in range(0, len(data), block)), "<u4").tobytes()
+    return np.fromiter(
+        (core.crc32c(data[at : at + block]) for at in range(0, len(data), block)), "<u4"
+    ).tobytes()
 
 
 def _written(file: BinaryIO, sections: Iterable[Parts], name: str) -> Segment:
@@ -586,7 +632,9 @@ def check_file(dataset: Path, segment: Segment) -> None:
         descriptor, size = open_regular(path)
         with open(descriptor, "rb", buffering=0) as file:
             if size < segment.offset + segment.bytes:
-                raise DatasetError(f"{path} has {size} bytes, the manifest names {segment.offset + segment.bytes}: {_AGAIN}")
+                raise DatasetError(
+                    f"{path} has {size} bytes, the manifest names {segment.offset + segment.bytes}: {_AGAIN}"
+                )
             file.seek(segment.offset)
             crc, left = 0, segment.bytes
             while left and (data := file.read(min(left, _CHECKED_BYTES))):

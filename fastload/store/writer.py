@@ -127,7 +127,9 @@ class DatasetWriter:
         self._log = SampleLog(self.out)
         self._completing: Future[None] | None = None
         self._journaled = 0  # shards that the journal names
-        self._behind: Mapping[str, Any] | None = None  # the state after the last shard, where the journal does not name that one
+        self._behind: Mapping[str, Any] | None = (
+            None  # the state after the last shard, where the journal does not name that one
+        )
         self._pool = ThreadPoolExecutor(1, "fastload-shard")
         self._lock = self._claim(resume, overwrite)
         try:
@@ -152,7 +154,9 @@ class DatasetWriter:
     def __enter__(self) -> DatasetWriter:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.abort(now=kind is KeyboardInterrupt)
 
     def _claim(self, resume: bool, overwrite: bool) -> int:
@@ -181,7 +185,9 @@ class DatasetWriter:
         elif (self.out / JOURNAL_NAME).exists():
             self._read_journal()
         elif any(SHARD_NAME.fullmatch(name) for name in os.listdir(self.out)):
-            raise PackError(f"{self.out} {LOST}; there is no {JOURNAL_NAME} with which to go on, --overwrite packs it again")
+            raise PackError(
+                f"{self.out} {LOST}; there is no {JOURNAL_NAME} with which to go on, --overwrite packs it again"
+            )
         self.next_index = sum(shard.count for shard in self._shards)
         named = {shard.file for shard in self._shards} | self._kept() | {MANIFEST_NAME, JOURNAL_NAME}
         if self.finished is not None:
@@ -200,7 +206,10 @@ class DatasetWriter:
         try:
             journal = Journal.load(self.out)
             self._check_same((journal.schema, journal.options, journal.shard_size))
-            self._shards = [replace(shard, base=self._base) for shard in parse_shards(journal.shards, self.schema, later=True)]
+            self._shards = [
+                replace(shard, base=self._base)
+                for shard in parse_shards(journal.shards, self.schema, later=True)
+            ]
             self.state = dict(journal.state)
             self._log.load(journal.log)
             self._load_objects(journal.objects)
@@ -211,10 +220,18 @@ class DatasetWriter:
         check_same(self.title, begun, (self.schema.to_json(), self._options, self.shard_size), self._varying)
 
     def prepare(
-        self, values: Mapping[str, object], *, image_kind: str | None = None, height: int = 0, width: int = 0, index: bytes = b""
+        self,
+        values: Mapping[str, object],
+        *,
+        image_kind: str | None = None,
+        height: int = 0,
+        width: int = 0,
+        index: bytes = b"",
     ) -> Prepared:
         """Builds a sample's record, in any thread; see `append`. `index` is the entropy index of its JPEG."""
-        return prepare_sample(self.schema, values, image_kind=image_kind, height=height, width=width, index=index)
+        return prepare_sample(
+            self.schema, values, image_kind=image_kind, height=height, width=width, index=index
+        )
 
     def note(self, entry: bytes) -> None:
         """Logs an entry about the next sample, or about a skipped one; a resume finds it in `noted`."""
@@ -243,7 +260,9 @@ class DatasetWriter:
         Raises:
             PackError: a field cannot hold its value, the disk is full, or the dataset is already complete.
         """
-        self.append_prepared(self.prepare(values, image_kind=image_kind, height=height, width=width), state=state)
+        self.append_prepared(
+            self.prepare(values, image_kind=image_kind, height=height, width=width), state=state
+        )
 
     def append_prepared(self, sample: Prepared, *, state: State | None = None) -> None:
         """Appends a sample made by `prepare`; see `append`."""
@@ -263,7 +282,9 @@ class DatasetWriter:
             self._last_state = state
         if self._shard.size >= self.shard_size or self._shard.column_full:
             if self._key is not None:
-                raise PackError(f"{self._shard.path.name} is full with {self._shard.count:,} samples: choose a smaller shard_samples")
+                raise PackError(
+                    f"{self._shard.path.name} is full with {self._shard.count:,} samples: choose a smaller shard_samples"
+                )
             self._complete_shard()
 
     def next_shard(self, number: int, key: int, state: State) -> None:
@@ -287,13 +308,17 @@ class DatasetWriter:
         columns = shard.close()
         self._shard = None
         self._await_completion()
-        complete = CompleteShard(shard.path.name, self._first, shard.first, shard.count, columns, dict(state), self._log.cut())
+        complete = CompleteShard(
+            shard.path.name, self._first, shard.first, shard.count, columns, dict(state), self._log.cut()
+        )
         self._completing = self._pool.submit(self._make_durable, complete, journal)
 
     def _make_durable(self, shard: CompleteShard, journal: bool) -> None:
         path = self.out / shard.file
         try:
-            entry = replace(durable_entry(path, shard.first, shard.count, shard.columns), key=shard.key, base=self._base)
+            entry = replace(
+                durable_entry(path, shard.first, shard.count, shard.columns), key=shard.key, base=self._base
+            )
             self._store(entry)
             self._shards.append(entry)
             if journal:
@@ -316,10 +341,19 @@ class DatasetWriter:
     def _journal(self, state: Mapping[str, Any], durable: bool = True) -> None:
         shards = [shard.to_json() for shard in self._shards]
         objects = self._objects_json()
-        Journal(self.schema.to_json(), self._options, self.shard_size, shards, state, self._log.to_json(), objects).write(self.out, durable)
+        Journal(
+            self.schema.to_json(), self._options, self.shard_size, shards, state, self._log.to_json(), objects
+        ).write(self.out, durable)
         self._journaled, self._behind = len(shards), None
 
-    def finish(self, classes: Sequence[str] | None, summary: Mapping[str, Any], *, form: Form | None = None, **options: object) -> Manifest:
+    def finish(
+        self,
+        classes: Sequence[str] | None,
+        summary: Mapping[str, Any],
+        *,
+        form: Form | None = None,
+        **options: object,
+    ) -> Manifest:
         """Completes the last shard and writes the manifest, which makes the folder a dataset.
 
         Args:
@@ -341,7 +375,9 @@ class DatasetWriter:
         if self._journals_all and self._behind is not None:
             self._journal(self._behind)
         names = None if classes is None else tuple(classes)
-        manifest = Manifest(self.schema, tuple(self._shards), names, {**self._options, **options}, dict(summary), form=form)
+        manifest = Manifest(
+            self.schema, tuple(self._shards), names, {**self._options, **options}, dict(summary), form=form
+        )
         try:
             self.finished = self._publish(manifest)
             (self.out / JOURNAL_NAME).unlink()

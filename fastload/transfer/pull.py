@@ -25,7 +25,14 @@ from fastload.remote.manifest import DataFile, data_files, download, load_manife
 from fastload.remote.objects import Objects
 from fastload.remote.replaced import ReplacedCheck
 from fastload.store import JOURNAL_NAME, MANIFEST_NAME, checked
-from fastload.store.manifest import MANIFEST_BYTES, PULL_FORMAT, is_pull, new_path, sync_folder, write_atomically
+from fastload.store.manifest import (
+    MANIFEST_BYTES,
+    PULL_FORMAT,
+    is_pull,
+    new_path,
+    sync_folder,
+    write_atomically,
+)
 from fastload.store.progress import check_free, claim_folder, clear, is_packed_file
 from fastload.store.shard import write_error
 
@@ -121,13 +128,19 @@ def _keep(folder: Path, files: tuple[DataFile, ...]) -> list[DataFile]:
     complete = {JOURNAL_NAME} | {
         file.name
         for file in files
-        if had.get(file.name) == file.digest and (folder / file.name).is_file() and (folder / file.name).stat().st_size == file.bytes
+        if had.get(file.name) == file.digest
+        and (folder / file.name).is_file()
+        and (folder / file.name).stat().st_size == file.bytes
     }
     for name in sorted(os.listdir(folder), key=lambda name: (name != MANIFEST_NAME, name)):
         if is_packed_file(name) and name not in complete:
             (folder / name).unlink()
     sync_folder(folder)
-    content = {"format": PULL_FORMAT, "version": _VERSION, "files": {file.name: file.digest for file in files}}
+    content = {
+        "format": PULL_FORMAT,
+        "version": _VERSION,
+        "files": {file.name: file.digest for file in files},
+    }
     write_atomically(folder / JOURNAL_NAME, checked.seal(content))
     return [file for file in files if file.name not in complete]
 
@@ -136,13 +149,22 @@ def _had(folder: Path) -> Mapping[str, object]:
     """The digests that the journal of an earlier pull has, by the names of files; {} if there is none that holds."""
     path = folder / JOURNAL_NAME
     try:
-        files = checked.unseal(checked.parse(read_regular(path, MANIFEST_BYTES), str(path)), str(path)).get("files")
+        files = checked.unseal(checked.parse(read_regular(path, MANIFEST_BYTES), str(path)), str(path)).get(
+            "files"
+        )
     except (FileNotFoundError, DatasetError):
         return {}
     return files if isinstance(files, dict) and is_pull(folder) else {}
 
 
-def _fetch(objects: Objects, folder: Path, files: tuple[DataFile, ...], left: list[DataFile], samples: int, progress: bool) -> None:
+def _fetch(
+    objects: Objects,
+    folder: Path,
+    files: tuple[DataFile, ...],
+    left: list[DataFile],
+    samples: int,
+    progress: bool,
+) -> None:
     """Downloads files. Raises PackError if the disk is too small, DatasetError if an object is damaged."""
     total, todo = (sum(file.bytes for file in each) for each in (files, left))
     free = shutil.disk_usage(folder).free
@@ -151,10 +173,15 @@ def _fetch(objects: Objects, folder: Path, files: tuple[DataFile, ...], left: li
             f"the disk of {folder} is too small: {todo:,} bytes are to be downloaded, {free:,} are free. Make room and {_GO_ON}"
         )
     done = total - todo
-    with Progress(samples, "pull", shown=progress, unit="") as bar, closing(download(objects, left, folder)) as ranges:
+    with (
+        Progress(samples, "pull", shown=progress, unit="") as bar,
+        closing(download(objects, left, folder)) as ranges,
+    ):
         bar.start(samples * done // max(total, 1), done)
         for file, size, wrong in ranges:
             if wrong:
-                raise DatasetError(f"{objects.url}/{file.name}: {wrong}: it is damaged, or was replaced meanwhile; {_GO_ON}")
+                raise DatasetError(
+                    f"{objects.url}/{file.name}: {wrong}: it is damaged, or was replaced meanwhile; {_GO_ON}"
+                )
             done = min(done + size, total)  # a file may be fetched again
             bar.update(samples * done // max(total, 1), done)

@@ -66,10 +66,16 @@ class Upload:
                     check.add(at, memoryview(buffer)[:count])
                     at += count
         except OSError as error:
-            raise DatasetError(f"cannot read {self.path}: {error.strerror}; if the dataset was changed meanwhile, push it again") from None
+            raise DatasetError(
+                f"cannot read {self.path}: {error.strerror}; if the dataset was changed meanwhile, push it again"
+            ) from None
         if stopped():
             return
-        wrong = check.wrong() if self.file.fits(size) else f"{size:,} bytes where the manifest says {self.file.bytes:,}"
+        wrong = (
+            check.wrong()
+            if self.file.fits(size)
+            else f"{size:,} bytes where the manifest says {self.file.bytes:,}"
+        )
         if wrong:
             raise DatasetError(f"{self.path}: {wrong}; it is not pushed: copy it again or pack again")
 
@@ -107,7 +113,9 @@ def plan_push(dataset: Path, manifest: Manifest, bucket: Bucket, scratch: Path) 
     names: dict[tuple[str | None, str], str] = {}
     uploads: list[Upload] = []
     for file in data_files(merged):
-        path = scratch / file.name if file.folder == str(scratch) else file_path(dataset, file.folder, file.name)
+        path = (
+            scratch / file.name if file.folder == str(scratch) else file_path(dataset, file.folder, file.name)
+        )
         sent = replace(file, folder=None, name=bucket.name_for(file))
         names[file.folder, file.name] = sent.name
         uploads.append(Upload(sent, path))
@@ -172,7 +180,10 @@ def replaces(new: Manifest, old: Manifest) -> bool:
 
 def _contents(shards: Iterable[ShardEntry]) -> set[str]:
     """Checksums of all columns but the records', for each shard."""
-    return {repr((shard.stored, sorted((name, crc) for name, crc in shard.columns.items() if name != CRC_COLUMN))) for shard in shards}
+    return {
+        repr((shard.stored, sorted((name, crc) for name, crc in shard.columns.items() if name != CRC_COLUMN)))
+        for shard in shards
+    }
 
 
 _FORMAT = "fastload-push"
@@ -260,7 +271,9 @@ def push(
             notes.write()
         _Sender(objects, notes, plan, uploads).run(progress)
         names = {upload.file.name for upload in plan.uploads}
-        removed = bucket.commit(plan.manifest, {name: info for name, info in notes.objects.items() if name in names})
+        removed = bucket.commit(
+            plan.manifest, {name: info for name, info in notes.objects.items() if name in names}
+        )
     return PushSummary(
         manifest.count,
         len(plan.uploads),
@@ -276,9 +289,15 @@ def _refuse_others(bucket: Bucket, manifest: Manifest, notes: _Notes) -> None:
     """Raises PackError if there is another dataset at the URL, or parts of one."""
     url = bucket.objects.url
     if bucket.manifest is not None and not replaces(manifest, bucket.manifest):
-        raise PackError(f"{url} holds another packed dataset, or a later version of this one; --overwrite replaces it")
+        raise PackError(
+            f"{url} holds another packed dataset, or a later version of this one; --overwrite replaces it"
+        )
     if bucket.begun and not notes.same_dataset:
-        what = "an unfinished push of another dataset" if notes.found else "parts of a dataset that is not finished"
+        what = (
+            "an unfinished push of another dataset"
+            if notes.found
+            else "parts of a dataset that is not finished"
+        )
         raise PackError(f"{url} holds {what}; --overwrite replaces it, or choose another URL")
 
 
@@ -317,7 +336,9 @@ class _Notes:
     def write(self) -> None:
         """Writes the object progress.json. Raises RemoteError."""
         began = time.monotonic()
-        entries = {name: {"etag": info.etag, "content": self._contents[name]} for name, info in self.objects.items()}
+        entries = {
+            name: {"etag": info.etag, "content": self._contents[name]} for name, info in self.objects.items()
+        }
         content = {"format": _FORMAT, "version": _VERSION, "dataset": self._dataset, "objects": entries}
         self._objects.put(JOURNAL_NAME, checked.seal(content))
         self._written = time.monotonic()
@@ -331,7 +352,9 @@ def _text(value: object) -> str | None:
 def _read_notes(objects: Objects) -> dict[str, Any] | None:
     """The content of progress.json; None if it is none of a push, or does not hold: what it notes is then sent again."""
     try:
-        content = checked.unseal(checked.parse(objects.get(JOURNAL_NAME, MANIFEST_BYTES), JOURNAL_NAME), JOURNAL_NAME)
+        content = checked.unseal(
+            checked.parse(objects.get(JOURNAL_NAME, MANIFEST_BYTES), JOURNAL_NAME), JOURNAL_NAME
+        )
     except RemoteMissingError:
         return None
     except DatasetError as error:
@@ -340,7 +363,9 @@ def _read_notes(objects: Objects) -> dict[str, Any] | None:
         return None
     entries = content.get("objects")
     good = isinstance(entries, dict) and all(isinstance(entry, dict) for entry in entries.values())
-    return content if good and (content.get("format"), content.get("version")) == (_FORMAT, _VERSION) else None
+    return (
+        content if good and (content.get("format"), content.get("version")) == (_FORMAT, _VERSION) else None
+    )
 
 
 class _Sender:
@@ -365,7 +390,9 @@ class _Sender:
             bar.start(self._share(self._before), self._before)
             try:
                 left = iter(self._uploads)
-                for upload in islice(left, 2 * FILES_AT_ONCE):  # and no more: a wait looks at each that is running
+                for upload in islice(
+                    left, 2 * FILES_AT_ONCE
+                ):  # and no more: a wait looks at each that is running
                     running[pool.submit(self._send, upload)] = upload.file
                 while running:
                     done, _ = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)

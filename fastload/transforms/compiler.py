@@ -16,7 +16,16 @@ from fastload.errors import TransformError
 from fastload.transforms.library import Known, NativeStep, Place, plain
 from fastload.transforms.ops import CornerCrop
 from fastload.transforms.spec import DeviceOp, ImageForm, Plan, Stage, ViewSteps, Where
-from fastload.transforms.steps import class_mistake, converts, default_dtype, entries_of, flatten, is_torchvisions, known, replaced
+from fastload.transforms.steps import (
+    class_mistake,
+    converts,
+    default_dtype,
+    entries_of,
+    flatten,
+    is_torchvisions,
+    known,
+    replaced,
+)
 
 _PASSES = "lets a Pillow image pass, as torchvision's: put v2.ToImage() before it to convert"
 
@@ -49,7 +58,9 @@ def compile_plan(transform: Any, *, device: bool = False, boxes: bool = False, w
         if mistake := class_mistake(step):
             raise TransformError(mistake)
         if isinstance(step, T.Views) and step is not steps[-1]:
-            raise TransformError(f"{step!r} is not the last step: put what follows it into each of its entries")
+            raise TransformError(
+                f"{step!r} is not the last step: put what follows it into each of its entries"
+            )
     entries = entries_of(steps[-1]) if steps else None
     views = None if entries is None else _compile_views(steps, entries, device, whole)
     if views is None:
@@ -59,7 +70,9 @@ def compile_plan(transform: Any, *, device: bool = False, boxes: bool = False, w
 
 def _compile_crops(steps: Sequence[Any], device: bool, whole: bool) -> Plan | None:
     """The plan of a list with FiveCrop or TenCrop; None where there is none, or not all of it is native."""
-    is_tensor = whole or not _are_for_pillow(steps, steps)  # decided by the list as it was given: the crops are fastload's
+    is_tensor = whole or not _are_for_pillow(
+        steps, steps
+    )  # decided by the list as it was given: the crops are fastload's
     for place, step in enumerate(steps):
         found = known(step)
         crops = _crops_of(found) if found else None
@@ -93,20 +106,35 @@ def _compile_views(steps: Sequence[Any], entries: Sequence[Any], device: bool, w
     if late is not None:
         if not isinstance(step, T.Views):
             return None
-        raise TransformError(f"{step!r} comes after {late.name}, which the decoder does not do: put that into each of its entries")
+        raise TransformError(
+            f"{step!r} comes after {late.name}, which the decoder does not do: put that into each of its entries"
+        )
     views: list[Plan] = []
     for number, entry in enumerate(entries):
         each = [*before, *flatten(entry)]
         if len(each) >= VIEW_STREAMS or number >= T.MOST_VIEWS:
-            raise TransformError(f"{step!r}: at most {T.MOST_VIEWS} views, each of fewer than {VIEW_STREAMS} steps")
+            raise TransformError(
+                f"{step!r}: at most {T.MOST_VIEWS} views, each of fewer than {VIEW_STREAMS} steps"
+            )
         own = number * VIEW_STREAMS
         try:
-            view = _compile(each, [*range(1, len(steps)), *range(own + len(steps), own + len(each) + 1)], device, whole=whole)
+            view = _compile(
+                each,
+                [*range(1, len(steps)), *range(own + len(steps), own + len(each) + 1)],
+                device,
+                whole=whole,
+            )
         except TransformError as error:
             raise TransformError(f"view {number + 1}: {error}") from None
         views.append(view)
-    if isinstance(step, T.Views) and all(view.native for view in views) and len({_ends_in_floats(view) for view in views}) > 1:
-        raise TransformError(f"{step!r}: some of its entries end in floats and some in bytes: end all in ToFloat or Normalize, or none")
+    if (
+        isinstance(step, T.Views)
+        and all(view.native for view in views)
+        and len({_ends_in_floats(view) for view in views}) > 1
+    ):
+        raise TransformError(
+            f"{step!r}: some of its entries end in floats and some in bytes: end all in ToFloat or Normalize, or none"
+        )
     return _joined(views, len(before))
 
 
@@ -138,7 +166,13 @@ def _ends_in_floats(plan: Plan) -> bool:
 def _joined(views: Sequence[Plan], before: int) -> Plan:
     """The plan of several views of which the first `before` stages are the same."""
     views = [
-        replace(view, stages=(*view.stages[:before], *(replace(each, name=f"view {n}: {each.name}") for each in view.stages[before:])))
+        replace(
+            view,
+            stages=(
+                *view.stages[:before],
+                *(replace(each, name=f"view {n}: {each.name}") for each in view.stages[before:]),
+            ),
+        )
         for n, view in enumerate(views, 1)
     ]
     python = tuple((view.pillow, view.python) for view in views)
@@ -147,7 +181,9 @@ def _joined(views: Sequence[Plan], before: int) -> Plan:
         programs=tuple(view.program for view in views),
         to_float=views[0].to_float,
         python=(ViewSteps(python),) if runs else (),
-        fixed_sizes=None if any(view.fixed_size is None for view in views) else tuple(view.fixed_size for view in views if view.fixed_size),
+        fixed_sizes=None
+        if any(view.fixed_size is None for view in views)
+        else tuple(view.fixed_size for view in views if view.fixed_size),
         drawn_size=any(view.drawn_size for view in views),
         random=any(view.random for view in views),
         movable=runs and all(view.movable or view.native for view in views),
@@ -156,7 +192,9 @@ def _joined(views: Sequence[Plan], before: int) -> Plan:
     )
 
 
-def _compile(steps: Sequence[Any], streams: Sequence[int], device: bool, boxes: bool = False, whole: bool = False) -> Plan:
+def _compile(
+    steps: Sequence[Any], streams: Sequence[int], device: bool, boxes: bool = False, whole: bool = False
+) -> Plan:
     """Plans a list that makes one image of an image; `streams`: the random stream of each step."""
     is_tensor = whole or not _are_for_pillow(steps, steps)
     part = NativePart(is_tensor=is_tensor, boxes=boxes)
@@ -171,10 +209,14 @@ def _compile(steps: Sequence[Any], streams: Sequence[int], device: bool, boxes: 
         _check_python(step, rest[0])
     stages += _python_stages(rest, first, reason, ops if isinstance(ops, int) else None)
     pillow = bool(rest) and part.form == "image" and _are_for_pillow(steps, rest)
-    return _plan(part, stages, floats, python=tuple(rest), pillow=pillow, movable=bool(ops) and isinstance(ops, tuple))
+    return _plan(
+        part, stages, floats, python=tuple(rest), pillow=pillow, movable=bool(ops) and isinstance(ops, tuple)
+    )
 
 
-def _take_all(steps: Sequence[Any], streams: Sequence[int], part: NativePart) -> tuple[list[Stage], list[int], str]:
+def _take_all(
+    steps: Sequence[Any], streams: Sequence[int], part: NativePart
+) -> tuple[list[Stage], list[int], str]:
     """Gives the native part what it can have: the stages of that, positions of those that make floats, and the reason why it ends."""
     stages: list[Stage] = []
     floats: list[int] = []
@@ -188,7 +230,11 @@ def _take_all(steps: Sequence[Any], streams: Sequence[int], part: NativePart) ->
                 raise
             return stages, floats, str(reason)
         nothing = made.note is None
-        why = _PASSES if nothing and _converts_tensors(step) and part.form == "image" and not part.is_tensor else made.note or ""
+        why = (
+            _PASSES
+            if nothing and _converts_tensors(step) and part.form == "image" and not part.is_tensor
+            else made.note or ""
+        )
         stages.append(Stage(position, label(step), "nothing" if nothing else "native", why))
         if (part.to_float, part.mean) != before:
             floats.append(position)
@@ -227,9 +273,13 @@ def _plan(part: NativePart, stages: list[Stage], floats: list[int], **rest: Any)
 
 def _check_python(step: Any, first: Any) -> None:
     if isinstance(step, T.Transform):
-        raise TransformError(f"{step!r} comes after {first!r}, which runs in Python: put fastload's transforms first")
+        raise TransformError(
+            f"{step!r} comes after {first!r}, which runs in Python: put fastload's transforms first"
+        )
     if type(step).__module__.startswith("fastload.augment"):
-        raise TransformError(f"{step!r} runs on whole batches: leave it out of the transform and give it to AugmentBatch")
+        raise TransformError(
+            f"{step!r} runs on whole batches: leave it out of the transform and give it to AugmentBatch"
+        )
     if not callable(step):
         raise TransformError(f"{step!r} is neither a fastload transform nor callable")
 
@@ -238,7 +288,9 @@ def _are_for_pillow(steps: Sequence[Any], rest: Sequence[Any]) -> bool:
     """Rule 3 of compile_plan: whether `rest`, the end of a list in which nothing has made a tensor yet, begins with a Pillow image."""
     if any(converts(step) for step in rest):
         return True
-    return any(is_torchvisions(step) for step in steps) and not any(isinstance(step, T.Transform) for step in steps)
+    return any(is_torchvisions(step) for step in steps) and not any(
+        isinstance(step, T.Transform) for step in steps
+    )
 
 
 def _python_stages(rest: Sequence[Any], first: int, reason: str, blocks: int | None) -> list[Stage]:
@@ -287,7 +339,9 @@ def label(step: Any, *, brief: bool = False) -> str:
     return text if len(text) <= 60 else text[:57].rstrip(" ,(") + "..."
 
 
-def device_part(rest: Sequence[Any], first: int, form: ImageForm, is_tensor: bool = False) -> tuple[DeviceOp, ...] | int:
+def device_part(
+    rest: Sequence[Any], first: int, form: ImageForm, is_tensor: bool = False
+) -> tuple[DeviceOp, ...] | int:
     """Compiles the rest of a list to ops on batches, in its order; returns the position of the first step that is no such op instead.
 
     Nothing is moved past anything: colours before ToTensor act on bytes, those after it on floats in 0..1, and after Normalize only
@@ -348,7 +402,11 @@ def native_step(step: Any, part: NativePart) -> NativeStep:
         raise TransformError("the decoder does not do it")
     made = found.row.native(found, Place(part.form, part.is_tensor, default_dtype()))
     is_tv = found.name == "ToImage"
-    return replace(made, values={**made.values, "is_tv": is_tv}) if not found.v2 or is_tv or found.name == "ToPureTensor" else made
+    return (
+        replace(made, values={**made.values, "is_tv": is_tv})
+        if not found.v2 or is_tv or found.name == "ToPureTensor"
+        else made
+    )
 
 
 def _geometry(step: Any, position: int, values: NativePart) -> DeviceOp:
@@ -356,11 +414,15 @@ def _geometry(step: Any, position: int, values: NativePart) -> DeviceOp:
     kind, op = type(step).__name__, values.ops[-1]
     if kind in ("RandomHorizontalFlip", "RandomVerticalFlip"):
         pairs = getattr(step, "keypoint_pairs", None)  # torchvision's flips have none
-        return _batch_op(kind, position, {"p": op["p"]} | ({} if pairs is None else {"keypoint_pairs": pairs}))
+        return _batch_op(
+            kind, position, {"p": op["p"]} | ({} if pairs is None else {"keypoint_pairs": pairs})
+        )
     if kind != "RandomCrop":
         raise TransformError("no op on batches")
     names = ("padding", "pad_if_needed", "fill")
-    return _batch_op(kind, position, {"size": (op["height"], op["width"]), **{name: plain(op[name]) for name in names}})
+    return _batch_op(
+        kind, position, {"size": (op["height"], op["width"]), **{name: plain(op[name]) for name in names}}
+    )
 
 
 def _batch_op(name: str, position: int, arguments: Mapping[str, Any]) -> DeviceOp:
@@ -453,9 +515,13 @@ class NativePart:
             raise TransformError(f"{step!r} after ToFloat or Normalize: put crops and resizes first")
         self._check_padding(step)
         if len(self.ops) == MOST_OPS:
-            raise TransformError(f"{step!r} is one too many: a list has at most {MOST_OPS} crops, resizes and flips")
+            raise TransformError(
+                f"{step!r} is one too many: a list has at most {MOST_OPS} crops, resizes and flips"
+            )
         if isinstance(step, _OF_BOXES) and not self._boxes:
-            raise TransformError(f"{type(step).__name__} needs the boxes of the sample, which the decoder does not have here")
+            raise TransformError(
+                f"{type(step).__name__} needs the boxes of the sample, which the decoder does not have here"
+            )
         resizes = isinstance(step, _RESIZES)
         if resizes and self._resized:
             raise TransformError(f"{step!r} is a second resize: one image is resampled once")
@@ -463,7 +529,9 @@ class NativePart:
         pairs = step.keypoint_pairs if isinstance(step, _FLIPS) else None
         if pairs is not None:
             if self.keypoint_pairs not in (None, pairs):
-                raise TransformError(f"{step!r} exchanges other keypoints than a flip before it: give both the same keypoint_pairs")
+                raise TransformError(
+                    f"{step!r} exchanges other keypoints than a flip before it: give both the same keypoint_pairs"
+                )
             self.keypoint_pairs, op["exchange"] = pairs, True
         fill, mask_fill = self._fills_after(step, None if resizes else self.fill)
         if "fill" in op and fill is not None:
@@ -508,7 +576,9 @@ class NativePart:
             self.mean, self.std = step.mean, step.std
             self.form = "normalized"
 
-    def _fills_after(self, step: T.Transform, fill: tuple[int, ...] | None) -> tuple[tuple[int, ...] | None, int | None]:
+    def _fills_after(
+        self, step: T.Transform, fill: tuple[int, ...] | None
+    ) -> tuple[tuple[int, ...] | None, int | None]:
         """The engine knows one colour of padding before the resize and one after it: that of the last padding step, black from any centre
         crop on; and of masks one label for both."""
         if isinstance(step, T.CenterCrop) and (fill is not None or not self.holds(step.size)):  # type: ignore[arg-type]
@@ -518,9 +588,13 @@ class NativePart:
         else:
             return fill, self.mask_fill
         if fill not in (None, new):
-            raise TransformError(f"{step!r} pads with {new} what an earlier step may have padded with {fill}: use one fill")
+            raise TransformError(
+                f"{step!r} pads with {new} what an earlier step may have padded with {fill}: use one fill"
+            )
         if self.mask_fill not in (None, label):
-            raise TransformError(f"{step!r} pads masks with {label}, and an earlier step may with {self.mask_fill}: use one mask_fill")
+            raise TransformError(
+                f"{step!r} pads masks with {label}, and an earlier step may with {self.mask_fill}: use one mask_fill"
+            )
         return new, label
 
     def holds(self, size: tuple[int, int]) -> bool:
@@ -566,11 +640,22 @@ _OPS: Mapping[type[T.Transform], Callable[[Any], dict[str, Any]]] = {
     T.Resize: _resize,
     T.CenterCrop: lambda s: _sized("center_crop", s),
     CornerCrop: lambda s: _sized("corner_crop", s, right=s.right, bottom=s.bottom),
-    T.RandomCrop: lambda s: _sized("random_crop", s, padding=s.padding, pad_if_needed=s.pad_if_needed, **_filled(s)),
+    T.RandomCrop: lambda s: _sized(
+        "random_crop", s, padding=s.padding, pad_if_needed=s.pad_if_needed, **_filled(s)
+    ),
     T.Letterbox: lambda s: _sized("letterbox", s, **_filled(s)),
     T.RandomZoomOut: lambda s: {"kind": "zoom_out", "p": s.p, "scale": s.side_range, **_filled(s)},
-    T.ScaleJitter: lambda s: {"kind": "scale_jitter", "width": s.target_size[0], "height": s.target_size[1], "scale": s.scale_range},
-    T.RandomShortestSize: lambda s: {"kind": "shortest_size", "options": s.min_size, "max_size": s.max_size or 0},
+    T.ScaleJitter: lambda s: {
+        "kind": "scale_jitter",
+        "width": s.target_size[0],
+        "height": s.target_size[1],
+        "scale": s.scale_range,
+    },
+    T.RandomShortestSize: lambda s: {
+        "kind": "shortest_size",
+        "options": s.min_size,
+        "max_size": s.max_size or 0,
+    },
     T.RandomIoUCrop: lambda s: {
         "kind": "iou_crop",
         "scale": (s.min_scale, s.max_scale),

@@ -101,7 +101,9 @@ def _nothing(step: Known, at: Place) -> NativeStep:
 def _to_tensor(step: Known, at: Place) -> NativeStep:
     if at.form == "image":
         if at.float_dtype != "torch.float32":
-            raise TransformError(f"it gives torch's default dtype, which is {at.float_dtype}, and natively bytes become float32")
+            raise TransformError(
+                f"it gives torch's default dtype, which is {at.float_dtype}, and natively bytes become float32"
+            )
         return NativeStep(T.ToFloat())
     if step.v2:
         return _NOTHING
@@ -157,7 +159,9 @@ def _image_to_dtype(dtype: str, scale: Any, at: Place, v2: bool) -> NativeStep:
 
 def _normalize(step: Known, at: Place) -> NativeStep:
     if at.form not in ("float", "normalized"):
-        raise TransformError("it takes floats: put ToTensor, or ToDtype(torch.float32, scale=True), before it")
+        raise TransformError(
+            "it takes floats: put ToTensor, or ToDtype(torch.float32, scale=True), before it"
+        )
     return NativeStep(T.Normalize(_numbers(step.values["mean"]), _numbers(step.values["std"])))
 
 
@@ -174,7 +178,9 @@ def _resize(step: Known, at: Place) -> NativeStep:
     antialias = True if at.form == "image" else values["antialias"]  # Pillow always does
     if not isinstance(antialias, bool):
         raise TransformError(f"antialias={antialias!r}")
-    made = _RESIZES[step.name](values, {"interpolation": values["interpolation"], "antialias": antialias, "dct_scale": False})
+    made = _RESIZES[step.name](
+        values, {"interpolation": values["interpolation"], "antialias": antialias, "dct_scale": False}
+    )
     return NativeStep(made, _EXACT.format(name=step.name), strict=step.name != "RandomResizedCrop")
 
 
@@ -183,7 +189,9 @@ _RESIZES: Mapping[str, Callable[[Mapping[str, Any], dict[str, Any]], T.Transform
     "ScaleJitter": lambda v, how: T.ScaleJitter(v["target_size"], scale_range=v["scale_range"], **how),
     "RandomShortestSize": lambda v, how: T.RandomShortestSize(v["min_size"], max_size=v["max_size"], **how),
     "RandomResize": lambda v, how: T.RandomResize(v["min_size"], v["max_size"], **how),
-    "RandomResizedCrop": lambda v, how: T.RandomResizedCrop(v["size"], scale=v["scale"], ratio=v["ratio"], **how),
+    "RandomResizedCrop": lambda v, how: T.RandomResizedCrop(
+        v["size"], scale=v["scale"], ratio=v["ratio"], **how
+    ),
 }
 
 
@@ -195,7 +203,11 @@ def _require_bytes(at: Place, does: str) -> None:
 def _zoom_out(step: Known, at: Place) -> NativeStep:
     _require_bytes(at, "pads")
     fill, mask_fill = _fills(step.values["fill"])
-    return NativeStep(T.RandomZoomOut(fill, side_range=plain(step.values["side_range"]), p=step.values["p"], mask_fill=mask_fill))
+    return NativeStep(
+        T.RandomZoomOut(
+            fill, side_range=plain(step.values["side_range"]), p=step.values["p"], mask_fill=mask_fill
+        )
+    )
 
 
 def _iou_crop(step: Known, at: Place) -> NativeStep:
@@ -206,8 +218,12 @@ def _iou_crop(step: Known, at: Place) -> NativeStep:
 
 def _sanitize(step: Known, at: Place) -> NativeStep:
     if (sizes := sanitized_by(step)) is None:
-        raise TransformError("its labels_getter is a function; fastload's SanitizeBoundingBoxes drops the rows of all fields of the boxes")
-    return NativeStep(T.SanitizeBoundingBoxes(*sizes), "drops the rows of all fields of the boxes", commutes=True)
+        raise TransformError(
+            "its labels_getter is a function; fastload's SanitizeBoundingBoxes drops the rows of all fields of the boxes"
+        )
+    return NativeStep(
+        T.SanitizeBoundingBoxes(*sizes), "drops the rows of all fields of the boxes", commutes=True
+    )
 
 
 def sanitized_by(step: Known) -> tuple[float, float] | None:
@@ -237,7 +253,9 @@ def _random_crop(step: Known, at: Place) -> NativeStep:
         left, right, top, bottom = padding  # its constructor's order is left, top, right, bottom
         padding = (left, top, right, bottom)
     pad_if_needed = bool(values["pad_if_needed"])
-    crop = T.RandomCrop(values["size"], padding=padding, pad_if_needed=pad_if_needed, fill=fill, mask_fill=mask_fill)
+    crop = T.RandomCrop(
+        values["size"], padding=padding, pad_if_needed=pad_if_needed, fill=fill, mask_fill=mask_fill
+    )
     return NativeStep(crop, commutes=True)
 
 
@@ -246,7 +264,9 @@ def _fills(fill: Any) -> tuple[int | tuple[int, ...], int]:
     if not isinstance(fill, Mapping):
         return _bytes(fill), _label(fill)
     names = _by_class(fill)
-    return _bytes(names.get("Image", names.get("others", 0))), _label(names.get("Mask", names.get("others", 0)))
+    return _bytes(names.get("Image", names.get("others", 0))), _label(
+        names.get("Mask", names.get("others", 0))
+    )
 
 
 def _label(fill: Any) -> int:
@@ -354,19 +374,26 @@ LIBRARY: Mapping[str, LibraryClass] = {
     "ConvertImageDtype": LibraryClass(("dtype",), native=_to_dtype),
     "Normalize": LibraryClass(("mean", "std", "inplace"), native=_normalize),
     "Resize": LibraryClass(("size", "interpolation", "max_size", "antialias"), native=_resize),
-    "RandomResizedCrop": LibraryClass(("size", "scale", "ratio", "interpolation", "antialias"), native=_resize),
+    "RandomResizedCrop": LibraryClass(
+        ("size", "scale", "ratio", "interpolation", "antialias"), native=_resize
+    ),
     "CenterCrop": LibraryClass(("size",), native=_center_crop),
     "FiveCrop": LibraryClass(("size",)),
     "TenCrop": LibraryClass(("size", "vertical_flip")),
-    "RandomCrop": LibraryClass(("size", "padding", "pad_if_needed", "fill", "padding_mode"), native=_random_crop),
+    "RandomCrop": LibraryClass(
+        ("size", "padding", "pad_if_needed", "fill", "padding_mode"), native=_random_crop
+    ),
     "RandomZoomOut": LibraryClass(("p", "fill", "side_range"), native=_zoom_out),
     "RandomIoUCrop": LibraryClass(
-        ("min_scale", "max_scale", "min_aspect_ratio", "max_aspect_ratio", "options", "trials"), native=_iou_crop
+        ("min_scale", "max_scale", "min_aspect_ratio", "max_aspect_ratio", "options", "trials"),
+        native=_iou_crop,
     ),
     "RandomResize": LibraryClass(("min_size", "max_size", "interpolation", "antialias"), native=_resize),
     "ConvertBoundingBoxFormat": LibraryClass(("format",), native=_box_format),
     "ScaleJitter": LibraryClass(("target_size", "scale_range", "interpolation", "antialias"), native=_resize),
-    "RandomShortestSize": LibraryClass(("min_size", "max_size", "interpolation", "antialias"), native=_resize),
+    "RandomShortestSize": LibraryClass(
+        ("min_size", "max_size", "interpolation", "antialias"), native=_resize
+    ),
     "SanitizeBoundingBoxes": LibraryClass(("min_size", "min_area", "labels_getter"), native=_sanitize),
     "RandomHorizontalFlip": LibraryClass(("p",), native=_horizontal),
     "RandomVerticalFlip": LibraryClass(("p",), native=_vertical),
@@ -381,7 +408,9 @@ LIBRARY: Mapping[str, LibraryClass] = {
     "RandomAdjustSharpness": LibraryClass(("sharpness_factor", "p"), batch=_colours),
     "RandomErasing": LibraryClass(("p", "scale", "ratio", "value", "inplace"), batch=_erasing),
     "RandomRotation": LibraryClass(("degrees", "interpolation", "expand", "fill", "center"), batch=_turned),
-    "RandomAffine": LibraryClass(("degrees", "translate", "scale", "shear", "interpolation", "fill", "center"), batch=_turned),
+    "RandomAffine": LibraryClass(
+        ("degrees", "translate", "scale", "shear", "interpolation", "fill", "center"), batch=_turned
+    ),
     "RandAugment": LibraryClass(("num_ops", "magnitude", "num_magnitude_bins", *_POLICY), batch=_policy),
     "TrivialAugmentWide": LibraryClass(("num_magnitude_bins", *_POLICY), batch=_policy),
     "AutoAugment": LibraryClass(("policy", *_POLICY), batch=_policy),

@@ -37,7 +37,9 @@ def interpolation_name(value: Any, who: str) -> str:
     return name
 
 
-def ascending(value: Sequence[float], who: str, name: str, *, most: float | None = None) -> tuple[float, float]:
+def ascending(
+    value: Sequence[float], who: str, name: str, *, most: float | None = None
+) -> tuple[float, float]:
     """Accepts two positive numbers, the second at least the first and at most `most`."""
     low, high = (float(v) for v in value)
     if not 0 < low <= high or (most is not None and high > most):
@@ -71,7 +73,11 @@ def wrong_pairs(pairs: Sequence[Any], count: int) -> str:
     """Describes, as a clause, the mistake in pairs of keypoints' numbers, for `count` points; "" if there is none."""
     seen: set[int] = set()
     for pair in pairs:
-        if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(type(each) is int for each in pair):
+        if (
+            not isinstance(pair, tuple | list)
+            or len(pair) != 2
+            or not all(type(each) is int for each in pair)
+        ):
             return f"a pair is two numbers of points, not {pair!r:.80}"
         if not all(0 <= each < count for each in pair):
             return f"points are numbered from 0 to {count - 1}, and the pair {tuple(pair)} has another number"
@@ -88,7 +94,9 @@ def keypoint_pairs(value: Any, who: str) -> str | tuple[tuple[int, int], ...] | 
     try:
         pairs = [tuple(index(each) for each in pair) for pair in value]
     except TypeError:
-        raise TransformError(f'{who}: keypoint_pairs={value!r}; give "auto", or pairs of numbers of points, as [(1, 2), (3, 4)]') from None
+        raise TransformError(
+            f'{who}: keypoint_pairs={value!r}; give "auto", or pairs of numbers of points, as [(1, 2), (3, 4)]'
+        ) from None
     if wrong := wrong_pairs(pairs, KEYPOINTS_MOST):
         raise TransformError(f"{who}: keypoint_pairs: {wrong}")
     return tuple(sorted((min(pair), max(pair)) for pair in pairs))
@@ -152,7 +160,9 @@ class Resize(Transform):
         object.__setattr__(self, "interpolation", interpolation_name(self.interpolation, "Resize"))
         if self.size is None:
             if not isinstance(self.max_size, int) or isinstance(self.max_size, bool) or self.max_size < 1:
-                raise TransformError(f"Resize: size=None needs max_size, the longer side, not {self.max_size!r}")
+                raise TransformError(
+                    f"Resize: size=None needs max_size, the longer side, not {self.max_size!r}"
+                )
             return
         size: SizeArgument = self.size
         if not isinstance(size, int) and len(size) == 1:
@@ -217,7 +227,13 @@ class RandomCrop(Transform):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", size_pair(self.size, "RandomCrop"))
-        padding = (0,) if self.padding is None else (self.padding,) if isinstance(self.padding, int) else self.padding
+        padding = (
+            (0,)
+            if self.padding is None
+            else (self.padding,)
+            if isinstance(self.padding, int)
+            else self.padding
+        )
         sides = {1: (0, 0, 0, 0), 2: (0, 1, 0, 1), 4: (0, 1, 2, 3)}.get(len(padding))
         if sides is None or any(p < 0 for p in padding):
             raise TransformError(f"RandomCrop: padding={self.padding!r}; give 1, 2 or 4 sides of at least 0")
@@ -225,7 +241,9 @@ class RandomCrop(Transform):
         object.__setattr__(self, "fill", colour(self.fill, "RandomCrop"))
         mask_label(self.mask_fill, "RandomCrop")
         if self.padding_mode != "constant":
-            raise TransformError(f'RandomCrop: padding_mode={self.padding_mode!r} is not native; only "constant" is')
+            raise TransformError(
+                f'RandomCrop: padding_mode={self.padding_mode!r} is not native; only "constant" is'
+            )
 
 
 @dataclass(frozen=True, repr=False)
@@ -309,9 +327,13 @@ class RandomShortestSize(Transform):
     def __post_init__(self) -> None:
         sizes = (self.min_size,) if isinstance(self.min_size, int) else tuple(self.min_size)
         if not sizes or any(not isinstance(v, int) or v < 1 for v in (*sizes, self.max_size or 1)):
-            raise TransformError(f"RandomShortestSize: min_size={self.min_size!r}, max_size={self.max_size!r}; give positive ints")
+            raise TransformError(
+                f"RandomShortestSize: min_size={self.min_size!r}, max_size={self.max_size!r}; give positive ints"
+            )
         object.__setattr__(self, "min_size", sizes)
-        object.__setattr__(self, "interpolation", interpolation_name(self.interpolation, "RandomShortestSize"))
+        object.__setattr__(
+            self, "interpolation", interpolation_name(self.interpolation, "RandomShortestSize")
+        )
 
 
 @dataclass(frozen=True)
@@ -335,7 +357,9 @@ class RandomResize(Transform):
             any(not isinstance(v, int) or isinstance(v, bool) for v in (self.min_size, self.max_size))
             or not 1 <= self.min_size < self.max_size
         ):
-            raise TransformError(f"RandomResize: min_size={self.min_size!r}, max_size={self.max_size!r}; give positive ints, ascending")
+            raise TransformError(
+                f"RandomResize: min_size={self.min_size!r}, max_size={self.max_size!r}; give positive ints, ascending"
+            )
         object.__setattr__(self, "interpolation", interpolation_name(self.interpolation, "RandomResize"))
 
 
@@ -413,12 +437,22 @@ class RandomIoUCrop(Transform):
     trials: int = 40
 
     def __post_init__(self) -> None:
-        options = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0) if self.sampler_options is None else tuple(float(v) for v in self.sampler_options)
+        options = (
+            (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
+            if self.sampler_options is None
+            else tuple(float(v) for v in self.sampler_options)
+        )
         object.__setattr__(self, "sampler_options", options)
         ascending((self.min_scale, self.max_scale), "RandomIoUCrop", "min_scale, max_scale", most=1.0)
-        ascending((self.min_aspect_ratio, self.max_aspect_ratio), "RandomIoUCrop", "min_aspect_ratio, max_aspect_ratio")
+        ascending(
+            (self.min_aspect_ratio, self.max_aspect_ratio),
+            "RandomIoUCrop",
+            "min_aspect_ratio, max_aspect_ratio",
+        )
         if not options or not 1 <= self.trials <= 1000:
-            raise TransformError(f"RandomIoUCrop: sampler_options={options!r}, trials={self.trials!r}; give options, and 1 to 1,000 trials")
+            raise TransformError(
+                f"RandomIoUCrop: sampler_options={options!r}, trials={self.trials!r}; give options, and 1 to 1,000 trials"
+            )
 
 
 @dataclass(frozen=True)
@@ -435,7 +469,9 @@ class SanitizeBoundingBoxes(Transform):
 
     def __post_init__(self) -> None:
         if not (self.min_size >= 1 and self.min_area >= 1):
-            raise TransformError(f"SanitizeBoundingBoxes: min_size={self.min_size!r}, min_area={self.min_area!r} must be at least 1")
+            raise TransformError(
+                f"SanitizeBoundingBoxes: min_size={self.min_size!r}, min_area={self.min_area!r} must be at least 1"
+            )
 
 
 @dataclass(frozen=True)
@@ -454,7 +490,9 @@ class ConvertBoundingBoxFormat(Transform):
     def __post_init__(self) -> None:
         name = str(getattr(self.format, "name", self.format)).lower()
         if name not in ("xyxy", "xywh", "cxcywh"):
-            raise TransformError(f'ConvertBoundingBoxFormat: format={self.format!r}; give "xyxy", "xywh" or "cxcywh"')
+            raise TransformError(
+                f'ConvertBoundingBoxFormat: format={self.format!r}; give "xyxy", "xywh" or "cxcywh"'
+            )
         object.__setattr__(self, "format", name)
 
 

@@ -133,7 +133,15 @@ class Plan:
         """Values that must be equal for samples of one batch: how bytes become values, and the ops on the batch."""
         if self.views:
             return tuple(view.values for view in self.views)
-        return self.to_float, self.mean, self.std, self.reciprocal, self.box_format, self.mask_dtype, self.device
+        return (
+            self.to_float,
+            self.mean,
+            self.std,
+            self.reciprocal,
+            self.box_format,
+            self.mask_dtype,
+            self.device,
+        )
 
     @property
     def device_ops(self) -> frozenset[str]:
@@ -221,7 +229,9 @@ class Planes:
                     "or leave the field out with fields=[...]"
                 )
         if plan.fill and len(set(plan.fill)) > 1:
-            raise TransformError(f"fill={plan.fill} is a colour of three channels, {has}: pad with one value, or leave the field out")
+            raise TransformError(
+                f"fill={plan.fill} is a colour of three channels, {has}: pad with one value, or leave the field out"
+            )
 
 
 def outputs_of(plan: Plan, dtype: str | None, layout: str, planes: Planes | None = None) -> list[core.Output]:
@@ -253,7 +263,9 @@ def stored_output(layout: str, planes: Planes | None) -> core.Output:
     """Values as they are stored."""
     if planes is None:
         return core.Output("uint8", layout)
-    return core.Output("uint16" if planes.depth == 2 else "uint8", layout, None, (planes.channels, planes.depth))
+    return core.Output(
+        "uint16" if planes.depth == 2 else "uint8", layout, None, (planes.channels, planes.depth)
+    )
 
 
 def value_table(plan: Plan, dtype: str, channels: int = 3, count: int = 256) -> npt.NDArray[Any]:
@@ -263,7 +275,10 @@ def value_table(plan: Plan, dtype: str, channels: int = 3, count: int = 256) -> 
     levels = levels * np.float32(1 / (count - 1)) if plan.reciprocal else levels / np.float32(count - 1)
     values = np.tile(levels, (channels, 1))
     if plan.mean is not None and plan.std is not None:
-        mean, std = (np.asarray(each if channels == 3 else each[:1], np.float32)[:, None] for each in (plan.mean, plan.std))
+        mean, std = (
+            np.asarray(each if channels == 3 else each[:1], np.float32)[:, None]
+            for each in (plan.mean, plan.std)
+        )
         values = (values - mean) / std
     if dtype == "float32":
         return values

@@ -50,7 +50,9 @@ def known(step: Any) -> Known | None:
     name = kind.__name__
     if not _ours(kind) or name not in LIBRARY or replaced(step):
         return None
-    values = {key: value for key, value in vars(step).items() if not key.startswith("_") and key != "training"}
+    values = {
+        key: value for key, value in vars(step).items() if not key.startswith("_") and key != "training"
+    }
     table = values.pop("policies", vars(step).get("_policies"))
     if name == "AutoAugment" and not _unchanged(step, values, table):
         return None
@@ -110,7 +112,9 @@ def _global_hooks(kind: type) -> str:
     torch_module = sys.modules.get("torch.nn.modules.module")
     if torch_module is None or not issubclass(kind, torch_module.Module):
         return ""
-    found = getattr(torch_module, "_global_forward_hooks", None) or getattr(torch_module, "_global_forward_pre_hooks", None)
+    found = getattr(torch_module, "_global_forward_hooks", None) or getattr(
+        torch_module, "_global_forward_pre_hooks", None
+    )
     return "torch calls global forward hooks for every module" if found else ""
 
 
@@ -171,7 +175,12 @@ def entries_of(step: Any) -> tuple[Any, ...] | None:
         return tuple(step.transforms)
     base: Any = getattr(sys.modules.get(_BASE[0]), _BASE[1], None)
     held = getattr(step, "transforms", None)
-    if base is None or not isinstance(step, base) or type(step).__call__ is not base.__call__ or not isinstance(held, list | tuple):
+    if (
+        base is None
+        or not isinstance(step, base)
+        or type(step).__call__ is not base.__call__
+        or not isinstance(held, list | tuple)
+    ):
         return None
     if _own_call(base).replaced():
         return None
@@ -181,9 +190,16 @@ def entries_of(step: Any) -> tuple[Any, ...] | None:
 def held_by(step: Any) -> Any:
     """The transform that one of lightly's classes for one view only passes images to; None for any other step."""
     kind: type = type(step)
-    if not kind.__module__.startswith(_LIGHTLY) or not _ONE_VIEW.fullmatch(kind.__name__) or set(vars(step)) != {"transform"}:
+    if (
+        not kind.__module__.startswith(_LIGHTLY)
+        or not _ONE_VIEW.fullmatch(kind.__name__)
+        or set(vars(step)) != {"transform"}
+    ):
         return None
-    if getattr(sys.modules.get(kind.__module__), kind.__name__, None) is not kind or _own_call(kind).replaced():
+    if (
+        getattr(sys.modules.get(kind.__module__), kind.__name__, None) is not kind
+        or _own_call(kind).replaced()
+    ):
         return None
     return step.transform
 
@@ -260,7 +276,9 @@ def fingerprint(transform: Any) -> Fingerprint:
     steps = flatten(transform)
     key = tuple((id(step), _parameters(step, steps)) for step in tuple(steps))
     theirs = [step for step in steps if _ours(type(step))]
-    return Fingerprint((*key, *((functions_replaced(theirs), default_dtype()) if theirs else ())), tuple(steps))
+    return Fingerprint(
+        (*key, *((functions_replaced(theirs), default_dtype()) if theirs else ())), tuple(steps)
+    )
 
 
 def _parameters(step: Any, kept: list[Any]) -> tuple[Any, ...]:
@@ -270,7 +288,11 @@ def _parameters(step: Any, kept: list[Any]) -> tuple[Any, ...]:
         kept += [each for view in views for each in view]
         return tuple(tuple((id(each), _parameters(each, kept)) for each in view) for view in views)
     attributes = vars(step) if _ours(type(step)) else {}
-    values = ((name, _comparable(value)) for name, value in attributes.items() if not name.startswith("_") or name == _TABLE)
+    values = (
+        (name, _comparable(value))
+        for name, value in attributes.items()
+        if not name.startswith("_") or name == _TABLE
+    )
     return replaced_on(step), *values
 
 

@@ -16,7 +16,17 @@ from fastload.common.urls import is_remote
 from fastload.remote.cache_folder import on_disk
 from fastload.tune.caches import CACHE, SHARES
 from fastload.tune.forms import FORM, forms, pack_forms
-from fastload.tune.trials import Arguments, Budget, Json, Setting, Stream, Trial, shares_of, tried, tune_arguments
+from fastload.tune.trials import (
+    Arguments,
+    Budget,
+    Json,
+    Setting,
+    Stream,
+    Trial,
+    shares_of,
+    tried,
+    tune_arguments,
+)
 
 Note = Callable[[str], AbstractContextManager[object]]
 """Shows what is done now."""
@@ -50,7 +60,12 @@ class DatasetLoop:
 
         spec = replace(self.spec, workers=arguments["num_workers"])
         more = loader_arguments({name: value for name, value in arguments.items() if name != "num_workers"})
-        return Stream(lambda: build_fastload(spec, self.opening, **more), spec.batch_size, arguments["prefetch_factor"], self.step_s)
+        return Stream(
+            lambda: build_fastload(spec, self.opening, **more),
+            spec.batch_size,
+            arguments["prefetch_factor"],
+            self.step_s,
+        )
 
     def with_cache(self, folder: Path, size: int | None = None) -> DatasetLoop:
         """The same loop over a dataset in a bucket with a cache of its own, which is filled here by one epoch."""
@@ -102,7 +117,9 @@ def tune_dataset(loop: DatasetLoop, seconds: float, note: Note) -> tuple[list[Tr
     return trials, arguments, skipped
 
 
-def _tune_in_bucket(loop: DatasetLoop, settings: Sequence[Setting], seconds: float, note: Note) -> tuple[list[Trial], Json, dict[str, str]]:
+def _tune_in_bucket(
+    loop: DatasetLoop, settings: Sequence[Setting], seconds: float, note: Note
+) -> tuple[list[Trial], Json, dict[str, str]]:
     """As `tune_dataset`, for a dataset in a bucket. Caches are temporary, and filled before their trials, which is not timed."""
     with scratch_folder("tune") as folder:
         with note(f"fetching {loop.spec.used} samples"):
@@ -112,7 +129,11 @@ def _tune_in_bucket(loop: DatasetLoop, settings: Sequence[Setting], seconds: flo
             trials, arguments = tune_arguments(settings, whole.stream, budget)
         with note(f"trying {CACHE.name}"):
             taken = sum(on_disk(each) for each in (folder / "whole").iterdir() if each.is_dir())
-            loops = {name: loop.with_cache(folder / name, int(taken * share)) for name, share in SHARES.items() if share < 1}
+            loops = {
+                name: loop.with_cache(folder / name, int(taken * share))
+                for name, share in SHARES.items()
+                if share < 1
+            }
             streams = {name: loops.get(name, whole).stream(arguments) for name in SHARES}
             trials.append(tried(CACHE, streams, budget.take(len(SHARES))))
     return (
@@ -122,11 +143,19 @@ def _tune_in_bucket(loop: DatasetLoop, settings: Sequence[Setting], seconds: flo
     )
 
 
-def _tried_forms(form: Setting, loop: DatasetLoop, arguments: Arguments, seconds: float, folder: Path) -> Trial:
+def _tried_forms(
+    form: Setting, loop: DatasetLoop, arguments: Arguments, seconds: float, folder: Path
+) -> Trial:
     budget = Budget(seconds, 1)
     packed = pack_forms(loop.spec, form.values, folder)
     streams = {}
     for value, (path, count) in packed.items():
-        spec = replace(loop.spec, source=os.fspath(path), images=count, limit=0, batch_size=min(count, loop.spec.batch_size))
+        spec = replace(
+            loop.spec,
+            source=os.fspath(path),
+            images=count,
+            limit=0,
+            batch_size=min(count, loop.spec.batch_size),
+        )
         streams[value] = replace(loop, spec=spec).stream(arguments)
     return tried(form, streams, budget.take(1))

@@ -55,7 +55,11 @@ class Tuned:
     def _changed(self) -> Json:
         """The advised arguments that are not the defaults."""
         defaults = {trial.setting.name: trial.setting.default for trial in self.trials}
-        return {name: value for name, value in self.arguments.items() if name in defaults and value != defaults[name]}
+        return {
+            name: value
+            for name, value in self.arguments.items()
+            if name in defaults and value != defaults[name]
+        }
 
     def _command(self, dataset: str | None) -> list[str] | None:
         """The command that stores the dataset in the form that is clearly faster; None: it has it, or none is."""

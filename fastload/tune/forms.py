@@ -60,7 +60,10 @@ def forms(dataset: Path) -> tuple[Setting | None, str]:
         if not schema.fields or schema.image is not schema.fields[0] or not schema.image.is_rgb:
             return None, "the first field of its samples is no RGB image"
         looked_at = evenly(reader.count, min(reader.count, _LOOKED_AT))
-        kinds = {reader.read_image(position, *reader.stored_fields(position).get(0, (-1, b"")))[0] for position in looked_at}
+        kinds = {
+            reader.read_image(position, *reader.stored_fields(position).get(0, (-1, b"")))[0]
+            for position in looked_at
+        }
     if not kinds <= {JPEG.entry, DCT.entry}:
         return None, "not all of its images are stored as JPEGs"
     stored = "dct" if kinds == {DCT.entry} else "jpeg"

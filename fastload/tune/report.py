@@ -21,7 +21,11 @@ def lines(document: Json) -> Iterator[str]:
     for name, reason in document["skipped"].items():
         yield printable(f"not tried: {name}: {reason}")
     yield f"Margins hold together at 95 % for each setting; less than {WORTH - 1:.0%} counts as no difference."
-    if any(row["margin"] is None and row["of_chosen"] is not None for trial in document["trials"] for row in trial["values"]):
+    if any(
+        row["margin"] is None and row["of_chosen"] is not None
+        for trial in document["trials"]
+        for row in trial["values"]
+    ):
         yield "Where it is not known, there were too few rounds for a margin: give more --seconds."
     if (warning := disturbance([document])) is not None:
         yield warning

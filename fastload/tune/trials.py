@@ -167,7 +167,9 @@ def shares_of(settings: Sequence[Setting]) -> int:
     return sum(len(setting.values) for setting in settings) + 2
 
 
-def tune_arguments(settings: Sequence[Setting], open_stream: Open, budget: Budget) -> tuple[list[Trial], Json]:
+def tune_arguments(
+    settings: Sequence[Setting], open_stream: Open, budget: Budget
+) -> tuple[list[Trial], Json]:
     """Tries one argument after another, each with the choices before it; at the end all choices together against the defaults.
 
     Args:

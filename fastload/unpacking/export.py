@@ -76,7 +76,11 @@ class _Sink(io.RawIOBase):
 
 def _features(fields: Iterable[Field], classes: Sequence[str] | None) -> dict[str, Any]:
     """Hugging Face's description of further pictures and of the label, by column; all other columns follow from their types."""
-    pictures = [field for field in fields if field.handler.is_picture and (field.channels == 1 or field.dtype != "uint16")]
+    pictures = [
+        field
+        for field in fields
+        if field.handler.is_picture and (field.channels == 1 or field.dtype != "uint16")
+    ]
     found: dict[str, Any] = {field.name: {"_type": "Image"} for field in pictures}
     if classes is not None and len(set(classes)) == len(classes) and any(map(is_label, fields)):
         found[LABEL] = {"names": list(classes), "_type": "ClassLabel"}
@@ -92,14 +96,20 @@ class ParquetWriter:
         self._image = samples.image.name
         self._fields = tuple(samples.reader.schema)
         classes = samples.reader.manifest.classes
-        metadata = {"fastload.fields": json.dumps(declaration(samples.image, samples.others, samples.reader.manifest))}
+        metadata = {
+            "fastload.fields": json.dumps(declaration(samples.image, samples.others, samples.reader.manifest))
+        }
         metadata |= {} if classes is None else {"fastload.classes": json.dumps(list(classes))}
         if features := _features(samples.others, classes):
             metadata["huggingface"] = json.dumps({"info": {"features": features}})
-        self._schema = self._arrow.schema([(field.name, self._type(field)) for field in self._fields], metadata=metadata)
+        self._schema = self._arrow.schema(
+            [(field.name, self._type(field)) for field in self._fields], metadata=metadata
+        )
         texts = [field.name for field in self._fields if field.handler.is_text]
         self._sink = _Sink(file)
-        self._file = parquet.ParquetWriter(self._sink, self._schema, compression=dict.fromkeys(texts, "zstd"), use_dictionary=texts)
+        self._file = parquet.ParquetWriter(
+            self._sink, self._schema, compression=dict.fromkeys(texts, "zstd"), use_dictionary=texts
+        )
         self._waiting: list[StoredSample] = []
         self._bytes = 0
 
@@ -107,7 +117,11 @@ class ParquetWriter:
         arrow = self._arrow
         if field.handler.is_picture:
             # A further picture is what Hugging Face's Image is, by which it is told from other bytes.
-            return arrow.binary() if field.name == self._image else arrow.struct([("bytes", arrow.binary()), ("path", arrow.string())])
+            return (
+                arrow.binary()
+                if field.name == self._image
+                else arrow.struct([("bytes", arrow.binary()), ("path", arrow.string())])
+            )
         return field.handler.exported_type(field, arrow)
 
     def add(self, sample: StoredSample) -> None:
@@ -117,8 +131,12 @@ class ParquetWriter:
             self._flush()
 
     def _flush(self) -> None:
-        arrays = [self._array(field, kind) for field, kind in zip(self._fields, self._schema.types, strict=True)]
-        self._file.write_table(self._arrow.table(arrays, schema=self._schema), row_group_size=max(1, len(self._waiting)))
+        arrays = [
+            self._array(field, kind) for field, kind in zip(self._fields, self._schema.types, strict=True)
+        ]
+        self._file.write_table(
+            self._arrow.table(arrays, schema=self._schema), row_group_size=max(1, len(self._waiting))
+        )
         self._waiting, self._bytes = [], 0
 
     def _array(self, field: Field, kind: Any) -> Any:
@@ -128,7 +146,9 @@ class ParquetWriter:
             files = [sample.files[name] for sample in self._waiting]
             if name == self._image:
                 return arrow.array([file.content for file in files], kind)
-            return arrow.array([{"bytes": file.content, "path": f"{name}.{file.extension}"} for file in files], kind)
+            return arrow.array(
+                [{"bytes": file.content, "path": f"{name}.{file.extension}"} for file in files], kind
+            )
         values = [sample.values[name] for sample in self._waiting]
         if field.is_column:
             return arrow_array(np.stack(values))
@@ -172,8 +192,12 @@ class TarWriter:
                 extension, content = self._own_member(field, sample)
                 self._member(f"{key}.{self._names[field.name]}.{extension}", content)
         if self._plain:
-            values = {field.name: finite(field.handler.to_json(sample.values[field.name])) for field in self._plain}
-            self._member(f"{key}.json", as_line(values, sample.index, "a .parquet file", allow_nan=False).encode())
+            values = {
+                field.name: finite(field.handler.to_json(sample.values[field.name])) for field in self._plain
+            }
+            self._member(
+                f"{key}.json", as_line(values, sample.index, "a .parquet file", allow_nan=False).encode()
+            )
 
     def _own_member(self, field: Field, sample: StoredSample) -> tuple[str, bytes]:
         """(extension, content) of the member of a picture, or of what has any number of rows."""
@@ -262,7 +286,9 @@ def export(
     if on_error not in ("raise", "skip"):
         raise ArgumentError(f"on_error={on_error!r} is none of raise, skip")
     if target.suffix.lower() not in _WRITERS:
-        raise ArgumentError(f"{target}: export writes .tar (WebDataset) and .parquet; give a file that ends so")
+        raise ArgumentError(
+            f"{target}: export writes .tar (WebDataset) and .parquet; give a file that ends so"
+        )
     if workers is not None and workers < 1:
         raise ArgumentError(f"workers={workers} must be at least 1")
     with DatasetReader(path) as reader:
@@ -272,7 +298,14 @@ def export(
         try:
             temporary.unlink(missing_ok=True)
             with open(temporary, "xb") as file:
-                written, skipped = _write(samples, chosen, _WRITERS[target.suffix.lower()](file, samples), on_error, workers, progress)
+                written, skipped = _write(
+                    samples,
+                    chosen,
+                    _WRITERS[target.suffix.lower()](file, samples),
+                    on_error,
+                    workers,
+                    progress,
+                )
                 file.flush()
                 os.fsync(file.fileno())
                 size = file.tell()
@@ -281,7 +314,9 @@ def export(
         except OSError as error:
             if isinstance(error, DatasetError):
                 raise
-            raise PackError(f"{target}: cannot be written: {error.strerror or error}{size_limit(error)}") from error
+            raise PackError(
+                f"{target}: cannot be written: {error.strerror or error}{size_limit(error)}"
+            ) from error
         finally:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
@@ -293,7 +328,9 @@ def _chosen(reader: DatasetReader, where: str | None) -> Sequence[int]:
         return range(reader.count)
     rows = ConditionEngine(Columns(reader)).rows(where)
     if not len(rows):
-        raise ArgumentError(f"{reader.path}: where={where!r} is true for no sample, so there is nothing to export")
+        raise ArgumentError(
+            f"{reader.path}: where={where!r} is true for no sample, so there is nothing to export"
+        )
     return cast("Sequence[int]", rows)
 
 
@@ -305,7 +342,12 @@ def _refuse_existing(target: Path, overwrite: bool) -> None:
 
 
 def _write(
-    samples: SampleFiles, chosen: Sequence[int], writer: _Writer, on_error: OnError, workers: int | None, progress: bool
+    samples: SampleFiles,
+    chosen: Sequence[int],
+    writer: _Writer,
+    on_error: OnError,
+    workers: int | None,
+    progress: bool,
 ) -> tuple[int, tuple[BadSample, ...]]:
     """Writes every chosen sample; how many, and those left out."""
     count, written, size = len(chosen), 0, 0
@@ -356,4 +398,7 @@ class _Writer(Protocol):
         """Writes nothing more, at no later time."""
 
 
-_WRITERS: dict[str, Callable[[IO[bytes], SampleFiles], _Writer]] = {".tar": TarWriter, ".parquet": ParquetWriter}
+_WRITERS: dict[str, Callable[[IO[bytes], SampleFiles], _Writer]] = {
+    ".tar": TarWriter,
+    ".parquet": ParquetWriter,
+}

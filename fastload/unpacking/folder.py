@@ -62,7 +62,9 @@ class UnpackFolder:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise PackError(f"another process is unpacking into {self.path}: choose another folder") from None
+                raise PackError(
+                    f"another process is unpacking into {self.path}: choose another folder"
+                ) from None
             if not os.path.exists(file.name):  # the other process has just finished
                 raise PackError(f"{self.path} is not empty; choose a folder that is, or does not exist")
             self._check(file, state)
@@ -84,7 +86,9 @@ class UnpackFolder:
             found = None
         if found != state:
             other = "layout" if isinstance(found, dict) and found.get("data") == state["data"] else "data"
-            raise PackError(f"{self.path} has a part of an unpack of other {other} in it: remove it, or choose another folder")
+            raise PackError(
+                f"{self.path} has a part of an unpack of other {other} in it: remove it, or choose another folder"
+            )
 
     def make(self, name: str) -> None:
         """Makes a folder in it. Raises OSError; FileExistsError if something else has that name."""
@@ -101,7 +105,11 @@ class UnpackFolder:
             with open(path, "xb") as file:
                 file.write(content)
         except FileExistsError:
-            found = read_regular(path, len(content)) if os.lstat(path).st_size <= len(content) else b"\0" + content
+            found = (
+                read_regular(path, len(content))
+                if os.lstat(path).st_size <= len(content)
+                else b"\0" + content
+            )
             if not content.startswith(found):
                 raise
             if len(found) < len(content):

@@ -49,14 +49,30 @@ def exact(reader: DatasetReader) -> bool:
     known = (
         Field(_IMAGE_ID, "int"),
         Field(BOXES, "boxes", format="xywh"),
-        *(rows(name, dtype, boxes) for name, dtype in ((LABELS, "int64"), (CATEGORY_ID, "int64"), (_AREA, "float32"), (_CROWD, "int64"))),
+        *(
+            rows(name, dtype, boxes)
+            for name, dtype in (
+                (LABELS, "int64"),
+                (CATEGORY_ID, "int64"),
+                (_AREA, "float32"),
+                (_CROWD, "int64"),
+            )
+        ),
         Field("instances", "instances", of=boxes),
         *([Field("keypoints", "keypoints", shape=points, of=boxes)] if points[1:] == (3,) else []),
         Field(_CAPTIONS, "json"),
     )
-    if schema.image != schema.fields[0] or not schema.image.is_rgb or schema.fields[1:] != tuple(f for f in known if f.name in names):
+    if (
+        schema.image != schema.fields[0]
+        or not schema.image.is_rgb
+        or schema.fields[1:] != tuple(f for f in known if f.name in names)
+    ):
         return False
-    if not {_IMAGE_ID} < names or (LABELS in names) != (reader.manifest.classes is not None) or (_AREA in names) != bool(boxes):
+    if (
+        not {_IMAGE_ID} < names
+        or (LABELS in names) != (reader.manifest.classes is not None)
+        or (_AREA in names) != bool(boxes)
+    ):
         return False
     objects = [reader.column(f"{COUNT_COLUMN}:{field.name}") for field in schema if field.is_varying]
     return _unique(reader.column(_IMAGE_ID)) is not None and all(bool(counts.any()) for counts in objects)
@@ -77,14 +93,22 @@ class CocoLayout:
         self._folder = folder
         self._fields = {field.name: field for field in samples.others}
         parts = {field.handler.coco_part: field for field in samples.others}
-        self._boxes, self._points, self._outline = (parts.get(part) for part in ("bbox", "keypoints", "segmentation"))
+        self._boxes, self._points, self._outline = (
+            parts.get(part) for part in ("bbox", "keypoints", "segmentation")
+        )
         self._captions = next((field for field in samples.others if field == Field(_CAPTIONS, "json")), None)
         taken = [self._boxes, self._points, self._outline, self._captions]
         rest = [field for field in samples.others if field not in taken]
         self._of_objects = [field for field in rest if self._is_of_objects(field)]
-        self._of_images = [field for field in rest if field not in self._of_objects and field.name != _IMAGE_ID]
+        self._of_images = [
+            field for field in rest if field not in self._of_objects and field.name != _IMAGE_ID
+        ]
         self._is_labelled = any(field.name == LABELS for field in self._of_objects)
-        self._image_ids = _unique(samples.reader.column(_IMAGE_ID)) if _IMAGE_ID in samples.reader.schema.own_columns else None
+        self._image_ids = (
+            _unique(samples.reader.column(_IMAGE_ID))
+            if _IMAGE_ID in samples.reader.schema.own_columns
+            else None
+        )
         self._images: list[str] = []
         self._ids: dict[int, int] = {}
         self._count = 0
@@ -109,7 +133,11 @@ class CocoLayout:
             seen.add(part)
         return [
             *left,
-            *([] if seen & {"bbox", "segmentation"} or _CAPTIONS in {field.name for field in others} else ["images without objects"]),
+            *(
+                []
+                if seen & {"bbox", "segmentation"} or _CAPTIONS in {field.name for field in others}
+                else ["images without objects"]
+            ),
         ]
 
     def open(self) -> None:
@@ -126,7 +154,9 @@ class CocoLayout:
         height, width = (int(column[sample.index]) for column in sizes)
         own = sample.index if self._image_ids is None else int(self._image_ids[sample.index])
         image = {"id": own, "file_name": name, "height": height, "width": width}
-        image |= {field.name: finite(field.handler.to_json(sample.values[field.name])) for field in self._of_images}
+        image |= {
+            field.name: finite(field.handler.to_json(sample.values[field.name])) for field in self._of_images
+        }
         return len(picture.content), (sample.index, json.dumps(image), self._annotations(sample, own))
 
     def _annotations(self, sample: StoredSample, own: int) -> list[dict[str, Any]]:
@@ -157,10 +187,14 @@ class CocoLayout:
             raise PackError(
                 f"sample {sample.index}: it has {numbers}, of which COCO's form has one for each object; choose the layout folders"
             )
-        found = [{"image_id": own} | {key: values[row] for key, values in columns.items()} for row in range(count)]
+        found = [
+            {"image_id": own} | {key: values[row] for key, values in columns.items()} for row in range(count)
+        ]
         captions = [] if self._captions is None else json.loads(sample.values[_CAPTIONS])
         if not isinstance(captions, list) or not all(isinstance(text, str) for text in captions):
-            raise PackError(f"sample {sample.index}: its {_CAPTIONS!r} is no list of texts, as COCO has captions; choose another layout")
+            raise PackError(
+                f"sample {sample.index}: its {_CAPTIONS!r} is no list of texts, as COCO has captions; choose another layout"
+            )
         return [*found, *({"image_id": own, "caption": text} for text in captions)]
 
     def add(self, entry: tuple[int, str, list[dict[str, Any]]]) -> None:
@@ -170,10 +204,16 @@ class CocoLayout:
         for each in annotations:
             label = each.pop(LABELS, None) if self._is_labelled else None
             if label is not None and label > _LABEL_MOST:
-                raise PackError(f"sample {index}: the label {label} is larger than {_LABEL_MOST:,}; choose the layout folders")
-            if label is not None and (label < 0 or self._ids.setdefault(label, each[CATEGORY_ID]) != each[CATEGORY_ID]):
+                raise PackError(
+                    f"sample {index}: the label {label} is larger than {_LABEL_MOST:,}; choose the layout folders"
+                )
+            if label is not None and (
+                label < 0 or self._ids.setdefault(label, each[CATEGORY_ID]) != each[CATEGORY_ID]
+            ):
                 ids = f"the label {label} has the category ids {self._ids.get(label, '')} and {each[CATEGORY_ID]}"
-                raise PackError(f"sample {index}: {ids}, which COCO's form cannot hold; choose the layout folders")
+                raise PackError(
+                    f"sample {index}: {ids}, which COCO's form cannot hold; choose the layout folders"
+                )
             self._count += 1
             self._file.write(f"{',' if self._count > 1 else ''}\n" + json.dumps({"id": self._count, **each}))
 
@@ -181,18 +221,26 @@ class CocoLayout:
         assert self._file is not None
         self._file.write('\n],\n"images": [\n' + ",\n".join(self._images) + "\n]")
         if self._is_labelled or self._points is not None:
-            self._file.write(',\n"categories": [\n' + ",\n".join(json.dumps(each) for each in self._categories()) + "\n]")
+            self._file.write(
+                ',\n"categories": [\n' + ",\n".join(json.dumps(each) for each in self._categories()) + "\n]"
+            )
         self._file.write("}\n")
         self._file.close()
 
     def _categories(self) -> list[dict[str, Any]]:
         classes = self._samples.reader.manifest.classes
         most = max([*self._ids, -1 if classes is None else len(classes) - 1], default=-1)
-        names = [classes[label] if classes is not None and label < len(classes) else str(label) for label in range(most + 1)]
+        names = [
+            classes[label] if classes is not None and label < len(classes) else str(label)
+            for label in range(most + 1)
+        ]
         points = {} if self._points is None else {"keypoints": _point_names(self._points)}
         if not self._is_labelled:
             return [_ONLY_CATEGORY | points]
-        return [{"id": own, "name": name, **points} for own, name in zip(self._category_ids(most + 1), names, strict=True)]
+        return [
+            {"id": own, "name": name, **points}
+            for own, name in zip(self._category_ids(most + 1), names, strict=True)
+        ]
 
     def _category_ids(self, count: int) -> list[int]:
         """The id of each label, ascending: those of objects are known, and others lie between. Raises PackError if they do not ascend."""
@@ -201,7 +249,9 @@ class CocoLayout:
             least = found[-1] + 1 if found else min([1, *(own - at for at, own in self._ids.items())])
             found.append(self._ids.get(label, least))
             if found[-1] < least:
-                raise PackError(f"the category ids {found} of labels 0, 1, ... do not ascend, as in COCO's form; choose the layout folders")
+                raise PackError(
+                    f"the category ids {found} of labels 0, 1, ... do not ascend, as in COCO's form; choose the layout folders"
+                )
         return found
 
     def abort(self) -> None:
@@ -221,12 +271,23 @@ def _is_of_its_name(field: Field) -> bool:
     """Returns True if a field whose name is a key of COCO's holds what COCO has under it."""
     if field.name in (LABELS, CATEGORY_ID) and field.is_varying:
         return field.handler.is_array and field.shape == (None,) and np.dtype(field.dtype).kind in "iu"
-    return field == Field(_IMAGE_ID, "int") if field.name == _IMAGE_ID else field.name != "keypoints" or field.handler.has_points
+    return (
+        field == Field(_IMAGE_ID, "int")
+        if field.name == _IMAGE_ID
+        else field.name != "keypoints" or field.handler.has_points
+    )
 
 
 def _unique(ids: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
     """Ids of images, if all differ and none is negative."""
-    return ids if ids.ndim == 1 and ids.dtype.kind == "i" and ids.min(initial=0) >= 0 and len(np.unique(ids)) == len(ids) else None
+    return (
+        ids
+        if ids.ndim == 1
+        and ids.dtype.kind == "i"
+        and ids.min(initial=0) >= 0
+        and len(np.unique(ids)) == len(ids)
+        else None
+    )
 
 
 def _xywh(boxes: npt.NDArray[Any], form: str) -> list[list[Any]]:
@@ -285,10 +346,14 @@ class ClassFolders:
         self.folders, names = len(self._classes), list(self._classes.values())
         self.renumbered = list(self._classes) != list(range(self.folders)) or names != sorted(names)
         self._pictures = {
-            field.name: _unused(safe_name(field.name.replace(".", "_")), used) for field in samples.others if field.handler.is_picture
+            field.name: _unused(safe_name(field.name.replace(".", "_")), used)
+            for field in samples.others
+            if field.handler.is_picture
         }
         has_form = samples.reader.manifest.form is not None
-        self._is_plain = samples.image.is_rgb and len(samples.others) == 1 and not has_form and self._are_in_order()
+        self._is_plain = (
+            samples.image.is_rgb and len(samples.others) == 1 and not has_form and self._are_in_order()
+        )
         self._key = "path"
         while any(field.name == self._key for field in schema):
             self._key += "_"
@@ -316,11 +381,18 @@ class ClassFolders:
         They do not if `pack` would take their names for those of another layout.
         """
         classes = self._samples.reader.manifest.classes
-        if self._labels is None or classes is None or len(np.unique(self._labels)) != len(classes) or self.renumbered:
+        if (
+            self._labels is None
+            or classes is None
+            or len(np.unique(self._labels)) != len(classes)
+            or self.renumbered
+        ):
             return False
         if any(is_telling(name) for name in self._classes.values()):
             return False
-        return list(self._classes.values()) == sorted(classes) and bool((self._labels[1:] >= self._labels[:-1]).all())
+        return list(self._classes.values()) == sorted(classes) and bool(
+            (self._labels[1:] >= self._labels[:-1]).all()
+        )
 
     def open(self) -> None:
         for name in (*self._classes.values(), *self._pictures.values()):
@@ -338,7 +410,10 @@ class ClassFolders:
         size = sum(len(file.content) for file in sample.files.values())
         if self._is_plain:
             return size, ""
-        values = {f.name: paths[f.name] if f.name in paths else f.handler.to_json(sample.values[f.name]) for f in self._samples.others}
+        values = {
+            f.name: paths[f.name] if f.name in paths else f.handler.to_json(sample.values[f.name])
+            for f in self._samples.others
+        }
         return size, as_line({self._key: paths[image], **values}, sample.index, "export to .parquet") + "\n"
 
     def add(self, entry: str) -> None:
@@ -348,7 +423,10 @@ class ClassFolders:
     def close(self) -> None:
         if self._lines is not None:
             self._lines.close()
-            about = {"path": self._key, **declaration(self._samples.image, self._samples.others, self._samples.reader.manifest)}
+            about = {
+                "path": self._key,
+                **declaration(self._samples.image, self._samples.others, self._samples.reader.manifest),
+            }
             self._folder.write(SCHEMA_NAME, json.dumps(about, indent=1).encode() + b"\n")
 
     def abort(self) -> None:
@@ -371,7 +449,11 @@ class Pairs:
         """Fields that the layout has no place for, and what it needs and the dataset lacks."""
         masks = [field.name for field in others if field.handler.holds_labels]
         left = [f"the field {field.name!r} ({field})" for field in others if field.name not in masks[:1]]
-        return [*([] if image.is_rgb else [f"images of {image}"]), *left, *([] if masks else ["images without a mask"])]
+        return [
+            *([] if image.is_rgb else [f"images of {image}"]),
+            *left,
+            *([] if masks else ["images without a mask"]),
+        ]
 
     def open(self) -> None:
         for name in ("images", "masks"):
@@ -412,4 +494,8 @@ def safe_name(name: str) -> str:
     plain = "".join("_" if c in _RESERVED or not c.isprintable() else c for c in name).strip()
     encoded = plain.encode("utf-8", "replace")[:_NAME_BYTES]
     plain = encoded.decode("utf-8", "ignore").rstrip(" .")
-    return plain if plain.strip(".") and plain not in (FIELDS_NAME, SCHEMA_NAME) else "_" + plain.replace(".", "_")
+    return (
+        plain
+        if plain.strip(".") and plain not in (FIELDS_NAME, SCHEMA_NAME)
+        else "_" + plain.replace(".", "_")
+    )

@@ -42,7 +42,9 @@ class StoredSample:
     @property
     def weight(self) -> int:
         """About the bytes that it takes."""
-        return sum(len(file.content) for file in self.files.values()) + sum(map(_weight, self.values.values()))
+        return sum(len(file.content) for file in self.files.values()) + sum(
+            map(_weight, self.values.values())
+        )
 
 
 class SampleFiles:
@@ -101,7 +103,9 @@ def _weight(value: Any) -> int:
     return int(value.nbytes) if isinstance(value, np.ndarray | np.generic) else sys.getsizeof(value)
 
 
-def stored_picture(reader: DatasetReader, index: int, kind: int, data: bytes) -> tuple[ImageCodec, bytes | Pixels]:
+def stored_picture(
+    reader: DatasetReader, index: int, kind: int, data: bytes
+) -> tuple[ImageCodec, bytes | Pixels]:
     """The codec of a stored image of 8-bit RGB, and the file of the picture, or pixels uint8 (height, width, 3) where there is none.
 
     Raises:
@@ -146,7 +150,9 @@ def _png(pixels: npt.NDArray[Any], level: int) -> File:
     try:
         from PIL import Image
     except ImportError as error:
-        raise PackError(f"masks, and images that are no JPEG, become PNG, which Pillow writes: {pip_install('pack')}") from error
+        raise PackError(
+            f"masks, and images that are no JPEG, become PNG, which Pillow writes: {pip_install('pack')}"
+        ) from error
     out = io.BytesIO()
     Image.fromarray(pixels).save(out, "PNG", compress_level=level)
     return File("png", out.getvalue())

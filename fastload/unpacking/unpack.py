@@ -91,13 +91,19 @@ def unpack(
         name = _chosen(samples, layout)
         try:
             with folder.opened(reader.manifest, name):
-                return _unpack(samples, folder, name, available_cpus() if workers is None else workers, progress)
+                return _unpack(
+                    samples, folder, name, available_cpus() if workers is None else workers, progress
+                )
         except (FileExistsError, NotADirectoryError) as error:
-            raise PackError(f"{folder.path}: {error.filename} is in the way; choose another folder") from error
+            raise PackError(
+                f"{folder.path}: {error.filename} is in the way; choose another folder"
+            ) from error
         except OSError as error:
             if isinstance(error, DatasetError):
                 raise
-            raise PackError(f"{error.filename or folder.path}: cannot be written: {error.strerror}{size_limit(error)}") from error
+            raise PackError(
+                f"{error.filename or folder.path}: cannot be written: {error.strerror}{size_limit(error)}"
+            ) from error
 
 
 def _chosen(samples: SampleFiles, layout: Layout | None) -> Layout:
@@ -106,7 +112,9 @@ def _chosen(samples: SampleFiles, layout: Layout | None) -> Layout:
         fields = [(field.name, field.kind) for field in samples.others]
         if exact(samples.reader):
             return "coco"
-        is_pair = samples.image.is_rgb and fields == [("mask", "mask")] and samples.reader.manifest.classes is None
+        is_pair = (
+            samples.image.is_rgb and fields == [("mask", "mask")] and samples.reader.manifest.classes is None
+        )
         return "pairs" if is_pair else "folders"
     missing = {"coco": CocoLayout.missing, "pairs": Pairs.missing}.get(layout)
     if missing is not None and (left := missing(samples.image, samples.others)):
@@ -117,7 +125,9 @@ def _chosen(samples: SampleFiles, layout: Layout | None) -> Layout:
     return layout
 
 
-def _unpack(samples: SampleFiles, folder: UnpackFolder, name: Layout, workers: int, progress: bool) -> UnpackSummary:
+def _unpack(
+    samples: SampleFiles, folder: UnpackFolder, name: Layout, workers: int, progress: bool
+) -> UnpackSummary:
     layout, count = _LAYOUTS[name](samples, folder), samples.reader.count
     files = written = 0
 

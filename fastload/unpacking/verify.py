@@ -27,7 +27,15 @@ from fastload.remote.replaced import ReplacedCheck
 from fastload.store import DatasetReader, Manifest, Schema, Segment, ShardEntry, file_crc32c, file_path
 from fastload.store.kinds.codecs import BY_ENTRY
 from fastload.store.reader import parse_value, stored_size
-from fastload.store.sidecar import AddedValues, Sidecars, add_sidecar, check_sidecar, identity, read_segment, write_sidecar
+from fastload.store.sidecar import (
+    AddedValues,
+    Sidecars,
+    add_sidecar,
+    check_sidecar,
+    identity,
+    read_segment,
+    write_sidecar,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +173,15 @@ class _Check:
         sidecars = self._split(folder, there)
         shards = {file.name: file for file in self._files if file.whole}
         for shard in self._manifest.shards:
-            needed = {segment.file for segment in (*shard.added.values(), *((shard.rows,) if shard.rows is not None else ()))}
-            if shard.file not in shards or not needed <= there or not self._fetch([shards[shard.file]], folder):
+            needed = {
+                segment.file
+                for segment in (*shard.added.values(), *((shard.rows,) if shard.rows is not None else ()))
+            }
+            if (
+                shard.file not in shards
+                or not needed <= there
+                or not self._fetch([shards[shard.file]], folder)
+            ):
                 self._unchecked += shard.count
                 continue
             self._shard_holds(folder, shard, sidecars, local)
@@ -182,10 +197,14 @@ class _Check:
                     add_sidecar(sections, folder, sidecar)
                     found[sidecar.file] = sections
                 except DatasetError as error:
-                    self._problems.append(f"{str(error).replace(f'{folder}/', f'{self._objects.url}/')}; {_AGAIN}")
+                    self._problems.append(
+                        f"{str(error).replace(f'{folder}/', f'{self._objects.url}/')}; {_AGAIN}"
+                    )
         return found
 
-    def _shard_holds(self, folder: Path, shard: ShardEntry, sidecars: Mapping[str, Sidecars], local: Local) -> None:
+    def _shard_holds(
+        self, folder: Path, shard: ShardEntry, sidecars: Mapping[str, Sidecars], local: Local
+    ) -> None:
         segments = []
         for name, sections in sidecars.items():
             if sections.get(shard) is not None:
@@ -271,7 +290,12 @@ def verify(
     if is_url(path):
         local = partial(verify, decode=True, workers=workers) if decode else None
         return verify_url(
-            os.fspath(path), local=local, version=version, storage_options=storage_options, timeout=timeout, progress=progress
+            os.fspath(path),
+            local=local,
+            version=version,
+            storage_options=storage_options,
+            timeout=timeout,
+            progress=progress,
         )
     folder = Path(expanded(path))
     manifest = Manifest.load(folder, version)
@@ -280,10 +304,18 @@ def verify(
     bad: list[BadSample] = []
     warnings = unchecked = 0
     with StoppingPool(threads, "fastload-verify") as pool:
-        problems += [text for text in pool.map(lambda shard: _check_file(folder, shard, pool), manifest.shards) if text]
-        problems += [text for text in pool.map(lambda part: _check_segment(folder, *part), _segments(manifest)) if text]
+        problems += [
+            text for text in pool.map(lambda shard: _check_file(folder, shard, pool), manifest.shards) if text
+        ]
+        problems += [
+            text for text in pool.map(lambda part: _check_segment(folder, *part), _segments(manifest)) if text
+        ]
         shards = {identity(shard): shard for shard in manifest.shards}
-        problems += [text for text in pool.map(lambda part: check_sidecar(folder, part, shards), manifest.sidecars) if text]
+        problems += [
+            text
+            for text in pool.map(lambda part: check_sidecar(folder, part, shards), manifest.sidecars)
+            if text
+        ]
         try:
             reader = DatasetReader(folder, manifest.version, manifest=replace(manifest, sidecars=()))
         except DatasetError as error:
@@ -301,8 +333,19 @@ def verify(
                     warnings += warned
                     bar.update(min(start + _BLOCK, manifest.count), check.add(size))
     if (problems or bad) and Manifest.load(folder, manifest.version) != manifest:
-        raise DatasetError(f"{folder} was changed while it was verified, as `fastload index` does: verify it again")
-    return VerifyReport(manifest.count, len(manifest.shards), manifest.bytes, tuple(problems), tuple(bad), warnings, decode, unchecked)
+        raise DatasetError(
+            f"{folder} was changed while it was verified, as `fastload index` does: verify it again"
+        )
+    return VerifyReport(
+        manifest.count,
+        len(manifest.shards),
+        manifest.bytes,
+        tuple(problems),
+        tuple(bad),
+        warnings,
+        decode,
+        unchecked,
+    )
 
 
 def _check_file(folder: Path, shard: ShardEntry, pool: StoppingPool) -> str:
@@ -315,7 +358,9 @@ def _check_file(folder: Path, shard: ShardEntry, pool: StoppingPool) -> str:
         if size != shard.bytes:
             return f"{path}: {size} bytes where the manifest says {shard.bytes}; {again}"
         if (found := file_crc32c(path, pool.check)) != shard.crc32c:
-            return f"{path}: its checksum is {found:#010x} where the manifest says {shard.crc32c:#010x}; {again}"
+            return (
+                f"{path}: its checksum is {found:#010x} where the manifest says {shard.crc32c:#010x}; {again}"
+            )
     except OSError as error:
         return f"{path}: {error.strerror}; {again}"
     return ""

@@ -74,7 +74,11 @@ def fit_source(source: Source, manifest: Manifest, dataset: Path) -> tuple[Sourc
                 f"{source.title} does not fit {dataset}: its classes {', '.join(given)} are not the dataset's {', '.join(names)} in their "
                 f"order, and the labels in its field {masks[0]!r} stay as they are; give the source the dataset's classes"
             )
-    limit = None if names is None or given is not None or all(field.name != _LABEL for field in fields) else len(names)
+    limit = (
+        None
+        if names is None or given is not None or all(field.name != _LABEL for field in fields)
+        else len(names)
+    )
     kind = _FittedTraced if isinstance(source, Traced) else _Fitted
     return kind(source, fields, labels, limit, dataset), names
 
@@ -89,12 +93,18 @@ def _check_fields(source: Source, manifest: Manifest, dataset: Path) -> None:
         raise PackError(f"{start}its image is {image}, the dataset's {stored}; change the source's")
     for name, field in wanted.items():
         if name not in given:
-            drop = f", or take it away first: `fastload columns {dataset} drop {name}`" if name in added else ""
+            drop = (
+                f", or take it away first: `fastload columns {dataset} drop {name}`" if name in added else ""
+            )
             raise PackError(f"{start}it has no field {name!r} ({field}); give the source one{drop}")
         if given[name] != field:
-            raise PackError(f"{start}its field {name!r} is {given[name]}, the dataset's {field}; change the source's")
+            raise PackError(
+                f"{start}its field {name!r} is {given[name]}, the dataset's {field}; change the source's"
+            )
         if what := given[name].other_points(field):
-            raise PackError(f"{start}the keypoints of its field {name!r} have other {what} than the dataset's; put them in its order")
+            raise PackError(
+                f"{start}the keypoints of its field {name!r} have other {what} than the dataset's; put them in its order"
+            )
     for name in given:
         if name not in wanted:
             raise PackError(
@@ -105,7 +115,14 @@ def _check_fields(source: Source, manifest: Manifest, dataset: Path) -> None:
 class _Fitted:
     """A source with other labels."""
 
-    def __init__(self, source: Source, fields: tuple[Field, ...], labels: Mapping[int, int], limit: int | None, dataset: Path) -> None:
+    def __init__(
+        self,
+        source: Source,
+        fields: tuple[Field, ...],
+        labels: Mapping[int, int],
+        limit: int | None,
+        dataset: Path,
+    ) -> None:
         self._source = source
         self._labels = labels
         self._limit = limit
@@ -182,7 +199,9 @@ class _Fitted:
     def _fit_objects(self, labels: npt.NDArray[Any], field: str, name: str) -> npt.NDArray[Any]:
         """The labels of objects in the dataset. Raises PackError where one is of no class of the source's."""
         if unknown := [label for label in labels.tolist() if label not in self._labels]:
-            raise PackError(f"{printable(name)}: its {field!r} has the label {unknown[0]}, the classes are 0 to {len(self._labels) - 1}")
+            raise PackError(
+                f"{printable(name)}: its {field!r} has the label {unknown[0]}, the classes are 0 to {len(self._labels) - 1}"
+            )
         return np.array([self._labels[label] for label in labels.tolist()], np.int64)
 
 
@@ -265,18 +284,24 @@ def append(out: str | os.PathLike[str], source: object, **options: Unpack[Append
         job = _Append(change)
         job.begin(run.resume)
         try:
-            summary = run_job(AttachJob(fitted, opened, chosen) if attached else PackJob(fitted, chosen), job.folder, run)
+            summary = run_job(
+                AttachJob(fitted, opened, chosen) if attached else PackJob(fitted, chosen), job.folder, run
+            )
         except PackStoppedError:
             raise
         except PackError as error:
-            raise PackError(str(error).replace("--overwrite starts again", "without --resume it starts again")) from error
+            raise PackError(
+                str(error).replace("--overwrite starts again", "without --resume it starts again")
+            ) from error
         manifest = job.finish(classes)
     return AppendSummary(manifest.version, manifest.count, summary)
 
 
 def _refuse_dataset(source: object) -> None:
     if isinstance(source, str | os.PathLike) and (Path(expanded(source)) / MANIFEST_NAME).is_file():
-        raise PackError(f"{os.fspath(source)} is a packed dataset: `fastload concat` makes one of several, without copying them")
+        raise PackError(
+            f"{os.fspath(source)} is a packed dataset: `fastload concat` makes one of several, without copying them"
+        )
 
 
 def _refuse_changes(path: Path, given: Mapping[str, Any], manifest: Manifest) -> None:
@@ -292,12 +317,18 @@ def _refuse_changes(path: Path, given: Mapping[str, Any], manifest: Manifest) ->
 def _options(manifest: Manifest, given: Mapping[str, Any]) -> PackOptions:
     """The options of this pack: those given, else what the dataset was packed with, else the defaults."""
     chosen = {name: manifest.options[name] for name in AS_PACKED if manifest.options.get(name) is not None}
-    chosen |= {name: value for name, value in taken(given, PackOptions).items() if value is not None or name not in AS_PACKED}
+    chosen |= {
+        name: value
+        for name, value in taken(given, PackOptions).items()
+        if value is not None or name not in AS_PACKED
+    }
     chosen["max_pixels"] = checked_max_pixels(chosen.get("max_pixels"))
     try:
         return PackOptions(**chosen)
     except ArgumentError as error:
-        raise ArgumentError(f"{error} (what is not given is as the dataset was packed: `fastload info` shows it)") from None
+        raise ArgumentError(
+            f"{error} (what is not given is as the dataset was packed: `fastload info` shows it)"
+        ) from None
 
 
 class _Append:
@@ -322,7 +353,9 @@ class _Append:
         if not self.folder.is_symlink() and self._is_added():
             self._clear()
             raise PackError(f"the append that was stopped had added its samples already: {now}")
-        if self.folder.is_symlink() or not self.folder.is_dir():  # a link leads to other files than an append's
+        if (
+            self.folder.is_symlink() or not self.folder.is_dir()
+        ):  # a link leads to other files than an append's
             raise PackError(f"there is no append to go on with: {now}; without --resume it adds the source")
 
     def _is_added(self) -> bool:
@@ -330,7 +363,11 @@ class _Append:
         try:
             shards = Manifest.load(self.folder).shards
             first = (self.folder / shards[0].file).stat() if shards else None
-            files = [self._change.path / shard.file for shard in self._change.manifest.shards if shard.folder is None]
+            files = [
+                self._change.path / shard.file
+                for shard in self._change.manifest.shards
+                if shard.folder is None
+            ]
             return first is not None and any(os.path.samestat(first, file.stat()) for file in files)
         except OSError:  # DatasetError is one: the pack in append.tmp is unfinished
             return False
@@ -340,11 +377,19 @@ class _Append:
         change, packed = self._change, Manifest.load(self.folder)
         now = change.manifest
         try:
-            shards = [self._take_shard(*each, packed) for each in zip(packed.shards, change.unused_names("shard"), strict=False)]
+            shards = [
+                self._take_shard(*each, packed)
+                for each in zip(packed.shards, change.unused_names("shard"), strict=False)
+            ]
             names = change.unused_names("index")
-            sidecars = [replace(each, file=self._take(each.file, name)) for each, name in zip(packed.sidecars, names, strict=False)]
+            sidecars = [
+                replace(each, file=self._take(each.file, name))
+                for each, name in zip(packed.sidecars, names, strict=False)
+            ]
         except OSError as error:
-            raise PackError(f"cannot move the new shards into {change.path}: {error.strerror}; mend that and {_GO_ON}") from None
+            raise PackError(
+                f"cannot move the new shards into {change.path}: {error.strerror}; mend that and {_GO_ON}"
+            ) from None
         new = replace(
             now,
             shards=numbered([*now.shards, *shards]),
@@ -377,5 +422,7 @@ class _Append:
         try:
             os.replace(self.folder, self._done)
         except OSError as error:
-            raise PackError(f"cannot remove {self.folder}, which is no longer needed: {error.strerror}") from None
+            raise PackError(
+                f"cannot remove {self.folder}, which is no longer needed: {error.strerror}"
+            ) from None
         remove_work(self._done)

@@ -88,21 +88,29 @@ def _read_table(path: str, key: str | None, wanted: Sequence[str] | None) -> Col
     names = [_split(cell)[0] for cell in given]
     lines, rows = lines[1:], rows[1:]
     if not rows:
-        raise PackError(f"{path}: only one line; the first names the columns, and a line for each sample follows")
+        raise PackError(
+            f"{path}: only one line; the first names the columns, and a line for each sample follows"
+        )
     if len(set(names)) != len(names) or "" in names:
-        raise PackError(f"{path}: the first line names the columns, each by a name of its own; it is {', '.join(map(repr, names))}")
+        raise PackError(
+            f"{path}: the first line names the columns, each by a name of its own; it is {', '.join(map(repr, names))}"
+        )
     for line, row in zip(lines, rows, strict=True):
         if len(row) != len(names):
             raise PackError(f"{path}, line {line}: {len(row)} cells where the first line has {len(names)}")
     if wanted is not None:
         kinds |= {name: kind for name, kind in map(_split, wanted) if kind is not None}
-    chosen = [name for name in names if name != key] if wanted is None else [_split(each)[0] for each in wanted]
+    chosen = (
+        [name for name in names if name != key] if wanted is None else [_split(each)[0] for each in wanted]
+    )
     for name in (*chosen, *(() if key is None else (key,))):
         if name not in names:
             raise ArgumentError(f"{path} has no column {name!r}; its first line names {', '.join(names)}")
     if not chosen:
         raise ArgumentError(f"{path} has no column to add besides {key!r}")
-    cells = {name: [row[names.index(name)] for row in rows] for name in (*chosen, *(() if key is None else (key,)))}
+    cells = {
+        name: [row[names.index(name)] for row in rows] for name in (*chosen, *(() if key is None else (key,)))
+    }
     columns = tuple(_column(path, name, kinds[name], cells[name], lines) for name in chosen)
     return ColumnFile(path, columns, None if key is None else cells[key], lines)
 
@@ -123,7 +131,9 @@ def _column(path: str, name: str, kind: str | None, cells: list[str], lines: Seq
         try:
             values.append(field.handler.parse_cell(cell))
         except ValueError as error:  # noqa: PERF203
-            raise PackError(f"{path}, line {line}: column {name!r}: {cell!r} is not {kind}: {error}") from None
+            raise PackError(
+                f"{path}, line {line}: column {name!r}: {cell!r} is not {kind}: {error}"
+            ) from None
     if field.is_column:
         return NewColumn(field, np.array(values, field.stored_dtype))
     return NewColumn(field, [field.handler.cell_bytes(cell) for cell in cells])
@@ -131,7 +141,9 @@ def _column(path: str, name: str, kind: str | None, cells: list[str], lines: Seq
 
 def _read_array(path: str, key: str | None, wanted: Sequence[str] | None) -> ColumnFile:
     if key is not None:
-        raise ArgumentError(f"{path} has no keys: the rows of a .npy are in the dataset's order; give a .csv or .tsv")
+        raise ArgumentError(
+            f"{path} has no keys: the rows of a .npy are in the dataset's order; give a .csv or .tsv"
+        )
     if wanted is not None and len(wanted) != 1:
         raise ArgumentError(f"{path} is one column; {len(wanted)} are named")
     try:
@@ -145,8 +157,14 @@ def _read_array(path: str, key: str | None, wanted: Sequence[str] | None) -> Col
     name = wanted[0].strip() if wanted else Path(path).stem
     plain: dict[str, KindName] = {"<i8": "int", "<f8": "float"} if values.ndim == 1 else {}
     kind = plain.get(values.dtype.newbyteorder("<").str)
-    field = Field(name, "array", str(values.dtype.newbyteorder("=")), values.shape[1:]) if kind is None else Field(name, kind)
-    return ColumnFile(path, (NewColumn(field, np.ascontiguousarray(values, field.stored_dtype)),), None, range(len(values)))
+    field = (
+        Field(name, "array", str(values.dtype.newbyteorder("=")), values.shape[1:])
+        if kind is None
+        else Field(name, kind)
+    )
+    return ColumnFile(
+        path, (NewColumn(field, np.ascontiguousarray(values, field.stored_dtype)),), None, range(len(values))
+    )
 
 
 _GO_ON = "run `fastload columns` again: nothing is lost"
@@ -172,7 +190,11 @@ class ColumnsSummary:
 
 
 def add_columns(
-    path: str | os.PathLike[str], file: str | os.PathLike[str], *, key: str | None = None, columns: Sequence[str] | None = None
+    path: str | os.PathLike[str],
+    file: str | os.PathLike[str],
+    *,
+    key: str | None = None,
+    columns: Sequence[str] | None = None,
 ) -> ColumnsSummary:
     """Adds the columns of a file as fields of every sample, as a new version. No record is written; a shard's file stays as it is.
 
@@ -192,14 +214,18 @@ def add_columns(
             process is writing to the dataset. The dataset is as it was.
     """
     if isinstance(columns, str):
-        raise ArgumentError(f"columns={columns!r} is one text, not a sequence of names: write columns=({columns!r},)")
+        raise ArgumentError(
+            f"columns={columns!r} is one text, not a sequence of names: write columns=({columns!r},)"
+        )
     found = read_columns(file, key, columns)
     with DatasetChange(path, _GO_ON) as change:
         known = {field.name for field in change.manifest.schema}
         for column in found.columns:
             if column.field.name in known:
                 drop = f"`fastload columns {change.path} drop {column.field.name}`"
-                raise ArgumentError(f"{change.path} has a field {column.field.name!r} already: take it away first ({drop}), or name others")
+                raise ArgumentError(
+                    f"{change.path} has a field {column.field.name!r} already: take it away first ({drop}), or name others"
+                )
         schema = Schema((*change.manifest.schema, *(column.field for column in found.columns)))
         with DatasetReader(change.path, manifest=change.manifest) as reader:
             order, unused = _order(reader, found, key)
@@ -207,14 +233,22 @@ def add_columns(
             for column in found.columns:
                 segments = change.write_segments("values", _segments(reader, column, order))
                 added = zip(shards, segments, strict=True)
-                shards = [replace(shard, added={**shard.added, column.field.name: part}) for shard, part in added]
+                shards = [
+                    replace(shard, added={**shard.added, column.field.name: part}) for shard, part in added
+                ]
         before = change.manifest.schema
-        new = replace(change.manifest, schema=schema, shards=tuple(shard.hiding(before, schema) for shard in shards))
+        new = replace(
+            change.manifest, schema=schema, shards=tuple(shard.hiding(before, schema) for shard in shards)
+        )
         manifest = change.commit(new)
-    return ColumnsSummary(manifest.version, manifest.count, tuple(column.field.name for column in found.columns), unused)
+    return ColumnsSummary(
+        manifest.version, manifest.count, tuple(column.field.name for column in found.columns), unused
+    )
 
 
-def _order(reader: DatasetReader, file: ColumnFile, key: str | None) -> tuple[npt.NDArray[np.int64] | None, int]:
+def _order(
+    reader: DatasetReader, file: ColumnFile, key: str | None
+) -> tuple[npt.NDArray[np.int64] | None, int]:
     """The file's row of each sample (None: the rows are in order), and how many rows are no sample's."""
     if key is None or file.keys is None:
         if len(file) != len(reader):
@@ -225,7 +259,9 @@ def _order(reader: DatasetReader, file: ColumnFile, key: str | None) -> tuple[np
         return None, 0
     field = reader.schema[key]
     if not field.handler.finds_samples:
-        raise ArgumentError(f"field {key!r} of {reader.path} is {field.kind}; rows are found by an int or a text field")
+        raise ArgumentError(
+            f"field {key!r} of {reader.path} is {field.kind}; rows are found by an int or a text field"
+        )
     rows: dict[Any, int] = {}
     for row, cell in enumerate(file.keys):
         found = rows.setdefault(_key(file, cell, row) if field.is_column else cell, row)
@@ -241,7 +277,9 @@ def _order(reader: DatasetReader, file: ColumnFile, key: str | None) -> tuple[np
         missing = error.args[0]
         index = keys.index(missing)
         text = printable(str(missing))
-        raise PackError(f"{file.path} has no row for sample {index} of {reader.path}, whose {key} is {text}; add one") from None
+        raise PackError(
+            f"{file.path} has no row for sample {index} of {reader.path}, whose {key} is {text}; add one"
+        ) from None
     return order, len(rows) - len(np.unique(order))
 
 
@@ -249,14 +287,19 @@ def _key(file: ColumnFile, cell: str, row: int) -> int:
     try:
         return int(cell)
     except ValueError:
-        raise PackError(f"{file.path}, line {file.lines[row]}: the key {printable(cell)} is no whole number, as the field's are") from None
+        raise PackError(
+            f"{file.path}, line {file.lines[row]}: the key {printable(cell)} is no whole number, as the field's are"
+        ) from None
 
 
 def _texts(reader: DatasetReader, name: str) -> list[str]:
     """The values of a text field. Where they lie in records, every record is read."""
 
     def block(start: int) -> list[str]:
-        return [reader.stored_values(index, [name])[name] for index in range(start, min(start + _BLOCK, len(reader)))]
+        return [
+            reader.stored_values(index, [name])[name]
+            for index in range(start, min(start + _BLOCK, len(reader)))
+        ]
 
     with ThreadPoolExecutor(available_cpus(), "fastload-columns") as pool:
         return [text for texts in pool.map(block, range(0, len(reader), _BLOCK)) for text in texts]
@@ -302,7 +345,9 @@ def drop_columns(path: str | os.PathLike[str], *names: str) -> ColumnsSummary:
         before = change.manifest.schema
         for name in names:
             if before[name] == before.image:
-                raise ArgumentError(f"field {name!r} of {change.path} is the image, without which there is no dataset")
+                raise ArgumentError(
+                    f"field {name!r} of {change.path} is the image, without which there is no dataset"
+                )
         after = Schema(tuple(field for field in before if field.name not in names))
         shards = tuple(shard.hiding(before, after) for shard in change.manifest.shards)
         manifest = change.commit(replace(change.manifest, schema=after, shards=shards))

@@ -51,7 +51,9 @@ def joined_summary(now: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str,
             both[name] = [*mine, *its][:NAMES_KEPT]
         elif isinstance(mine, dict) and isinstance(its, dict):
             counts = {key: value for key, value in mine.items() if isinstance(value, int)}
-            both[name] = counts | {key: counts.get(key, 0) + value for key, value in its.items() if isinstance(value, int)}
+            both[name] = counts | {
+                key: counts.get(key, 0) + value for key, value in its.items() if isinstance(value, int)
+            }
         elif mine is None and its is not None:
             both[name] = its
     return both
@@ -118,17 +120,31 @@ def concat(datasets: Sequence[str | os.PathLike[str]], out: str | os.PathLike[st
         ]
         options, summary = dict(manifests[0].options), dict(manifests[0].summary)
         for manifest in manifests[1:]:
-            options, summary = joined_options(options, manifest.options), joined_summary(summary, manifest.summary)
+            options, summary = (
+                joined_options(options, manifest.options),
+                joined_summary(summary, manifest.summary),
+            )
         sidecars = tuple(
             replace(sidecar, folder=place(sidecar.folder))
             for place, manifest in zip(places, manifests, strict=True)
             for sidecar in manifest.sidecars
         )
-        new = Manifest(manifests[0].schema, numbered(shards), classes, options, summary, 1, sidecars[:SIDECAR_LIMIT], manifests[0].form)
+        new = Manifest(
+            manifests[0].schema,
+            numbered(shards),
+            classes,
+            options,
+            summary,
+            1,
+            sidecars[:SIDECAR_LIMIT],
+            manifests[0].form,
+        )
         try:
             new.write(target)
         except OSError as error:
-            raise write_error(target / MANIFEST_NAME, len(new.to_bytes()), error, "run `fastload concat` again") from None
+            raise write_error(
+                target / MANIFEST_NAME, len(new.to_bytes()), error, "run `fastload concat` again"
+            ) from None
     finally:
         os.close(lock)
     return ConcatSummary(new.count, len(new.shards), new.bytes)
@@ -141,24 +157,36 @@ def _check_fields(folders: Sequence[Path], manifests: Sequence[Manifest]) -> Non
         given = {field.name: field for field in manifest.schema}
         for name in [*wanted, *given]:
             if wanted.get(name) != given.get(name):
-                how = "is of another kind" if name in wanted and name in given else f"is only in {folders[0] if name in wanted else folder}"
+                how = (
+                    "is of another kind"
+                    if name in wanted and name in given
+                    else f"is only in {folders[0] if name in wanted else folder}"
+                )
                 advice = "`fastload columns` adds fields and takes them away"
-                raise PackError(f"{folders[0]} and {folder} do not fit together: the field {name!r} {how}; {advice}")
+                raise PackError(
+                    f"{folders[0]} and {folder} do not fit together: the field {name!r} {how}; {advice}"
+                )
             if what := wanted[name].other_points(given[name]):
                 raise PackError(
                     f"{folders[0]} and {folder} do not fit together: the keypoints of {name!r} have other {what}; pack one anew"
                 )
         if manifest.image_number != manifests[0].image_number:
-            raise PackError(f"{folders[0]} and {folder} do not fit together: their images have different numbers in records; pack one anew")
+            raise PackError(
+                f"{folders[0]} and {folder} do not fit together: their images have different numbers in records; pack one anew"
+            )
 
 
 def _classes(folders: Sequence[Path], manifests: Sequence[Manifest]) -> tuple[str, ...] | None:
     """The names of classes, which are those of one dataset; the others' are the same or their beginning."""
-    longest = max((manifest.classes for manifest in manifests if manifest.classes is not None), key=len, default=None)
+    longest = max(
+        (manifest.classes for manifest in manifests if manifest.classes is not None), key=len, default=None
+    )
     for folder, manifest in zip(folders, manifests, strict=True):
         given = manifest.classes
         if longest is not None and (given is None or tuple(longest[: len(given)]) != tuple(given)):
-            first = next(other for other, its in zip(folders, manifests, strict=True) if its.classes is longest)
+            first = next(
+                other for other, its in zip(folders, manifests, strict=True) if its.classes is longest
+            )
             raise PackError(
                 f"{first} and {folder} do not fit together: their classes differ, so a label means another class in each; pack one "
                 "anew, or append its source, where classes go by their names"
@@ -172,7 +200,11 @@ def _claim(target: Path) -> int:
     held = [name for name in sorted(os.listdir(target)) if name != MANIFEST_NAME + ".tmp"]
     if held:
         os.close(lock)
-        what = "already holds a packed dataset" if MANIFEST_NAME in held else f"holds other files ({held[0]}, ...)"
+        what = (
+            "already holds a packed dataset"
+            if MANIFEST_NAME in held
+            else f"holds other files ({held[0]}, ...)"
+        )
         raise PackError(f"{target} {what}; choose another OUT")
     return lock
 
@@ -182,7 +214,9 @@ def _place(name: str | None, folder: str, here: str) -> str:
     return os.path.relpath(os.path.realpath(os.path.join(folder, name or "")), here)
 
 
-def _referred(shard: ShardEntry, manifest: Manifest, first: Manifest, place: Callable[[str | None], str]) -> ShardEntry:
+def _referred(
+    shard: ShardEntry, manifest: Manifest, first: Manifest, place: Callable[[str | None], str]
+) -> ShardEntry:
     """A shard's entry as it is in the new dataset; `place` gives what that one names a folder that the manifest names."""
 
     def part(segment: Segment) -> Segment:

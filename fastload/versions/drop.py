@@ -51,7 +51,9 @@ def prune(path: str | os.PathLike[str], *, keep: int = 1) -> PruneSummary:
         PackError: a file cannot be removed, or another process is writing to the dataset.
     """
     if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
-        raise ArgumentError(f"keep={keep!r} is no whole number of versions from 1 on; the latest always remains")
+        raise ArgumentError(
+            f"keep={keep!r} is no whole number of versions from 1 on; the latest always remains"
+        )
     with DatasetChange(path, "run `fastload prune` again", tidy=False) as change:
         remove_appends(change.path)
         versions, freed = change.prune(keep)
@@ -94,11 +96,20 @@ def drop(path: str | os.PathLike[str], *, where: str | None = None, indices: Any
     """
     if (where is None) == (indices is None):
         raise ArgumentError("give either where=, a condition, or indices=: which samples are to be taken out")
-    with DatasetChange(path, _GO_ON) as change, DatasetReader(change.path, manifest=change.manifest) as reader:
-        gone = _checked(indices, len(reader)) if where is None else as_positions(ConditionEngine(Columns(reader)).rows(where))
+    with (
+        DatasetChange(path, _GO_ON) as change,
+        DatasetReader(change.path, manifest=change.manifest) as reader,
+    ):
+        gone = (
+            _checked(indices, len(reader))
+            if where is None
+            else as_positions(ConditionEngine(Columns(reader)).rows(where))
+        )
         manifest = change.manifest
         if len(gone) == len(reader):
-            raise PackError(f"{change.path}: all {len(reader):,} samples would be taken out, and none would be left; remove the folder")
+            raise PackError(
+                f"{change.path}: all {len(reader):,} samples would be taken out, and none would be left; remove the folder"
+            )
         if len(gone):
             manifest = _commit(change, reader, gone)
     return DropSummary(manifest.version, manifest.count, len(gone))
@@ -125,15 +136,25 @@ def _commit(change: DatasetChange, reader: DatasetReader, gone: npt.NDArray[np.i
         if not len(kept):
             continue
         counting = reader.counting(number)
-        rows.append(None if len(kept) == shard.count else (kept if counting is None else counting[kept]).astype("<u4"))
+        rows.append(
+            None if len(kept) == shard.count else (kept if counting is None else counting[kept]).astype("<u4")
+        )
         shards.append(shard)
-    segments = iter(change.write_segments("rows", (part for part in rows if part is not None)) if any(r is not None for r in rows) else ())
+    segments = iter(
+        change.write_segments("rows", (part for part in rows if part is not None))
+        if any(r is not None for r in rows)
+        else ()
+    )
     entries = [
-        shard if part is None else replace(shard, count=len(part), rows=next(segments), key=shard.key, stored=shard.stored)
+        shard
+        if part is None
+        else replace(shard, count=len(part), rows=next(segments), key=shard.key, stored=shard.stored)
         for shard, part in zip(shards, rows, strict=True)
     ]
     summary = dict(change.manifest.summary)
     if isinstance(summary.get("samples"), int):
         summary["samples"] = len(reader) - len(gone)
-    summary.pop(KEY, None)  # those of objects are not known without reading records; labels are counted by their column
+    summary.pop(
+        KEY, None
+    )  # those of objects are not known without reading records; labels are counted by their column
     return change.commit(replace(change.manifest, shards=numbered(entries), summary=summary))

@@ -91,7 +91,10 @@ class Gate:
             entry: App = answer
             return entry
         if not _same(request.cookies.get(self._cookie, ""), self._token):
-            return text("this page needs the token in the address that `fastload view` printed: open that address", 403)
+            return text(
+                "this page needs the token in the address that `fastload view` printed: open that address",
+                403,
+            )
         return None
 
     def _opens(self, given: str) -> bool:

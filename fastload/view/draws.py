@@ -44,7 +44,9 @@ def transform_of(name: str) -> Any:
     """
     module, colon, attribute = name.partition(":")
     if not colon or not module or not attribute:
-        raise ArgumentError(f"--transform {name!r}: give MODULE:NAME, as in train:transform, the transform in train.py of this folder")
+        raise ArgumentError(
+            f"--transform {name!r}: give MODULE:NAME, as in train:transform, the transform in train.py of this folder"
+        )
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
@@ -92,7 +94,9 @@ class SampleDraws:
     def _moving(self, transform: Any) -> PackedDataset:
         """The dataset with the transform: with all that lies in the image, or the image alone where the transform does not take more."""
         dataset = self._subject.dataset
-        names = [name for name in dataset.fields if name == dataset.image_field or name in dataset.opened.spatial]
+        names = [
+            name for name in dataset.fields if name == dataset.image_field or name in dataset.opened.spatial
+        ]
         try:
             found = dataset.delivering({name: name for name in names}, transform)
             found.check_fields(found.plan)
@@ -105,7 +109,10 @@ class SampleDraws:
     @property
     def steps(self) -> list[str]:
         """Steps of the transform, with the place where each runs."""
-        return [f"{stage.name} ({'in Python' if stage.where == 'python' else 'native'})" for stage in self._dataset.plan.stages]
+        return [
+            f"{stage.name} ({'in Python' if stage.where == 'python' else 'native'})"
+            for stage in self._dataset.plan.stages
+        ]
 
     def sample(self, index: int, seed: int, epoch: int) -> Any:
         """The sample as the dataset makes it, a dict by field. Raises SampleError, and whatever steps in Python raise."""
@@ -126,7 +133,10 @@ class SampleDraws:
         """
         if not 1 <= count <= EPOCHS_MOST:
             raise ArgumentError(f"a page has the draws of 1 to {EPOCHS_MOST} epochs, not {count}")
-        draws = [self._described(index, checked_seed(seed) or 0, checked_epoch(each)) for each in range(epoch, epoch + count)]
+        draws = [
+            self._described(index, checked_seed(seed) or 0, checked_epoch(each))
+            for each in range(epoch, epoch + count)
+        ]
         return {"index": index, "seed": seed, "steps": self.steps, "note": self.note, "draws": draws}
 
     def _described(self, index: int, seed: int, epoch: int) -> dict[str, Any]:
@@ -140,11 +150,16 @@ class SampleDraws:
             shown = self.shown(index, seed, epoch, view)
             height, width = shown.pixels.shape[:2]
             path = f"draw/{index}.png?{query}&view={view}"
-            pictures.append({"path": path, "width": width, "height": height, "note": shown.note, "layers": []})
+            pictures.append(
+                {"path": path, "width": width, "height": height, "note": shown.note, "layers": []}
+            )
         if len(pictures) == 1:
             others = {name: value for name, value in draw.values.items() if name != self._dataset.image_field}
             pictures[0]["layers"] = layers_of(
-                self._subject, others, lambda name: f"draw-layer/{index}.png?{query}&field={quote(name, safe='')}", draw.plan_format
+                self._subject,
+                others,
+                lambda name: f"draw-layer/{index}.png?{query}&field={quote(name, safe='')}",
+                draw.plan_format,
             )
         return {"epoch": epoch, "pictures": pictures}
 
@@ -152,7 +167,9 @@ class SampleDraws:
         """The image of a draw, or one of its views, as pixels. Raises ArgumentError, SampleError."""
         draw = self._draw(index, seed, epoch)
         if not 0 <= view < len(draw.images):
-            raise ArgumentError(f"the transform makes {len(draw.images)} views of an image, and view {view} is none of them")
+            raise ArgumentError(
+                f"the transform makes {len(draw.images)} views of an image, and view {view} is none of them"
+            )
         plan = self._dataset.plan
         return shown_image(draw.images[view], plan.views[view] if plan.views else plan)
 
@@ -162,7 +179,10 @@ class SampleDraws:
 
     def layer(self, index: int, seed: int, epoch: int, name: str) -> bytes:
         """The transparent PNG of a mask or of instances of a draw. Raises ArgumentError, SampleError."""
-        value, field = self._draw(index, seed, epoch).values.get(name), self._subject.dataset.opened.reader.schema[name]
+        value, field = (
+            self._draw(index, seed, epoch).values.get(name),
+            self._subject.dataset.opened.reader.schema[name],
+        )
         if value is None or not field.handler.is_as_large:
             raise ArgumentError(f"the draws have no mask or instances called {name!r}")
         plain = value.as_subclass(torch.Tensor)
@@ -182,5 +202,10 @@ class SampleDraws:
         image = sample.get(self._dataset.image_field) if isinstance(sample, dict) else None
         images = tuple(image) if isinstance(image, list | tuple) else (image,)
         if not all(isinstance(each, torch.Tensor) and each.ndim == 3 for each in images):
-            raise SampleError(f"sample {index}: the transform makes no image tensor (channels, height, width) of it", index=index)
-        return _Draw(sample, tuple(each.as_subclass(torch.Tensor) for each in images), self._dataset.plan.box_format)
+            raise SampleError(
+                f"sample {index}: the transform makes no image tensor (channels, height, width) of it",
+                index=index,
+            )
+        return _Draw(
+            sample, tuple(each.as_subclass(torch.Tensor) for each in images), self._dataset.plan.box_format
+        )

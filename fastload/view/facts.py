@@ -60,7 +60,9 @@ class Facts:
         reader = self._subject.dataset.opened.reader
         count = len(self._subject.dataset)
         chosen = spread(count, COLUMN_MOST)
-        sampled = [] if len(chosen) == count else [f"columns of {len(chosen):,} evenly spaced samples of {count:,}"]
+        sampled = (
+            [] if len(chosen) == count else [f"columns of {len(chosen):,} evenly spaced samples of {count:,}"]
+        )
         charts = [
             _chart("width of the image, pixels", "width", self._column(WIDTH_COLUMN, chosen)),
             _chart("height of the image, pixels", "height", self._column(HEIGHT_COLUMN, chosen)),
@@ -108,9 +110,9 @@ class Facts:
     def _counted(self, counts: Mapping[int, int]) -> tuple[list[list[Any]], int]:
         """[name, label, count] of the most common labels, most first, and the number of the others."""
         order = sorted(counts, key=lambda label: (-counts[label], label))
-        return [[self._subject.label_text(label), label, counts[label]] for label in order[:_CLASSES_MOST]], max(
-            0, len(order) - _CLASSES_MOST
-        )
+        return [
+            [self._subject.label_text(label), label, counts[label]] for label in order[:_CLASSES_MOST]
+        ], max(0, len(order) - _CLASSES_MOST)
 
     def _of_records(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]], int]:
         """Charts of the most common texts, classes of objects, and the number of samples that were read."""
@@ -156,7 +158,10 @@ def _chart(title: str, name: str, values: npt.NDArray[Any]) -> dict[str, Any] | 
     bars: list[list[Any]]
     if least == most or (finite.dtype.kind in "iub" and int(most) - int(least) < _EACH_MOST):
         numbers, counts = np.unique(finite, return_counts=True)
-        bars = [[f"{number:g}", count, number, None] for number, count in zip(numbers.tolist(), counts.tolist(), strict=True)]
+        bars = [
+            [f"{number:g}", count, number, None]
+            for number, count in zip(numbers.tolist(), counts.tolist(), strict=True)
+        ]
     else:
         wide = finite.astype(np.float64)
         edges = np.histogram_bin_edges(wide, _BINS)
@@ -166,6 +171,9 @@ def _chart(title: str, name: str, values: npt.NDArray[Any]) -> dict[str, Any] | 
         counts, _ = np.histogram(wide, edges)
         spans = zip(edges[:-1].tolist(), edges[1:].tolist(), counts.tolist(), strict=True)
         last = 1 if finite.dtype.kind in "iu" else 0
-        bars = [[f"{low:g}" if high == low + last else f"{low:g} .. {high - last:g}", count, low, high] for low, high, count in spans]
+        bars = [
+            [f"{low:g}" if high == low + last else f"{low:g} .. {high - last:g}", count, low, high]
+            for low, high, count in spans
+        ]
     left = int(values.size - finite.size)
     return {"title": title + (f" ({left:,} are not finite)" if left else ""), "name": name, "bars": bars}

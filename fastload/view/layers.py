@@ -31,7 +31,9 @@ POINTS_MOST = 20_000
 """Points of one layer of outlines or keypoints."""
 
 
-def layers_of(subject: Subject, values: Mapping[str, Any], picture: Callable[[str], str], box_format: str = "") -> list[dict[str, Any]]:
+def layers_of(
+    subject: Subject, values: Mapping[str, Any], picture: Callable[[str], str], box_format: str = ""
+) -> list[dict[str, Any]]:
     """Layers of a sample.
 
     Args:
@@ -47,13 +49,32 @@ def layers_of(subject: Subject, values: Mapping[str, Any], picture: Callable[[st
         if field.handler.is_as_large:
             found.append(_layer(field, None, form="picture", picture=picture(field.name)))
         elif field.handler.owns_objects:
-            shapes = [[corners] for corners in _numbers(box_corners(_array(values[field.name])[:OBJECTS_MOST], box_format or field.format))]
-            found.append(_layer(field, values[field.name], form="shapes", shapes=shapes, texts=_texts(subject, field, values)))
+            shapes = [
+                [corners]
+                for corners in _numbers(
+                    box_corners(_array(values[field.name])[:OBJECTS_MOST], box_format or field.format)
+                )
+            ]
+            found.append(
+                _layer(
+                    field,
+                    values[field.name],
+                    form="shapes",
+                    shapes=shapes,
+                    texts=_texts(subject, field, values),
+                )
+            )
         elif field.handler.has_points:
             points = _numbers(_few(_array(values[field.name])))
-            found.append(_layer(field, values[field.name], form="points", points=points, names=list(field.names)))
+            found.append(
+                _layer(field, values[field.name], form="points", points=points, names=list(field.names))
+            )
         elif field.handler.is_ragged and field.handler.follows_image:
-            found.append(_layer(field, values[field.name], form="shapes", shapes=_outlines(values[field.name]), texts=[]))
+            found.append(
+                _layer(
+                    field, values[field.name], form="shapes", shapes=_outlines(values[field.name]), texts=[]
+                )
+            )
     return sorted(found, key=lambda layer: _ORDER.index(layer["form"]))
 
 
@@ -68,7 +89,13 @@ def colours() -> list[str]:
 
 
 def _layer(field: Field, value: Any, **content: Any) -> dict[str, Any]:
-    return {"name": field.name, "kind": field.kind, "of": field.of, "count": None if value is None else len(value), **content}
+    return {
+        "name": field.name,
+        "kind": field.kind,
+        "of": field.of,
+        "count": None if value is None else len(value),
+        **content,
+    }
 
 
 def _texts(subject: Subject, boxes: Field, values: Mapping[str, Any]) -> list[str]:

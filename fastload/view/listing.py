@@ -41,14 +41,23 @@ class Listing:
         Raises as `indices`.
         """
         if not 0 <= start or not 1 <= count <= ROWS_MOST:
-            raise ArgumentError(f"a listing has 1 to {ROWS_MOST} samples from position 0 on, not {count} from {start}")
+            raise ArgumentError(
+                f"a listing has 1 to {ROWS_MOST} samples from position 0 on, not {count} from {start}"
+            )
         found = self.indices(where)
         chosen = np.asarray(found[start : start + count], np.int64)
         reader, label = self._subject.dataset.opened.reader, self._subject.label
         if not len(chosen):
             return {"total": len(found), "start": start, "rows": []}
-        widths, heights = reader.take(WIDTH_COLUMN, chosen).tolist(), reader.take(HEIGHT_COLUMN, chosen).tolist()
-        labels = [""] * len(chosen) if label is None else [self._subject.label_text(each) for each in reader.take(label, chosen).tolist()]
+        widths, heights = (
+            reader.take(WIDTH_COLUMN, chosen).tolist(),
+            reader.take(HEIGHT_COLUMN, chosen).tolist(),
+        )
+        labels = (
+            [""] * len(chosen)
+            if label is None
+            else [self._subject.label_text(each) for each in reader.take(label, chosen).tolist()]
+        )
         rows = [list(row) for row in zip(chosen.tolist(), labels, widths, heights, strict=True)]
         return {"total": len(found), "start": start, "rows": rows}
 

@@ -51,19 +51,33 @@ class Pages:
         self.facts, self.draws = Facts(subject), SampleDraws(subject)
         self._documents: Mapping[str, Callable[[Query], Any]] = {
             "dataset": lambda query: self.dataset(),
-            "rows": lambda query: self.listing.rows(query.get("where", ""), _int(query, "start", 0), _int(query, "count", ROWS_MOST)),
+            "rows": lambda query: self.listing.rows(
+                query.get("where", ""), _int(query, "start", 0), _int(query, "count", ROWS_MOST)
+            ),
             "facts": lambda query: self.facts.document(),
             "bad": lambda query: bad_document(subject),
             "check": lambda query: check_samples(subject, _int(query, "start", 0)),
         }
         self._of_sample: Mapping[str, Callable[[int, Query], Answer]] = {
             "sample": lambda index, query: _json(self._sample(index, query)),
-            "draws": lambda index, query: _json(self.draws.document(index, *_draw(query), _int(query, "count", 8))),
-            "picture": lambda index, query: Answer(self.pictures.image(index, _int(query, "side", SIDES[-1]), query.get("field", "")), PNG),
-            "layers": lambda index, query: _json(layers_document(subject, index, _int(query, "side", SIDES[-1]))),
-            "layer": lambda index, query: Answer(self.pictures.layer(index, query.get("field", ""), _int(query, "side", SIDES[-1])), PNG),
-            "draw": lambda index, query: Answer(self.draws.picture(index, *_draw(query), _int(query, "view", 0)), PNG),
-            "draw-layer": lambda index, query: Answer(self.draws.layer(index, *_draw(query), query.get("field", "")), PNG),
+            "draws": lambda index, query: _json(
+                self.draws.document(index, *_draw(query), _int(query, "count", 8))
+            ),
+            "picture": lambda index, query: Answer(
+                self.pictures.image(index, _int(query, "side", SIDES[-1]), query.get("field", "")), PNG
+            ),
+            "layers": lambda index, query: _json(
+                layers_document(subject, index, _int(query, "side", SIDES[-1]))
+            ),
+            "layer": lambda index, query: Answer(
+                self.pictures.layer(index, query.get("field", ""), _int(query, "side", SIDES[-1])), PNG
+            ),
+            "draw": lambda index, query: Answer(
+                self.draws.picture(index, *_draw(query), _int(query, "view", 0)), PNG
+            ),
+            "draw-layer": lambda index, query: Answer(
+                self.draws.layer(index, *_draw(query), query.get("field", "")), PNG
+            ),
         }
 
     @property
@@ -112,13 +126,19 @@ class Pages:
 
     def _sample(self, index: int, query: Query) -> dict[str, Any]:
         found = sample_document(self._subject, index)
-        found["position"], found["before"], found["after"] = self.listing.neighbours(query.get("where", ""), index)
+        found["position"], found["before"], found["after"] = self.listing.neighbours(
+            query.get("where", ""), index
+        )
         return found
 
 
 def _example(subject: Subject) -> str:
     """A condition over columns that the dataset has, as an example for the search."""
-    numbers = [field.name for field in subject.dataset.opened.reader.schema if field.is_column and not field.handler.is_array]
+    numbers = [
+        field.name
+        for field in subject.dataset.opened.reader.schema
+        if field.is_column and not field.handler.is_array
+    ]
     name = subject.label or next(iter(numbers), "")
     return f"{name} = 3 and width > 400" if name.isidentifier() else "width > 400"
 

@@ -52,7 +52,9 @@ class Pictures:
             raise ArgumentError(f"field {field.name!r} is of kind {field.kind}, and no image")
         smaller = max(stored_size(reader, index, field)) <= side
         fields = (first,) if field.name == first else (first, field.name)
-        small = self._reduced.get((smaller or side, fields), lambda: dataset.delivering(fields, None if smaller else within(side)))
+        small = self._reduced.get(
+            (smaller or side, fields), lambda: dataset.delivering(fields, None if smaller else within(side))
+        )
         found: torch.Tensor = small.before_python(index, 0, 0)[field.name]
         return found
 
@@ -67,17 +69,25 @@ class Pictures:
         reader = self._subject.dataset.opened.reader
         field = reader.schema[name]
         if not field.handler.is_as_large:
-            raise ArgumentError(f"field {name!r} is of kind {field.kind}, and has no pixels to lay over the image")
+            raise ArgumentError(
+                f"field {name!r} is of kind {field.kind}, and has no pixels to lay over the image"
+            )
         height, width = stored_size(reader, index)
         if height * width > self._subject.dataset.max_pixels:
-            reason = f"its columns say {width} x {height} pixels; the limit is {self._subject.dataset.max_pixels}"
+            reason = (
+                f"its columns say {width} x {height} pixels; the limit is {self._subject.dataset.max_pixels}"
+            )
             raise self._subject.dataset.sample_error(index, reason)
         try:
             kind, data = reader.stored_fields(index).get(reader.schema.number(name), (0, None))
             value = parse_value(reader, index, field, kind, data, plain=True)
         except SampleError as error:
             raise self._subject.dataset.sample_error(index, error.reason or str(error)) from None
-        return label_png(_reduced(np.asarray(value) if field.handler.holds_labels else _painted(value, height, width), side))
+        return label_png(
+            _reduced(
+                np.asarray(value) if field.handler.holds_labels else _painted(value, height, width), side
+            )
+        )
 
 
 def _check_side(side: int) -> None:

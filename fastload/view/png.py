@@ -40,7 +40,12 @@ def label_png(labels: npt.NDArray[np.integer]) -> bytes:
 
 def _file(width: int, height: int, colour: int, extra: bytes, rows: Pixels) -> bytes:
     header = struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0)
-    body = _chunk(b"IHDR", header) + extra + _chunk(b"IDAT", zlib.compress(rows.data, _LEVEL)) + _chunk(b"IEND", b"")
+    body = (
+        _chunk(b"IHDR", header)
+        + extra
+        + _chunk(b"IDAT", zlib.compress(rows.data, _LEVEL))
+        + _chunk(b"IEND", b"")
+    )
     return _SIGNATURE + body
 
 

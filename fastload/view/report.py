@@ -50,7 +50,11 @@ _FEW = 16
 _FINE, _SMALL = _ReportSize(384, 4, 90, "4:4:4"), _ReportSize(320, 2, 70, "4:2:0")
 
 
-def write_report(subject: Subject, out: str | os.PathLike[str], progress: Callable[[int, int], None] = lambda done, total: None) -> int:
+def write_report(
+    subject: Subject,
+    out: str | os.PathLike[str],
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> int:
     """Writes the page of the first SAMPLES samples for which the settings' condition holds. A file that is there is replaced, once the
     new one is whole.
 
@@ -72,12 +76,17 @@ def write_report(subject: Subject, out: str | os.PathLike[str], progress: Callab
     pages = Pages(subject)
     rows = pages.listing.rows(subject.settings.where, 0, SAMPLES)
     if not rows["rows"]:
-        raise ArgumentError("there is no sample to report on: the dataset is empty, or the condition is true for none")
+        raise ArgumentError(
+            "there is no sample to report on: the dataset is empty, or the condition is true for none"
+        )
     indices = [row[0] for row in rows["rows"]]
     form = _FINE if len(indices) <= _FEW else _SMALL
     archive: dict[str, Any] = {}
     for at, index in enumerate(indices):
-        before, after = (indices[at - 1] if at else None), (indices[at + 1] if at + 1 < len(indices) else None)
+        before, after = (
+            (indices[at - 1] if at else None),
+            (indices[at + 1] if at + 1 < len(indices) else None),
+        )
         archive |= _sample(subject, pages, index, before, after, form)
         progress(at + 1, len(indices))
     archive["dataset"] = pages.dataset() | {"sides": [form.side], "draws": form.draws}
@@ -88,7 +97,9 @@ def write_report(subject: Subject, out: str | os.PathLike[str], progress: Callab
     return len(indices)
 
 
-def _sample(subject: Subject, pages: Pages, index: int, before: int | None, after: int | None, form: _ReportSize) -> dict[str, Any]:
+def _sample(
+    subject: Subject, pages: Pages, index: int, before: int | None, after: int | None, form: _ReportSize
+) -> dict[str, Any]:
     """Answers about one sample, by the paths that the page asks for."""
     try:
         return _stored(subject, pages, index, before, after, form) | _drawn(subject, pages, index, form)
@@ -97,11 +108,15 @@ def _sample(subject: Subject, pages: Pages, index: int, before: int | None, afte
         return {f"sample/{index}": sentence, f"picture/{index}.png?side={form.side}": sentence}
 
 
-def _stored(subject: Subject, pages: Pages, index: int, before: int | None, after: int | None, form: _ReportSize) -> dict[str, Any]:
+def _stored(
+    subject: Subject, pages: Pages, index: int, before: int | None, after: int | None, form: _ReportSize
+) -> dict[str, Any]:
     sample = sample_document(subject, index) | {"before": before, "after": after}
     found: dict[str, Any] = {f"sample/{index}": sample}
     for image in sample["images"]:
-        found[f"{image['picture']}side={form.side}"] = _photo(shown_image(pages.pictures.pixels(index, form.side, image["name"])), form)
+        found[f"{image['picture']}side={form.side}"] = _photo(
+            shown_image(pages.pictures.pixels(index, form.side, image["name"])), form
+        )
     for layer in sample["layers"]:
         if "picture" in layer:
             found[layer["picture"]] = _inline(pages.pictures.layer(index, layer["name"]), "png")
@@ -117,7 +132,9 @@ def _drawn(subject: Subject, pages: Pages, index: int, form: _ReportSize) -> dic
             found[picture["path"]] = _photo(pages.draws.shown(index, seed, draw["epoch"], view), form)
             for layer in picture["layers"]:
                 if "picture" in layer:
-                    found[layer["picture"]] = _inline(pages.draws.layer(index, seed, draw["epoch"], layer["name"]), "png")
+                    found[layer["picture"]] = _inline(
+                        pages.draws.layer(index, seed, draw["epoch"], layer["name"]), "png"
+                    )
     return found
 
 
@@ -143,10 +160,20 @@ def _page(archive: bytes) -> bytes:
     page = page_file("page.html")
     for old, new in (
         (b'<link rel="icon" href="icon.svg">\n', b""),
-        (b'<meta charset="utf-8">', f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{policy}">'.encode()),
+        (
+            b'<meta charset="utf-8">',
+            f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{policy}">'.encode(),
+        ),
         (b'<link rel="stylesheet" href="page.css">', b"<style>" + style + b"</style>"),
         (b'<script src="page.js" defer></script>\n', b""),
-        (b"</body>", b'<script type="application/json" id="archive">' + answers + b"</script>\n<script>" + script + b"</script>\n</body>"),
+        (
+            b"</body>",
+            b'<script type="application/json" id="archive">'
+            + answers
+            + b"</script>\n<script>"
+            + script
+            + b"</script>\n</body>",
+        ),
     ):
         page = page.replace(old, new, 1)
     return page

@@ -72,7 +72,9 @@ def _text(subject: Subject, field: Field, values: dict[str, Any]) -> str:
 
 def _image(subject: Subject, index: int, field: Field) -> dict[str, Any]:
     height, width = stored_size(subject.dataset.opened.reader, index, field)
-    query = "" if field == subject.dataset.opened.reader.schema.image else f"field={quote(field.name, safe='')}&"
+    query = (
+        "" if field == subject.dataset.opened.reader.schema.image else f"field={quote(field.name, safe='')}&"
+    )
     return {"name": field.name, "picture": f"picture/{index}.png?{query}", "width": width, "height": height}
 
 
@@ -83,7 +85,9 @@ def _facts(subject: Subject, index: int) -> list[list[str]]:
         stored = reader.stored_fields(index)
     except SampleError as error:
         return [*found, ["record", error.reason or str(error)]]
-    found.append(["record", f"{sum(len(data) for _, data in stored.values()):,} bytes in {len(stored)} entries"])
+    found.append(
+        ["record", f"{sum(len(data) for _, data in stored.values()):,} bytes in {len(stored)} entries"]
+    )
     for number, (kind, data) in stored.items():
         codec = BY_ENTRY.get(kind)
         if codec is not None and number < len(reader.schema):

@@ -40,7 +40,9 @@ def application(subject: Subject, pages: Pages, ends: Callable[[], bool] = lambd
     routing, applications = library("starlette.routing"), library("starlette.applications")
     routes = [routing.Route(path, _file(*found)) for path, found in _FILES.items()]
     routes += [routing.Route(f"/{name}", _about(pages, name)) for name in pages.names]
-    routes += [routing.Route(f"/{name}/{{index}}", _of_sample(subject, pages, name)) for name in pages.sample_names]
+    routes += [
+        routing.Route(f"/{name}/{{index}}", _of_sample(subject, pages, name)) for name in pages.sample_names
+    ]
     app: App = applications.Starlette(routes=routes, lifespan=partial(_running, ends))
     return app
 
@@ -48,12 +50,16 @@ def application(subject: Subject, pages: Pages, ends: Callable[[], bool] = lambd
 @contextlib.asynccontextmanager
 async def _running(ends: Callable[[], bool], _: Any) -> AsyncIterator[None]:
     """Bounds the threads that make answers: pictures are decoded one at a time in any case, and compressed beside that."""
-    library("anyio.to_thread").current_default_thread_limiter().total_tokens = min(_THREADS_MOST, available_cpus() + 2)
+    library("anyio.to_thread").current_default_thread_limiter().total_tokens = min(
+        _THREADS_MOST, available_cpus() + 2
+    )
     asyncio.get_running_loop().set_exception_handler(partial(_unless_closed, ends))
     yield
 
 
-def _unless_closed(ends: Callable[[], bool], loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _unless_closed(
+    ends: Callable[[], bool], loop: asyncio.AbstractEventLoop, context: dict[str, Any]
+) -> None:
     """Reports an error of the event loop, but for that of a client who connects while the server closes its socket."""
     error = context.get("exception")
     if not (ends() and isinstance(error, OSError) and error.errno == errno.EBADF):
@@ -82,7 +88,10 @@ def _of_sample(subject: Subject, pages: Pages, name: str) -> Callable[..., Any]:
         if found is None:
             return _sentence("that is no number of a sample", 404)
         index = int(found[1])
-        return _answered(lambda: pages.of_sample(name, index, request.query_params), lambda error: subject.meet(index, error))
+        return _answered(
+            lambda: pages.of_sample(name, index, request.query_params),
+            lambda error: subject.meet(index, error),
+        )
 
     return answer
 
@@ -125,7 +134,9 @@ class PageServer:
         token, ticket = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
         self._socket = _listening(port)
         self.port: int = self._socket.getsockname()[1]
-        self.address, self.ticket = (f"http://{HOST}:{self.port}/?token={secret}" for secret in (token, ticket))
+        self.address, self.ticket = (
+            f"http://{HOST}:{self.port}/?token={secret}" for secret in (token, ticket)
+        )
         try:
             self._server = _server(Gate(app, token, ticket, f"fastload_view_{self.port}"))
         except ArgumentError:
@@ -177,5 +188,7 @@ def _listening(port: int) -> socket.socket:
         found.listen(128)
     except OSError as error:
         found.close()
-        raise ResourceError(f"port {port} of {HOST} cannot be used: {error.strerror}; give another by --port, or 0 for any") from None
+        raise ResourceError(
+            f"port {port} of {HOST} cannot be used: {error.strerror}; give another by --port, or 0 for any"
+        ) from None
     return found

@@ -23,10 +23,18 @@ def text_of(value: Any) -> str:
         text = value
     elif isinstance(value, bytes | bytearray | memoryview):
         data = bytes(value)
-        text = f"{len(data):,} bytes: {data[:_BYTES_MOST].hex(' ')}{' ...' if len(data) > _BYTES_MOST else ''}"
+        text = (
+            f"{len(data):,} bytes: {data[:_BYTES_MOST].hex(' ')}{' ...' if len(data) > _BYTES_MOST else ''}"
+        )
     elif isinstance(value, torch.Tensor | np.ndarray):
-        array = value.detach().cpu().float().numpy() if isinstance(value, torch.Tensor) and value.is_floating_point() else np.asarray(value)
-        text = np.array2string(array, threshold=_NUMBERS_MOST, edgeitems=4, max_line_width=100, separator=", ")
+        array = (
+            value.detach().cpu().float().numpy()
+            if isinstance(value, torch.Tensor) and value.is_floating_point()
+            else np.asarray(value)
+        )
+        text = np.array2string(
+            array, threshold=_NUMBERS_MOST, edgeitems=4, max_line_width=100, separator=", "
+        )
     elif isinstance(value, Mapping | Sequence):
         text = json.dumps(value, ensure_ascii=False, default=_plain)
         if "{" in text:  # and no mere numbers

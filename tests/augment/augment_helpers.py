@@ -20,7 +20,11 @@ def pictures(count: int, height: int = 45, width: int = 52) -> Tensor:
     """uint8 (count, 3, height, width): photographs, and among them noise, one colour, and two colours."""
     rng = np.random.default_rng(count)
     made = [np.asarray(photo(i, height, width)) for i in range(count)]
-    for i, flat in ((1, rng.integers(0, 256, (height, width, 3))), (2, np.full((height, width, 3), 77)), (3, np.arange(width) % 2 * 200)):
+    for i, flat in (
+        (1, rng.integers(0, 256, (height, width, 3))),
+        (2, np.full((height, width, 3), 77)),
+        (3, np.arange(width) % 2 * 200),
+    ):
         if i < count:
             made[i] = np.broadcast_to(flat[None, :, None] if flat.ndim == 1 else flat, (height, width, 3))
     return torch.from_numpy(np.stack(made).astype(np.uint8)).permute(0, 3, 1, 2).contiguous()
@@ -42,7 +46,9 @@ def assert_levels(got: Tensor, want: Tensor, most: float, share: float = 0.0) ->
     """No pixel is off by more than `most` levels, but for this share of them."""
     apart = levels_apart(got, want)
     beyond = float((apart > most).float().mean())
-    assert beyond <= share, f"{beyond:.2%} of the values are more than {most} levels off, up to {float(apart.max()):.1f}"
+    assert beyond <= share, (
+        f"{beyond:.2%} of the values are more than {most} levels off, up to {float(apart.max()):.1f}"
+    )
 
 
 def assert_frequencies(counts: npt.ArrayLike, chances: npt.ArrayLike) -> None:

@@ -13,7 +13,16 @@ import numpy as np
 import pytest
 import torch
 import warm
-from augment_helpers import DRAWS, EPOCH, SEED, assert_frequencies, assert_levels, assert_uniform, draws, pictures
+from augment_helpers import (
+    DRAWS,
+    EPOCH,
+    SEED,
+    assert_frequencies,
+    assert_levels,
+    assert_uniform,
+    draws,
+    pictures,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -68,7 +77,9 @@ POOL = {dtype: batch(16, dtype) for dtype in DTYPES}
     st.data(),
 )
 @settings(max_examples=80)
-def test_rows_do_not_depend_on_the_batch(ops: list[Any], picked: list[int], dtype: torch.dtype, seed: int, last: bool, data: Any) -> None:
+def test_rows_do_not_depend_on_the_batch(
+    ops: list[Any], picked: list[int], dtype: torch.dtype, seed: int, last: bool, data: Any
+) -> None:
     """aug(batch)[i] == aug(that sample alone), bit for bit, for any list of ops, any batch, dtype and memory format."""
     augment = A.AugmentBatch(ops)
     x = POOL[dtype][picked]
@@ -109,7 +120,9 @@ def test_dtype_format_and_input_are_kept(dtype: torch.dtype, memory_format: torc
         assert bool((got <= (255 if dtype == torch.uint8 else 1.001)).all())
 
 
-@pytest.mark.parametrize("op", [*OPS[:15], A.RandAugment(1), A.TrivialAugmentWide()], ids=lambda op: type(op).__name__)
+@pytest.mark.parametrize(
+    "op", [*OPS[:15], A.RandAugment(1), A.TrivialAugmentWide()], ids=lambda op: type(op).__name__
+)
 def test_half_precision_is_float32_rounded(op: Any) -> None:
     """One op on float16 comes out as on float32, within half a level, but for pixels at a threshold; float32 is what is computed in."""
     half = batch(16, torch.float16)
@@ -221,7 +234,13 @@ def test_blur_wider_than_the_image() -> None:
 
 
 @pytest.mark.parametrize(
-    "op", [op for op in OPS if hasattr(op, "p") and isinstance(op, A.RandomInvert | A.ColorJitter | A.RandomRotation)], ids=repr
+    "op",
+    [
+        op
+        for op in OPS
+        if hasattr(op, "p") and isinstance(op, A.RandomInvert | A.ColorJitter | A.RandomRotation)
+    ],
+    ids=repr,
 )
 def test_probabilities(op: Any) -> None:
     """Over 10,000 samples an op happens as often as its p says."""
@@ -265,7 +284,9 @@ def test_erasing_draws() -> None:
     fits, boxes = spec.boxes(draws(DRAWS, 44), 224, 200)
     assert fits.all()
     top, left, bottom, right = boxes.T.astype(float)
-    assert ((top >= 0) & (left >= 0) & (bottom <= 224) & (right <= 200) & (bottom > top) & (right > left)).all()
+    assert (
+        (top >= 0) & (left >= 0) & (bottom <= 224) & (right <= 200) & (bottom > top) & (right > left)
+    ).all()
     assert_uniform(((bottom - top) * (right - left) / (224 * 200) - 0.05) / 0.15)
     ratio = np.log((bottom - top) / (right - left)) / np.log(2.0)
     assert_frequencies(np.histogram(ratio, 4, (-1.02, 1.02))[0], np.ones(4))
@@ -281,7 +302,10 @@ def test_crop_draws() -> None:
     """Over 10,000 samples every corner is as likely as any other."""
     spec = A.RandomCrop(32, 2)
     steps = A.AugmentBatch([spec]).steps(
-        torch.empty(DRAWS, 3, 32, 32, dtype=torch.uint8, device="meta"), SEED, EPOCH, np.arange(DRAWS, dtype=np.uint64)
+        torch.empty(DRAWS, 3, 32, 32, dtype=torch.uint8, device="meta"),
+        SEED,
+        EPOCH,
+        np.arange(DRAWS, dtype=np.uint64),
     )
     corner = steps[0].arrays["corner"]
     assert_frequencies(np.bincount(corner[:, 0] * 5 + corner[:, 1], minlength=25), np.ones(25))
@@ -309,7 +333,10 @@ def test_without_kornia() -> None:
     """Without Kornia all runs but GaussianBlur, which says what to install when it is made, as an ImportError and a FastloadError."""
     found = warm.run(WITHOUT_KORNIA)
     assert found.returncode == 0, found.stderr
-    assert found.stdout == "fastload.augment's GaussianBlur needs Kornia: pip install 'torch-fastload[augment]'\n"
+    assert (
+        found.stdout
+        == "fastload.augment's GaussianBlur needs Kornia: pip install 'torch-fastload[augment]'\n"
+    )
 
 
 def test_transforms_without_kornia(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,7 +352,9 @@ def test_transforms_without_kornia(packed: Path, monkeypatch: pytest.MonkeyPatch
             assert loader.explain(all=True) == told[-1]
             assert sum(len(images) for images, _ in loader) == 50
     assert "native but for what the device does" in told[0]
-    assert "GaussianBlur needs Kornia, which is not installed: pip install 'torch-fastload[augment]'" in told[1]
+    assert (
+        "GaussianBlur needs Kornia, which is not installed: pip install 'torch-fastload[augment]'" in told[1]
+    )
 
 
 def test_kernels_never_write_to_their_input() -> None:
@@ -333,10 +362,24 @@ def test_kernels_never_write_to_their_input() -> None:
     x = batch(4, torch.float32)
     before = x.clone()
     ones = torch.full((4,), 0.3)
-    for kernel in (kernels.brightness, kernels.contrast, kernels.saturation, kernels.sharpness, kernels.hue, kernels.solarize):
+    for kernel in (
+        kernels.brightness,
+        kernels.contrast,
+        kernels.saturation,
+        kernels.sharpness,
+        kernels.hue,
+        kernels.solarize,
+    ):
         kernel(x, ones).zero_()
         kernel(x[:, :, :2, :2], ones).zero_()
-    for plain in (kernels.grayscale, kernels.invert, kernels.autocontrast, kernels.equalize, kernels.hflip, kernels.vflip):
+    for plain in (
+        kernels.grayscale,
+        kernels.invert,
+        kernels.autocontrast,
+        kernels.equalize,
+        kernels.hflip,
+        kernels.vflip,
+    ):
         plain(x).zero_()
         plain(x[:, :, :2, :2]).zero_()
     assert torch.equal(x, before)
@@ -349,10 +392,14 @@ def test_kernels_never_write_to_their_input() -> None:
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 def test_no_trace_of_the_number_of_threads(dtype: torch.dtype) -> None:
     """Large images have the same bits in one batch and one by one, with one thread and with several: also what needs an image's mean."""
-    noise = torch.randint(0, 256, (7, 3, 230, 220), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    noise = torch.randint(
+        0, 256, (7, 3, 230, 220), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
     x = noise if dtype == torch.uint8 else noise.to(dtype) / 255
     augment = A.AugmentBatch(
-        [A.ColorJitter(0.4, 0.4, 0.4, 0.1), A.RandAugment(2, 9)] if dtype == torch.uint8 else [A.ColorJitter(0.4, 0.8)]
+        [A.ColorJitter(0.4, 0.4, 0.4, 0.1), A.RandAugment(2, 9)]
+        if dtype == torch.uint8
+        else [A.ColorJitter(0.4, 0.8)]
     )
     before, found = torch.get_num_threads(), []
     try:

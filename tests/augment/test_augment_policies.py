@@ -46,14 +46,21 @@ def test_tables(scales: Any, bins: int, theirs: Any, size: tuple[int, int]) -> N
 
 def test_spaces_in_torchvisions_order() -> None:
     """The 14 ops that are drawn from are torchvision's 14."""
-    assert list(v2.RandAugment._AUGMENTATION_SPACE) == list(v2.TrivialAugmentWide._AUGMENTATION_SPACE) == list(OPS[:14])
+    assert (
+        list(v2.RandAugment._AUGMENTATION_SPACE)
+        == list(v2.TrivialAugmentWide._AUGMENTATION_SPACE)
+        == list(OPS[:14])
+    )
 
 
 def test_imagenet_policy() -> None:
     """AutoAugment's 25 pairs are torchvision's."""
     kinds, chances, bins = sub_policies("imagenet")
     theirs = v1.AutoAugment(v1.AutoAugmentPolicy.IMAGENET).policies
-    ours = [tuple((OPS[k], p, int(b)) for k, p, b in zip(ks, ps, bs, strict=True)) for ks, ps, bs in zip(kinds, chances, bins, strict=True)]
+    ours = [
+        tuple((OPS[k], p, int(b)) for k, p, b in zip(ks, ps, bs, strict=True))
+        for ks, ps, bs in zip(kinds, chances, bins, strict=True)
+    ]
     assert ours == [tuple((name, p, b or 0) for name, p, b in pair) for pair in theirs]
 
 
@@ -63,7 +70,9 @@ def test_every_op_at_every_bin_is_torchvisions(wide: bool, dtype: torch.dtype) -
     """A batch in which every row has an op, bin and sign of its own gives what torchvision gives for them: the tolerances of test_ops."""
     policy = v2.TrivialAugmentWide() if wide else v2.RandAugment()
     table = magnitude_table(WIDE if wide else NARROW, 31, 45, 52)
-    cases = [(k, b, s) for k in range(14) for b in (0, 1, 9, 16, 30) for s in ((1, -1) if SIGNED[k] else (1,))]
+    cases = [
+        (k, b, s) for k in range(14) for b in (0, 1, 9, 16, 30) for s in ((1, -1) if SIGNED[k] else (1,))
+    ]
     x = pictures(8).repeat(len(cases) // 8 + 1, 1, 1, 1)[: len(cases)]
     x = x if dtype == torch.uint8 else x.to(dtype) / 255
     kinds = np.array([k for k, _, _ in cases])
@@ -71,10 +80,14 @@ def test_every_op_at_every_bin_is_torchvisions(wide: bool, dtype: torch.dtype) -
     got = run(x, slot_steps(kinds, values, Frame(len(x), 45, 52, dtype != torch.uint8), "nearest", (0, 0, 0)))
     for i, (k, _, _) in enumerate(cases):
         magnitude = values[i] / 255 if OPS[k] == "Solarize" else values[i]
-        want = policy._apply_image_or_video_transform(x[i], OPS[k], float(magnitude), InterpolationMode.NEAREST, {torch.Tensor: None})
+        want = policy._apply_image_or_video_transform(
+            x[i], OPS[k], float(magnitude), InterpolationMode.NEAREST, {torch.Tensor: None}
+        )
         moved = OPS[k] in GEOMETRIC
         try:
-            assert_levels(got[i], want, 0.01 if moved or dtype != torch.uint8 else 1, share=0.005 if moved else 0.0)
+            assert_levels(
+                got[i], want, 0.01 if moved or dtype != torch.uint8 else 1, share=0.005 if moved else 0.0
+            )
         except AssertionError as error:
             raise AssertionError(f"{OPS[k]} at {values[i]}: {error}") from None
 

@@ -65,12 +65,20 @@ def module(name: str, p: float = P) -> Any:
 
 
 CASES = [
-    (name, dtype) for name in sorted(ROWWISE) for dtype in (torch.uint8, torch.float32) if dtype != torch.uint8 or not ROWWISE[name].floats
+    (name, dtype)
+    for name in sorted(ROWWISE)
+    for dtype in (torch.uint8, torch.float32)
+    if dtype != torch.uint8 or not ROWWISE[name].floats
 ]
 
 
 def states() -> tuple[Any, ...]:
-    return torch.get_rng_state().numpy().tobytes(), random.getstate(), np.random.get_state()[1].tobytes(), np.random.get_state()[2]
+    return (
+        torch.get_rng_state().numpy().tobytes(),
+        random.getstate(),
+        np.random.get_state()[1].tobytes(),
+        np.random.get_state()[2],
+    )
 
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
@@ -93,7 +101,10 @@ def test_rows_do_not_depend_on_the_batch(name: str, dtype: torch.dtype) -> None:
         assert torch.equal(augment(x[i : i + 1], seed=SEED, epoch=EPOCH, indices=[i])[0], together[i]), i
     assert states() == between != before
     for seed, epoch in ((SEED + 1, EPOCH), (SEED, EPOCH + 1)):
-        assert torch.equal(augment(x, seed=seed, epoch=epoch, indices=range(16)), together) == ROWWISE[name].fixed
+        assert (
+            torch.equal(augment(x, seed=seed, epoch=epoch, indices=range(16)), together)
+            == ROWWISE[name].fixed
+        )
 
 
 def test_through_a_loader() -> None:
@@ -102,7 +113,9 @@ def test_through_a_loader() -> None:
 
     def epoch(batch_size: int) -> Tensor:
         augment = A.AugmentBatch([A.RandomHorizontalFlip(), module("RandomAffine"), module("ColorJitter")])
-        with FastLoader(rows, batch_size=batch_size, seed=SEED, batch_transform=augment, device="cpu") as loader:
+        with FastLoader(
+            rows, batch_size=batch_size, seed=SEED, batch_transform=augment, device="cpu"
+        ) as loader:
             return torch.cat([images for images, _ in loader])
 
     assert torch.equal(epoch(4), epoch(7))
@@ -134,7 +147,15 @@ def test_kornia_alone_does_the_same_with_these_parameters() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["ColorJiggle", "ColorJitter", "RandomGaussianNoise", "RandomJigsaw", "RandomMotionBlur", "RandomPlasmaContrast"]
+    "name",
+    [
+        "ColorJiggle",
+        "ColorJitter",
+        "RandomGaussianNoise",
+        "RandomJigsaw",
+        "RandomMotionBlur",
+        "RandomPlasmaContrast",
+    ],
 )
 def test_other_draws_are_kornias_after_the_rows_seed(name: str) -> None:
     """A module that draws a permutation, a normal field, or one value a batch does to a row what it does alone after torch.manual_seed of
@@ -165,10 +186,17 @@ def test_places_in_the_list_draw_apart() -> None:
     """Two equal modules draw different numbers; others before them are not disturbed; a module and its KorniaOp are the same op."""
     turn = module("RandomRotation", 1.0)
     x = PICTURES / 255
-    first, second = (op.plan(draws(16, 2, OP_STREAM + i), Frame(16, 36, 40, True)) for i, op in enumerate([A.KorniaOp(turn)] * 2))
+    first, second = (
+        op.plan(draws(16, 2, OP_STREAM + i), Frame(16, 36, 40, True))
+        for i, op in enumerate([A.KorniaOp(turn)] * 2)
+    )
     assert not np.array_equal(first[0].arrays["degrees"], second[0].arrays["degrees"])
     mixed = A.AugmentBatch([A.RandomInvert(), turn, A.RandomErasing()])
-    assert mixed == A.AugmentBatch([A.RandomInvert(), A.KorniaOp(turn), A.RandomErasing()]) != A.AugmentBatch([turn])
+    assert (
+        mixed
+        == A.AugmentBatch([A.RandomInvert(), A.KorniaOp(turn), A.RandomErasing()])
+        != A.AugmentBatch([turn])
+    )
     got = mixed(x, seed=SEED, epoch=EPOCH, indices=range(16))
     again = pickle.loads(pickle.dumps(mixed))
     assert again == mixed
@@ -181,7 +209,9 @@ def test_places_in_the_list_draw_apart() -> None:
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 def test_dtype_and_format_are_kept(dtype: torch.dtype, memory_format: torch.memory_format) -> None:
     """Whatever the batch is in, Kornia sees float32 in 0..1, and the result is as the batch was; identity is exact."""
-    x = (PICTURES if dtype == torch.uint8 else (PICTURES / 255).to(dtype)).contiguous(memory_format=memory_format)
+    x = (PICTURES if dtype == torch.uint8 else (PICTURES / 255).to(dtype)).contiguous(
+        memory_format=memory_format
+    )
     seen: list[Tensor] = []
     turn = module("RandomAffine", 1.0)
     turn.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
@@ -257,7 +287,9 @@ def test_bytes_hold_no_normalised_values() -> None:
     with pytest.raises(TransformError, match="ToFloat"):
         A.AugmentBatch([normalize])(PICTURES, seed=SEED, epoch=EPOCH, indices=range(16))
     x = PICTURES / 255
-    assert torch.equal(A.AugmentBatch([normalize])(x, seed=SEED, epoch=EPOCH, indices=range(16)), normalize(x))
+    assert torch.equal(
+        A.AugmentBatch([normalize])(x, seed=SEED, epoch=EPOCH, indices=range(16)), normalize(x)
+    )
 
 
 def test_every_class_that_is_taken_has_parameters_here() -> None:

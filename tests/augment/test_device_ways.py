@@ -62,17 +62,27 @@ def test_kornias_modules(name: str) -> None:
     assert (out.shape == (ROWS, 3, 64, 72)) != ROWWISE[name].resizes
 
 
-@pytest.mark.parametrize("name", sorted(name for name, traits in ROWWISE.items() if traits.moves and traits.objects))
+@pytest.mark.parametrize(
+    "name", sorted(name for name, traits in ROWWISE.items() if traits.moves and traits.objects)
+)
 def test_objects_of_kornias_modules(name: str) -> None:
     """Masks, boxes and keypoints that Kornia's move."""
     kinds = {"masks": (ROWS, 64, 72), "boxes": (ROWS, 3, 4), "keypoints": (ROWS, 5, 2)}
-    given = {kind: torch.empty(shape, device="meta") for kind, shape in kinds.items() if kind in ROWWISE[name].objects}
-    out = A.AugmentBatch([module(name)])(valueless(torch.uint8), seed=SEED, epoch=EPOCH, indices=range(ROWS), **given)
+    given = {
+        kind: torch.empty(shape, device="meta")
+        for kind, shape in kinds.items()
+        if kind in ROWWISE[name].objects
+    }
+    out = A.AugmentBatch([module(name)])(
+        valueless(torch.uint8), seed=SEED, epoch=EPOCH, indices=range(ROWS), **given
+    )
     assert out.masks.shape == (ROWS, *out.images.shape[2:])
     assert all(getattr(out, kind).device.type == "meta" for kind in given)
 
 
-@pytest.mark.parametrize("mix", [A.MixUp(0.2, 10), A.CutMix(1.0, 10), A.RandomChoice((A.MixUp(0.2, 10), A.CutMix(1.0, 10)))])
+@pytest.mark.parametrize(
+    "mix", [A.MixUp(0.2, 10), A.CutMix(1.0, 10), A.RandomChoice((A.MixUp(0.2, 10), A.CutMix(1.0, 10)))]
+)
 def test_mixes(mix: Any) -> None:
     """Images and labels."""
     labels = torch.empty(ROWS, dtype=torch.int64, device="meta")
@@ -89,7 +99,9 @@ def test_the_pass_to_floats() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 @pytest.mark.parametrize(
-    "op", [*OPS, *(A.KorniaOp(module(n)) for n in ("RandomPosterize", "ColorJitter", "RandomResizedCrop"))], ids=lambda op: repr(op)[:30]
+    "op",
+    [*OPS, *(A.KorniaOp(module(n)) for n in ("RandomPosterize", "ColorJitter", "RandomResizedCrop"))],
+    ids=lambda op: repr(op)[:30],
 )
 def test_the_devices_way_on_the_cpu(op: Any, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same pixels, but for the rounding of a filter."""

@@ -9,7 +9,10 @@ import pytest
 import warm
 
 triton = pytest.importorskip("triton", reason="Triton is not installed")
-fuses = pytest.mark.skipif(tuple(map(int, triton.__version__.split(".")[:2])) < (3, 9), reason="its interpreter rounds fused steps twice")
+fuses = pytest.mark.skipif(
+    tuple(map(int, triton.__version__.split(".")[:2])) < (3, 9),
+    reason="its interpreter rounds fused steps twice",
+)
 
 INTERPRETED = """
 import sys

@@ -55,9 +55,16 @@ def test_all_kinds_as_kornia_moves_them(name: str) -> None:
     kinds = {"masks": MASKS, "boxes": {"wide": XYXY, "tall": XYWH}, "keypoints": POINTS}
     out = A.AugmentBatch([op])(x, **KEY, **kinds, box_format={"wide": "xyxy", "tall": "xywh"})
     assert torch.equal(out.images, A.AugmentBatch([op])(x, **KEY))
-    want = kornias(op, {"input": x, "mask": MASKS[:, None], "bbox_xyxy": XYXY, "bbox_xywh": XYWH, "keypoints": POINTS})
+    want = kornias(
+        op, {"input": x, "mask": MASKS[:, None], "bbox_xyxy": XYXY, "bbox_xywh": XYWH, "keypoints": POINTS}
+    )
     rows = want["rows"]
-    got = {"mask": out.masks[:, None], "bbox_xyxy": out.boxes["wide"], "bbox_xywh": out.boxes["tall"], "keypoints": out.keypoints}
+    got = {
+        "mask": out.masks[:, None],
+        "bbox_xyxy": out.boxes["wide"],
+        "bbox_xywh": out.boxes["tall"],
+        "keypoints": out.keypoints,
+    }
     assert out.masks.dtype == torch.uint8
     assert torch.equal(got["mask"][rows], want["mask"])
     for key in ("bbox_xyxy", "bbox_xywh", "keypoints"):
@@ -125,7 +132,9 @@ def test_objects_through_a_mixed_list() -> None:
     assert torch.equal(out.masks, out.images[:, 0])
     image = torch.zeros((1, 3, HEIGHT, WIDTH), dtype=torch.uint8)
     image[:, :, 12:20, 14:24] = 255
-    one = A.AugmentBatch(ops)(image, **{**KEY, "indices": [3]}, boxes=torch.tensor([[[14.0, 12.0, 10.0, 8.0]]]), box_format="xywh")
+    one = A.AugmentBatch(ops)(
+        image, **{**KEY, "indices": [3]}, boxes=torch.tensor([[[14.0, 12.0, 10.0, 8.0]]]), box_format="xywh"
+    )
     x, y, width, height = one.boxes[0, 0].int().tolist()
     white = (one.images[0, 0] > 0).nonzero()
     assert white.amin(0).tolist() == [max(y, 0), max(x, 0)]
@@ -135,7 +144,9 @@ def test_objects_through_a_mixed_list() -> None:
 def test_erased_masks() -> None:
     """Kornia erases masks with their images where data keys name them; RandomErasing by itself leaves them alone, as ours does."""
     alone = A.AugmentBatch([A.KorniaOp(module("RandomErasing", 1.0))])
-    named = A.AugmentBatch([A.KorniaOp(module("RandomErasing", 1.0), data_keys=["input", "mask"])], mask_fill=255)
+    named = A.AugmentBatch(
+        [A.KorniaOp(module("RandomErasing", 1.0), data_keys=["input", "mask"])], mask_fill=255
+    )
     ones = torch.ones((ROWS, HEIGHT, WIDTH), dtype=torch.int64)
     assert torch.equal(alone(IMAGES, **KEY, masks=ones).masks, ones)
     out = named(IMAGES + 1, **KEY, masks=ones)
@@ -147,10 +158,26 @@ def test_erased_masks() -> None:
     ("keys", "given", "said"),
     [
         (["input", "mask"], {}, "data_keys name masks, and the batch has none"),
-        (["input", "mask"], {"masks": MASKS, "boxes": XYXY}, "the batch has boxes, which would stay where they are: add 'bbox_xyxy'"),
-        (["input"], {"keypoints": POINTS}, "the batch has keypoints, which would stay where they are: add 'keypoints' to data_keys"),
-        (["input", "bbox_xywh"], {"boxes": XYXY}, "the batch's boxes are xyxy: write 'bbox_xyxy' in data_keys"),
-        (["input", "bbox"], {"boxes": XYWH, "box_format": "xywh"}, "the batch's boxes are xywh: write 'bbox_xywh' in data_keys"),
+        (
+            ["input", "mask"],
+            {"masks": MASKS, "boxes": XYXY},
+            "the batch has boxes, which would stay where they are: add 'bbox_xyxy'",
+        ),
+        (
+            ["input"],
+            {"keypoints": POINTS},
+            "the batch has keypoints, which would stay where they are: add 'keypoints' to data_keys",
+        ),
+        (
+            ["input", "bbox_xywh"],
+            {"boxes": XYXY},
+            "the batch's boxes are xyxy: write 'bbox_xyxy' in data_keys",
+        ),
+        (
+            ["input", "bbox"],
+            {"boxes": XYWH, "box_format": "xywh"},
+            "the batch's boxes are xywh: write 'bbox_xywh' in data_keys",
+        ),
     ],
 )
 def test_data_keys_that_contradict_the_batch(keys: list[str], given: dict[str, Any], said: str) -> None:

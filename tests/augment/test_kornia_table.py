@@ -22,7 +22,10 @@ BASES = K.AugmentationBase2D, K.MixAugmentationBaseV2
 CLASSES = [
     name
     for name, kind in sorted((name, getattr(K, name)) for name in K.__all__)
-    if isinstance(kind, type) and issubclass(kind, BASES) and not issubclass(kind, K.AugmentationBase3D) and "Base" not in name
+    if isinstance(kind, type)
+    and issubclass(kind, BASES)
+    and not issubclass(kind, K.AugmentationBase3D)
+    and "Base" not in name
 ]
 """Kornia's augmentations of 2D images, without the bases."""
 
@@ -35,9 +38,13 @@ def runs(name: str) -> str:
         op = A.KorniaOp(module(name) if name in ROWWISE else getattr(K, name)())
     except NotPerSample as error:
         return f"the whole batch: {error.clause.partition(': ')[2]}"
-    together: Any = lambda way: drawing._together(op.module, np.arange(2, dtype=np.uint64), Frame(2, 64, 64, True), way)  # noqa: E731
+    together: Any = lambda way: drawing._together(
+        op.module, np.arange(2, dtype=np.uint64), Frame(2, 64, 64, True), way
+    )  # noqa: E731
     shared = ROWWISE[name].shared
-    at_once = not shared and any(together(way) is not None for way in (drawing._RowsOfWords, drawing._RowsOfGenerators))
+    at_once = not shared and any(
+        together(way) is not None for way in (drawing._RowsOfWords, drawing._RowsOfGenerators)
+    )
     return f"per sample, drawn {'at once' if at_once else 'row by row'}"
 
 
@@ -46,7 +53,9 @@ def test_the_table_is_true() -> None:
     """Every class is in the table once, in the row that says how it runs."""
     if not PAGE.exists():
         pytest.skip("no checkout here")
-    rows = re.findall(r"^\| ((?:per sample|the whole batch).*?) \| (.*) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
+    rows = re.findall(
+        r"^\| ((?:per sample|the whole batch).*?) \| (.*) \|$", PAGE.read_text("utf-8"), re.MULTILINE
+    )
     told = {name: how for how, names in rows for name in names.split()}
     assert sum(len(names.split()) for _, names in rows) == len(told)
     assert told == {name: runs(name) for name in CLASSES}

@@ -21,7 +21,11 @@ DRAWS = 400
 
 
 def drawn() -> list[float]:
-    return [value for _ in range(DRAWS) for value in (float(torch.rand(())), random.random(), float(np.random.random()))]
+    return [
+        value
+        for _ in range(DRAWS)
+        for value in (float(torch.rand(())), random.random(), float(np.random.random()))
+    ]
 
 
 def seed() -> None:
@@ -38,8 +42,16 @@ def epoch(packed: Path, prefetch: int) -> tuple[torch.Tensor, list[float], int]:
         K.RandomPlasmaBrightness(),
         K.ColorJitter(0.4, 0.4, 0.4, 0.1, p=1.0),
     )
-    common: dict[str, Any] = {"batch_size": 4, "seed": 1, "dtype": torch.float32, "transform": T.Resize((24, 24)), "num_workers": 1}
-    with FastLoader(packed, **common, device="cpu", device_prefetch=prefetch, batch_transform=A.AugmentBatch(modules)) as loader:
+    common: dict[str, Any] = {
+        "batch_size": 4,
+        "seed": 1,
+        "dtype": torch.float32,
+        "transform": T.Resize((24, 24)),
+        "num_workers": 1,
+    }
+    with FastLoader(
+        packed, **common, device="cpu", device_prefetch=prefetch, batch_transform=A.AugmentBatch(modules)
+    ) as loader:
         seed()
         found, numbers = [], []
         for images, _ in loader:

@@ -17,7 +17,11 @@ from fastload.errors import ArgumentError, TransformError
 KEY = {"seed": SEED, "epoch": EPOCH}
 CLASSES = 11
 LABELS = torch.tensor([3, 0, 10, 10, 5, 1, 2, 7])
-MIXES = [A.MixUp(0.4, CLASSES), A.CutMix(1.0, CLASSES), A.RandomChoice((A.MixUp(0.4, CLASSES), A.CutMix(1.0, CLASSES)))]
+MIXES = [
+    A.MixUp(0.4, CLASSES),
+    A.CutMix(1.0, CLASSES),
+    A.RandomChoice((A.MixUp(0.4, CLASSES), A.CutMix(1.0, CLASSES))),
+]
 
 
 @pytest.mark.parametrize("one_hot", [False, True])
@@ -55,7 +59,12 @@ def test_cutmix_is_torchvisions() -> None:
         images, targets = mix(x, LABELS, **KEY, indices=indices)
         top, left, bottom, right = mix.box(**KEY, indices=indices, height=45, width=52)
         share = 1 - (bottom - top) * (right - left) / (45 * 52)
-        parameters: dict[str, Any] = {"labels": LABELS, "batch_size": 8, "box": (left, top, right, bottom), "lam_adjusted": share}
+        parameters: dict[str, Any] = {
+            "labels": LABELS,
+            "batch_size": 8,
+            "box": (left, top, right, bottom),
+            "lam_adjusted": share,
+        }
         assert torch.equal(images, theirs.transform(x, parameters))
         torch.testing.assert_close(targets, theirs.transform(LABELS, parameters), atol=1e-6, rtol=0)
         changed = (images != x).any(1).any(0)
@@ -123,6 +132,11 @@ def test_bad_input() -> None:
         A.CutMix(1.0, CLASSES)(x, torch.zeros(8, CLASSES + 1), **KEY, indices=range(8))
     with pytest.raises(ArgumentError, match="7 indices"):
         A.CutMix(1.0, CLASSES)(x, LABELS, **KEY, indices=range(7))
-    for make in (lambda: A.MixUp(0.0), lambda: A.CutMix(1.0, 0), lambda: A.RandomChoice(()), lambda: A.RandomChoice(MIXES[:2], p=(1,))):
+    for make in (
+        lambda: A.MixUp(0.0),
+        lambda: A.CutMix(1.0, 0),
+        lambda: A.RandomChoice(()),
+        lambda: A.RandomChoice(MIXES[:2], p=(1,)),
+    ):
         with pytest.raises(TransformError):
             make()

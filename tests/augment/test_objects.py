@@ -54,20 +54,40 @@ class Oracle:
         self.size = images.shape[2], images.shape[3]
         self.parameters: dict[int, tuple[Any, ...]] = {}
         with _recorded() as calls:
-            steps = A.AugmentBatch([op], first=first)._drawn(images, KEY["seed"], KEY["epoch"], as_indices(range(len(images))))
-        moving = [step for step in steps if step.kernel in (kernels.hflip, kernels.vflip, kernels.crop, kernels.affine)]
+            steps = A.AugmentBatch([op], first=first)._drawn(
+                images, KEY["seed"], KEY["epoch"], as_indices(range(len(images)))
+            )
+        moving = [
+            step
+            for step in steps
+            if step.kernel in (kernels.hflip, kernels.vflip, kernels.crop, kernels.affine)
+        ]
         self.step = moving[0] if moving else None
         if self.step is not None and self.step.kernel is kernels.affine:
             rows = self.step.rows.tolist()
             names = ("angle", "shift_x", "shift_y", "scale", "shear_x", "shear_y")
-            values = {name: np.broadcast_to(calls[-1].get(name, 1.0 if name == "scale" else 0.0), (calls[-1]["count"],)) for name in names}
+            values = {
+                name: np.broadcast_to(
+                    calls[-1].get(name, 1.0 if name == "scale" else 0.0), (calls[-1]["count"],)
+                )
+                for name in names
+            }
             centre = [np.broadcast_to(each, (calls[-1]["count"],)) for each in calls[-1]["centre"]]
             for place, row in enumerate(rows):
                 at = place if calls[-1]["count"] == len(rows) else row
                 shifts = [float(values["shift_x"][at]), float(values["shift_y"][at])]
                 shears = [float(values["shear_x"][at]), float(values["shear_y"][at])]
-                middle = [float(centre[0][at]) + 0.5 * self.size[1], float(centre[1][at]) + 0.5 * self.size[0]]
-                self.parameters[row] = float(values["angle"][at]), shifts, float(values["scale"][at]), shears, middle
+                middle = [
+                    float(centre[0][at]) + 0.5 * self.size[1],
+                    float(centre[1][at]) + 0.5 * self.size[0],
+                ]
+                self.parameters[row] = (
+                    float(values["angle"][at]),
+                    shifts,
+                    float(values["scale"][at]),
+                    shears,
+                    middle,
+                )
 
     def __call__(self, row: int, value: Any, fill: int = 0) -> Any:
         """A tv_tensor of this sample, moved."""
@@ -80,7 +100,9 @@ class Oracle:
             angle, shifts, scale, shears, centre = self.parameters[row]
             return F.affine(value, angle, shifts, scale, shears, center=centre, **filled)
         left, top, right, bottom = self.step.constants["pads"]
-        value = F.pad(value, [left, top, right, bottom], **filled) if any(self.step.constants["pads"]) else value
+        value = (
+            F.pad(value, [left, top, right, bottom], **filled) if any(self.step.constants["pads"]) else value
+        )
         height, width = self.step.constants["size"]
         if (self.size[0] + top + bottom, self.size[1] + left + right) == (height, width):
             return value
@@ -96,7 +118,9 @@ class Oracle:
         matrix = self.step.exact[np.flatnonzero(self.step.rows == row)[0]]
         y, x = np.mgrid[: self.size[0], : self.size[1]] + 0.5
         there = np.stack((x - 0.5 * self.size[1], y - 0.5 * self.size[0], np.ones_like(x)))
-        place = np.tensordot(matrix, there, 1) + np.array([0.5 * self.size[1], 0.5 * self.size[0]])[:, None, None]
+        place = (
+            np.tensordot(matrix, there, 1) + np.array([0.5 * self.size[1], 0.5 * self.size[0]])[:, None, None]
+        )
         return (np.abs(place - np.rint(place)) < 1e-3).any(0)
 
 
@@ -108,14 +132,18 @@ def _recorded() -> Iterator[list[dict[str, Any]]]:
 
     def record(*args: Any, **kwargs: Any) -> Any:
         matrices = space.inverse_matrices(*args, **kwargs)
-        calls.append({"centre": (0.0, 0.0), **dict(zip(names, args, strict=False)), **kwargs, "count": len(matrices)})
+        calls.append(
+            {"centre": (0.0, 0.0), **dict(zip(names, args, strict=False)), **kwargs, "count": len(matrices)}
+        )
         return matrices
 
     with patch.object(specs, "inverse_matrices", record), patch.object(policies, "inverse_matrices", record):
         yield calls
 
 
-def random_boxes(rng: np.random.Generator, count: int, form: str, dtype: torch.dtype = torch.float32) -> Tensor:
+def random_boxes(
+    rng: np.random.Generator, count: int, form: str, dtype: torch.dtype = torch.float32
+) -> Tensor:
     """Boxes in, across, on the edges of and outside the image, some without an area."""
     low = rng.uniform((-30, -30), (WIDTH + 20, HEIGHT + 20), (count, 2))
     extent = rng.uniform(0, 40, (count, 2)) * rng.integers(0, 4, (count, 2)).clip(max=1)
@@ -144,17 +172,26 @@ def test_boxes(op: Any, form: str) -> None:
     rng = np.random.default_rng(3)
     for first in range(2):
         boxes, images = [random_boxes(rng, int(n), form) for n in rng.integers(0, 9, 32)], blank(32)
-        out = A.AugmentBatch([op], first=first)(images, **KEY, indices=range(32), boxes=boxes, box_format=form).boxes
+        out = A.AugmentBatch([op], first=first)(
+            images, **KEY, indices=range(32), boxes=boxes, box_format=form
+        ).boxes
         oracle = Oracle(op, images, first)
         for row, (got, given_) in enumerate(zip(out, boxes, strict=True)):
             assert got.dtype == torch.float32
             assert got.shape == given_.shape
-            torch.testing.assert_close(got.double(), oracle(row, tv_boxes(given_.double(), form)).as_subclass(Tensor), atol=1e-4, rtol=0)
+            torch.testing.assert_close(
+                got.double(),
+                oracle(row, tv_boxes(given_.double(), form)).as_subclass(Tensor),
+                atol=1e-4,
+                rtol=0,
+            )
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("op", [each for name, each in OPS.items() if "Augment" not in name], ids=lambda op: type(op).__name__)
+@pytest.mark.parametrize(
+    "op", [each for name, each in OPS.items() if "Augment" not in name], ids=lambda op: type(op).__name__
+)
 def test_boxes_of_whole_numbers(op: Any, form: str, dtype: torch.dtype) -> None:
     """Equal to torchvision's; a rotated corner that is a whole number but for rounding may be truncated to the one below."""
     rng = np.random.default_rng(5)
@@ -186,7 +223,9 @@ def test_keypoints(op: Any, dtype: torch.dtype) -> None:
         torch.testing.assert_close(got[..., :2].double(), wanted, atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.int16, torch.int64, torch.bool, torch.float32])
+@pytest.mark.parametrize(
+    "dtype", [torch.uint8, torch.uint16, torch.int16, torch.int64, torch.bool, torch.float32]
+)
 @pytest.mark.parametrize("op", OPS.values(), ids=OPS)
 def test_masks(op: Any, dtype: torch.dtype) -> None:
     """Labels of every dtype, none lost, filled with mask_fill."""
@@ -209,7 +248,13 @@ def test_masks(op: Any, dtype: torch.dtype) -> None:
 def test_masks_follow_the_images() -> None:
     """The image's own pixels as a mask: after ops that resample by the nearest pixel, in any order, still the image's pixels."""
     images = pictures(40)
-    ops = [A.RandomHorizontalFlip(), A.RandomRotation(30, p=0.7), A.RandomCrop(40, 3), A.RandomVerticalFlip(), A.RandAugment(2)]
+    ops = [
+        A.RandomHorizontalFlip(),
+        A.RandomRotation(30, p=0.7),
+        A.RandomCrop(40, 3),
+        A.RandomVerticalFlip(),
+        A.RandAugment(2),
+    ]
     images = images[:, :1].expand(-1, 3, -1, -1).contiguous()
     moving = A.AugmentBatch([op for op in ops if not isinstance(op, A.RandAugment)])
     out = moving(images, **KEY, indices=range(40), masks=images[:, 0])
@@ -226,7 +271,9 @@ def test_every_form_is_the_same(shape: str) -> None:
     boxes, images = [random_boxes(rng, n, "xyxy") for n in lengths], blank(16)
     want = ops(images, **KEY, indices=range(16), boxes=boxes).boxes
     if shape == "list":
-        alone = [ops(images[i : i + 1], **KEY, indices=[i], boxes=boxes[i : i + 1]).boxes[0] for i in range(16)]
+        alone = [
+            ops(images[i : i + 1], **KEY, indices=[i], boxes=boxes[i : i + 1]).boxes[0] for i in range(16)
+        ]
         assert all(torch.equal(a, b) for a, b in zip(alone, want, strict=True))
     elif shape == "flat":
         offsets = torch.tensor([0, *np.cumsum(lengths)])
@@ -234,13 +281,17 @@ def test_every_form_is_the_same(shape: str) -> None:
         assert torch.equal(got.offsets, offsets)
         assert torch.equal(got.values, torch.cat(want))
     elif shape == "tensor":
-        assert torch.equal(ops(images, **KEY, indices=range(16), boxes=torch.stack(boxes)).boxes, torch.stack(want))
+        assert torch.equal(
+            ops(images, **KEY, indices=range(16), boxes=torch.stack(boxes)).boxes, torch.stack(want)
+        )
     else:
         values = torch.full((16, 6, 4), -7.0)
         for row, each in enumerate(boxes):
             values[row, : len(each)] = each
         count = torch.tensor(lengths)
-        got = ops(images, **KEY, indices=range(16), boxes=Padded(values, torch.arange(6) < count[:, None], count)).boxes
+        got = ops(
+            images, **KEY, indices=range(16), boxes=Padded(values, torch.arange(6) < count[:, None], count)
+        ).boxes
         for row, each in enumerate(want):
             assert torch.equal(got.values[row, : len(each)], each)
             assert bool((got.values[row, len(each) :] == -7).all())
@@ -252,7 +303,10 @@ def test_every_form_of_masks_is_the_same(fill: int) -> None:
     rng = np.random.default_rng(8)
     ops = A.AugmentBatch([OPS["hflip"], OPS["affine"], OPS["padded crop"]], mask_fill=fill)
     images = blank(8)
-    masks = [torch.from_numpy(rng.integers(0, 2, (n, *images.shape[2:]), np.uint8)) for n in (3, 0, 1, 2, 0, 4, 1, 0)]
+    masks = [
+        torch.from_numpy(rng.integers(0, 2, (n, *images.shape[2:]), np.uint8))
+        for n in (3, 0, 1, 2, 0, 4, 1, 0)
+    ]
     want = ops(images, **KEY, indices=range(8), masks=masks).masks
     for form in ("padded", "flat"):
         given_ = Collate(form, kinds="masks")(masks)  # type: ignore[arg-type]
@@ -280,12 +334,16 @@ def test_any_numbers_of_objects(ops: list[Any], lengths: list[int], seed: int) -
     masks = [torch.from_numpy(rng.integers(0, 2, (min(n, 3), HEIGHT, WIDTH), np.uint8)) for n in lengths]
     given_ = [each.clone() for each in (*boxes, *points, *masks)]
     augment = A.AugmentBatch(ops)
-    out = augment(images, seed=seed, epoch=1, indices=range(count), boxes=boxes, keypoints=points, masks=masks)
+    out = augment(
+        images, seed=seed, epoch=1, indices=range(count), boxes=boxes, keypoints=points, masks=masks
+    )
     assert torch.equal(out.images, augment(images, seed=seed, epoch=1, indices=range(count)))
     assert [each.shape for each in out.boxes] == [each.shape for each in boxes]
     assert [each.shape for each in out.keypoints] == [each.shape for each in points]
     assert [each.shape for each in out.masks] == [(len(each), *out.images.shape[2:]) for each in masks]
-    assert all(torch.equal(a, b) for a, b in zip(given_, (*boxes, *points, *masks), strict=True)), "an input was written to"
+    assert all(torch.equal(a, b) for a, b in zip(given_, (*boxes, *points, *masks), strict=True)), (
+        "an input was written to"
+    )
     clamped = any(isinstance(op, A.RandomCrop) for op in ops)
     if clamped and count:
         joined = torch.cat(out.boxes)
@@ -296,11 +354,19 @@ def test_named_objects() -> None:
     """Several of a kind by name, boxes of a format of their own."""
     rng = np.random.default_rng(1)
     images, both = blank(6), torch.stack([random_boxes(rng, 4, "xyxy") for _ in range(6)])
-    centred = F.convert_bounding_box_format(tv_boxes(both.reshape(-1, 4), "xyxy"), new_format="CXCYWH").as_subclass(Tensor).view(6, 4, 4)
+    centred = (
+        F.convert_bounding_box_format(tv_boxes(both.reshape(-1, 4), "xyxy"), new_format="CXCYWH")
+        .as_subclass(Tensor)
+        .view(6, 4, 4)
+    )
     augment = A.AugmentBatch([OPS["affine"]])
-    out = augment(images, **KEY, indices=range(6), boxes={"a": both, "b": centred}, box_format={"b": "cxcywh"})
+    out = augment(
+        images, **KEY, indices=range(6), boxes={"a": both, "b": centred}, box_format={"b": "cxcywh"}
+    )
     assert list(out.boxes) == ["a", "b"]
-    back = F.convert_bounding_box_format(tv_boxes(out.boxes["b"].reshape(-1, 4), "cxcywh"), new_format="XYXY").as_subclass(Tensor)
+    back = F.convert_bounding_box_format(
+        tv_boxes(out.boxes["b"].reshape(-1, 4), "cxcywh"), new_format="XYXY"
+    ).as_subclass(Tensor)
     torch.testing.assert_close(back.view(6, 4, 4), out.boxes["a"], atol=1e-4, rtol=0)
     assert out.masks is None
     assert out.keypoints is None
@@ -319,7 +385,10 @@ def test_named_objects() -> None:
         ({"boxes": [torch.zeros(2, 4)] * 4}, "a list of 4 tensors for 3 images"),
         ({"boxes": Flat(torch.zeros(5, 4), torch.tensor([0, 2, 5]))}, "give 4"),
         ({"boxes": Padded(torch.zeros(3, 5, 4), torch.zeros(3, 5), torch.zeros(2))}, "for 3 images"),
-        ({"boxes": torch.zeros(3, 2, 4), "box_format": "xywhr"}, "boxes of the format 'xywhr' are not moved on a device"),
+        (
+            {"boxes": torch.zeros(3, 2, 4), "box_format": "xywhr"},
+            "boxes of the format 'xywhr' are not moved on a device",
+        ),
         ({"keypoints": torch.zeros(3, 2, 4)}, "2 or 3 numbers a row"),
     ],
 )
@@ -332,7 +401,9 @@ def test_objects_that_are_none_of_the_batch(given_: dict[str, Any], message: str
 def test_offsets_beyond_the_batch_touch_nothing_else() -> None:
     """Offsets that do not end with the values are of no consequence but for these values."""
     boxes = Flat(torch.ones(5, 4), torch.tensor([0, 2, 900, -3]))
-    assert A.AugmentBatch([OPS["hflip"]])(blank(3), **KEY, indices=range(3), boxes=boxes).boxes.values.shape == (5, 4)
+    assert A.AugmentBatch([OPS["hflip"]])(
+        blank(3), **KEY, indices=range(3), boxes=boxes
+    ).boxes.values.shape == (5, 4)
 
 
 def test_mask_fill_is_part_of_the_value() -> None:

@@ -69,7 +69,9 @@ def each(x: Tensor, op: Callable[[Tensor], Tensor]) -> Tensor:
     ],
     ids=named,
 )
-def test_ops_without_draws(spec: Any, reference: Callable[[Tensor], Tensor], level: int, dtype: torch.dtype) -> None:
+def test_ops_without_draws(
+    spec: Any, reference: Callable[[Tensor], Tensor], level: int, dtype: torch.dtype
+) -> None:
     """Ops with one outcome give torchvision's."""
     x = batch(dtype)
     assert_levels(augmented(spec, x), each(x, reference), level if dtype == torch.uint8 else 0.01)
@@ -97,7 +99,9 @@ def test_autocontrast_against_pillow() -> None:
     """Autocontrast is Pillow's within one level: Pillow rounds in a table, torchvision per pixel."""
     x = batch(torch.uint8)
     want = [np.asarray(ImageOps.autocontrast(Image.fromarray(row.permute(1, 2, 0).numpy()))) for row in x]
-    assert_levels(augmented(A.RandomAutocontrast(1), x).permute(0, 2, 3, 1), torch.from_numpy(np.stack(want)), 1)
+    assert_levels(
+        augmented(A.RandomAutocontrast(1), x).permute(0, 2, 3, 1), torch.from_numpy(np.stack(want)), 1
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -112,7 +116,13 @@ def test_autocontrast_against_pillow() -> None:
     ],
     ids=["brightness", "contrast", "saturation", "sharpness", "hue"],
 )
-def test_factors(kernel: Callable[..., Tensor], reference: Callable[..., Tensor], low: float, high: float, dtype: torch.dtype) -> None:
+def test_factors(
+    kernel: Callable[..., Tensor],
+    reference: Callable[..., Tensor],
+    low: float,
+    high: float,
+    dtype: torch.dtype,
+) -> None:
     """Each row by a factor of its own gives torchvision's result for that factor, ends included."""
     x = batch(dtype, 12)
     factors = np.linspace(low, high, len(x)).astype(np.float32)
@@ -156,21 +166,35 @@ ANGLES = st.floats(-180, 180)
 SHEARS = st.floats(-60, 60)
 
 
-@given(ANGLES, st.integers(-20, 20), st.integers(-20, 20), st.floats(0.3, 3.0), SHEARS, SHEARS, st.sampled_from(["nearest", "bilinear"]))
+@given(
+    ANGLES,
+    st.integers(-20, 20),
+    st.integers(-20, 20),
+    st.floats(0.3, 3.0),
+    SHEARS,
+    SHEARS,
+    st.sampled_from(["nearest", "bilinear"]),
+)
 @settings(max_examples=60)
-def test_affine(angle: float, shift_x: int, shift_y: int, scale: float, shear_x: float, shear_y: float, mode: str) -> None:
+def test_affine(
+    angle: float, shift_x: int, shift_y: int, scale: float, shear_x: float, shear_y: float, mode: str
+) -> None:
     """The affine kernel under our matrix is torchvision's affine() with those parameters, filled with the same colour.
 
     Not compared: where a bilinear sample is partly outside. There torchvision weights the picture by its share twice, and ours once.
     """
     x = pictures(1)
-    matrix = torch.from_numpy(inverse_matrices([angle], [shift_x], [shift_y], [scale], [shear_x], [shear_y]).astype(np.float32))
+    matrix = torch.from_numpy(
+        inverse_matrices([angle], [shift_x], [shift_y], [scale], [shear_x], [shear_y]).astype(np.float32)
+    )
     got = kernels.affine(x, matrix, torch.tensor([9.0, 120.0, 255.0]), mode=mode)
     parameters = angle, [shift_x, shift_y], scale, [shear_x, shear_y], InterpolationMode(mode)
     want = F.affine(x, *parameters, [9.0, 120.0, 255.0])
     inside = F.affine(torch.ones_like(x, dtype=torch.float32), *parameters)
     whole = (inside < 1e-4) | (inside > 1 - 1e-4)
-    assert_levels(got[whole], want[whole], 1 if mode == "bilinear" else 0, share=0.001 if mode == "bilinear" else 0.005)
+    assert_levels(
+        got[whole], want[whole], 1 if mode == "bilinear" else 0, share=0.001 if mode == "bilinear" else 0.005
+    )
 
 
 @pytest.mark.parametrize("mode", ["nearest", "bilinear"])
@@ -191,7 +215,9 @@ def test_rotation(mode: str, dtype: torch.dtype) -> None:
     (step,) = A.AugmentBatch([spec]).steps(x, SEED, EPOCH, np.arange(COUNT, dtype=np.uint64))
     angles = np.degrees(np.arctan2(step.arrays["matrix"][:, 1, 0], step.arrays["matrix"][:, 0, 0]))
     assert len(set(angles.round(3))) == COUNT
-    want = torch.stack([F.rotate(row, float(a), InterpolationMode(mode)) for row, a in zip(x, angles, strict=True)])
+    want = torch.stack(
+        [F.rotate(row, float(a), InterpolationMode(mode)) for row, a in zip(x, angles, strict=True)]
+    )
     got = augmented(spec, x)
     if mode == "nearest":
         assert_levels(got, want, 0.01, share=0.005)
@@ -211,7 +237,9 @@ def test_flips_fold_into_what_follows(mode: str) -> None:
     flipped = A.AugmentBatch(ops[:2])(x, seed=SEED, epoch=EPOCH, indices=range(32))
     alone = ops[2].plan(draws(32, ops[2].words, 0x8002), _frame(x))[0]
     want = flipped.clone()
-    want[alone.rows] = kernels.affine(flipped[alone.rows], torch.from_numpy(alone.arrays["matrix"]), mode=mode)
+    want[alone.rows] = kernels.affine(
+        flipped[alone.rows], torch.from_numpy(alone.arrays["matrix"]), mode=mode
+    )
     assert_levels(A.AugmentBatch(ops)(x, seed=SEED, epoch=EPOCH, indices=range(32)), want, 0.5, share=0.005)
 
 
@@ -231,10 +259,15 @@ def test_random_crop(padding: Any, fill: Any, dtype: torch.dtype) -> None:
     (step,) = A.AugmentBatch([spec]).steps(x, SEED, EPOCH, np.arange(40, dtype=np.uint64))
     corners = step.arrays["corner"]
     assert len({tuple(c) for c in corners}) > 20
-    colour = [v * (1 if dtype == torch.uint8 else 1 / 255) for v in (fill if isinstance(fill, tuple) else (fill,) * 3)]
+    colour = [
+        v * (1 if dtype == torch.uint8 else 1 / 255)
+        for v in (fill if isinstance(fill, tuple) else (fill,) * 3)
+    ]
     sides = [padding] if isinstance(padding, int) else list(padding)
     padded = F.pad(x, sides, fill=colour)
-    want = torch.stack([F.crop(row, int(t), int(left), 30, 41) for row, (t, left) in zip(padded, corners, strict=True)])
+    want = torch.stack(
+        [F.crop(row, int(t), int(left), 30, 41) for row, (t, left) in zip(padded, corners, strict=True)]
+    )
     assert_levels(augmented(spec, x), want, 0.0001)
 
 

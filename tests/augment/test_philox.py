@@ -18,9 +18,17 @@ from fastload.errors import ArgumentError
 U64 = st.integers(0, 2**64 - 1)
 
 
-@given(U64, st.integers(0, 2**32 - 1), st.lists(U64, min_size=1, max_size=5), st.integers(0, 0xFFFF), st.integers(1, 30))
+@given(
+    U64,
+    st.integers(0, 2**32 - 1),
+    st.lists(U64, min_size=1, max_size=5),
+    st.integers(0, 0xFFFF),
+    st.integers(1, 30),
+)
 @settings(max_examples=200)
-def test_words_are_the_native_ones(seed: int, epoch: int, indices: list[int], stream: int, count: int) -> None:
+def test_words_are_the_native_ones(
+    seed: int, epoch: int, indices: list[int], stream: int, count: int
+) -> None:
     """Every row is core.random_words() of its index."""
     got = philox.words(seed, epoch, np.array(indices, np.uint64), stream, count)
     assert got.tolist() == [core.random_words(seed, epoch, index, stream, count) for index in indices]
@@ -29,15 +37,21 @@ def test_words_are_the_native_ones(seed: int, epoch: int, indices: list[int], st
 WANT = st.tuples(st.integers(0, 0xFFFF), st.integers(0, 30))
 
 
-@given(st.integers(-(2**63), 2**65), st.integers(0, 2**40), st.lists(U64, max_size=5), st.lists(WANT, max_size=4))
+@given(
+    st.integers(-(2**63), 2**65), st.integers(0, 2**40), st.lists(U64, max_size=5), st.lists(WANT, max_size=4)
+)
 @settings(max_examples=200)
-def test_native_rows_are_native_words(seed: int, epoch: int, indices: list[int], wants: list[tuple[int, int]]) -> None:
+def test_native_rows_are_native_words(
+    seed: int, epoch: int, indices: list[int], wants: list[tuple[int, int]]
+) -> None:
     """random_rows() is random_words() of every index and stream, side by side; also of no index, no stream, no word, and wrapped keys."""
     got = core.random_rows(seed, epoch, np.array(indices, np.uint64), wants)
     assert got.dtype == np.uint32
     assert got.shape == (len(indices), sum(count for _, count in wants))
     for row, index in zip(got.tolist(), indices, strict=True):
-        assert row == [word for stream, count in wants for word in core.random_words(seed, epoch, index, stream, count)]
+        assert row == [
+            word for stream, count in wants for word in core.random_words(seed, epoch, index, stream, count)
+        ]
 
 
 @pytest.mark.parametrize("want", [(-1, 4), (0x10000, 4), (3, -1), (3, (1 << 18) + 1)])
@@ -62,7 +76,9 @@ def test_words_are_the_papers(seed: int, epoch: int, index: int, stream: int, co
     """Every bit of the seed and of the index is in the key and the counter."""
     low, words = 0xFFFFFFFF, []
     for block in range(3):
-        words += paper_philox([index & low, index >> 32, epoch, stream << 16 | block], [seed & low, seed >> 32])
+        words += paper_philox(
+            [index & low, index >> 32, epoch, stream << 16 | block], [seed & low, seed >> 32]
+        )
     assert core.random_words(seed, epoch, index, stream, count) == words[:count]
 
 
@@ -72,7 +88,9 @@ def test_native_rows_to_the_end_of_a_stream() -> None:
     assert got[-4:].tolist() == paper_philox([7, 0, 6, 3 << 16 | 0xFFFF], [5, 0])
 
 
-@pytest.mark.parametrize("indices", [None, np.zeros(3), np.zeros((3, 1), np.uint64), np.zeros(6, np.uint64)[::2], [1, 2]])
+@pytest.mark.parametrize(
+    "indices", [None, np.zeros(3), np.zeros((3, 1), np.uint64), np.zeros(6, np.uint64)[::2], [1, 2]]
+)
 def test_native_rows_take_one_kind_of_indices(indices: object) -> None:
     """Other than contiguous uint64 in one dimension is refused, not read as if it were."""
     with pytest.raises((TypeError, ValueError)):
@@ -89,7 +107,9 @@ def test_several_streams_in_one_pass() -> None:
 
 
 @pytest.mark.parametrize(
-    "indices", [[1, 2], (1, 2), np.array([1, 2], np.int32), torch.tensor([1, 2])], ids=["list", "tuple", "numpy", "torch"]
+    "indices",
+    [[1, 2], (1, 2), np.array([1, 2], np.int32), torch.tensor([1, 2])],
+    ids=["list", "tuple", "numpy", "torch"],
 )
 def test_kinds_of_indices(indices: object) -> None:
     """Lists, arrays and tensors of integers are the same."""

@@ -26,7 +26,11 @@ def noisy(x: Tensor) -> Tensor:
 
 def sequence() -> K.AugmentationSequential:
     return K.AugmentationSequential(
-        K.RandomHorizontalFlip(), K.ColorJitter(0.4, 0.4, 0.4, 0.1), K.RandomAffine(20.0), data_keys=["input"], same_on_batch=False
+        K.RandomHorizontalFlip(),
+        K.ColorJitter(0.4, 0.4, 0.4, 0.1),
+        K.RandomAffine(20.0),
+        data_keys=["input"],
+        same_on_batch=False,
     )
 
 
@@ -43,12 +47,21 @@ def test_function_of_seed_epoch_and_batch(transform: Any) -> None:
     torch.rand(7)
     random.random()
     assert torch.equal(first, seeded(X.clone(), seed=1, epoch=2, batch=3))
-    for key in ({"seed": 5, "epoch": 2, "batch": 3}, {"seed": 1, "epoch": 5, "batch": 3}, {"seed": 1, "epoch": 2, "batch": 5}):
+    for key in (
+        {"seed": 5, "epoch": 2, "batch": 3},
+        {"seed": 1, "epoch": 5, "batch": 3},
+        {"seed": 1, "epoch": 2, "batch": 5},
+    ):
         assert not torch.equal(first, seeded(X.clone(), **key))
 
 
 def states() -> tuple[Any, ...]:
-    return torch.get_rng_state().numpy().tobytes(), random.getstate(), np.random.get_state()[1].tobytes(), np.random.get_state()[2]
+    return (
+        torch.get_rng_state().numpy().tobytes(),
+        random.getstate(),
+        np.random.get_state()[1].tobytes(),
+        np.random.get_state()[2],
+    )
 
 
 def test_no_trace() -> None:

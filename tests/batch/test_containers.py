@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-from fastload.batch.containers import each_tensor, is_closed, record_stream, sequence_like, tensors_of, to_device
+from fastload.batch.containers import (
+    each_tensor,
+    is_closed,
+    record_stream,
+    sequence_like,
+    tensors_of,
+    to_device,
+)
 
 Pair = namedtuple("Pair", "image label")
 
@@ -26,7 +33,9 @@ def doubled(batch: Any) -> Any:
     return each_tensor(batch, lambda tensor: tensor * 2)
 
 
-@pytest.mark.parametrize("batch", [[ONE], (ONE,), Pair(ONE, "a"), Rows([ONE]), {"a": ONE}], ids=lambda batch: type(batch).__name__)
+@pytest.mark.parametrize(
+    "batch", [[ONE], (ONE,), Pair(ONE, "a"), Rows([ONE]), {"a": ONE}], ids=lambda batch: type(batch).__name__
+)
 def test_types_are_kept(batch: Any) -> None:
     """Lists, tuples, named tuples, what derives from them, and dicts come back as what they were, with other tensors."""
     changed = doubled(batch)
@@ -134,7 +143,13 @@ def test_closed_objects_can_be_left() -> None:
     """Objects that move themselves and do not say which streams use them stay where they are if the caller moves them later."""
     left = to_device([New(), Recorded(), ONE], META, closed=False)
     assert [left[0].x.device.type, left[1].x.device.type, left[2].device.type] == ["cpu", "meta", "meta"]
-    assert [is_closed(each) for each in (New(), Recorded(), ONE, UserDict(), 3)] == [True, False, False, False, False]
+    assert [is_closed(each) for each in (New(), Recorded(), ONE, UserDict(), 3)] == [
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
     record_stream([left[1], 3], "stream")
     assert left[1].streams == ["stream"]
 

@@ -20,7 +20,9 @@ def photo_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder = root / ("cat", "dog")[number % 2]
         folder.mkdir(exist_ok=True)
         coarse = Image.fromarray(generator.integers(0, 256, (12, 16, 3), dtype=numpy.uint8))
-        coarse.resize((160 + number, 120), Image.Resampling.BICUBIC).save(folder / f"{number:03}.jpg", quality=90)
+        coarse.resize((160 + number, 120), Image.Resampling.BICUBIC).save(
+            folder / f"{number:03}.jpg", quality=90
+        )
     return root
 
 

@@ -18,7 +18,14 @@ from fastload.bench.spec import SHORT
 from fastload.cli.bench import bench
 from fastload.errors import ArgumentError
 
-COLUMNS = {"images_per_s", "first_batch_s", "next_first_batch_s", "epoch_gap_ms", "pss_bytes", "cpu_s_per_1000"}
+COLUMNS = {
+    "images_per_s",
+    "first_batch_s",
+    "next_first_batch_s",
+    "epoch_gap_ms",
+    "pss_bytes",
+    "cpu_s_per_1000",
+}
 
 
 def document(**changes: object) -> harness.Json:
@@ -33,7 +40,14 @@ def document(**changes: object) -> harness.Json:
         **columns,
     }
     absent = {**row, **dict.fromkeys(COLUMNS), "name": "pillow", "title": "torch", "reason": "no [bold] PIL"}
-    machine = {"cpu": "CPU", "cores": 2, "python": "3.11", "torch": "2.13", "libjpeg_turbo": None, "pillow": None}
+    machine = {
+        "cpu": "CPU",
+        "cores": 2,
+        "python": "3.11",
+        "torch": "2.13",
+        "libjpeg_turbo": None,
+        "pillow": None,
+    }
     made: harness.Json = {
         "fastload_bench": harness.SCHEMA,
         "dataset": "d.fl",
@@ -47,7 +61,9 @@ def document(**changes: object) -> harness.Json:
 
 def test_sentence_prefers_pillow() -> None:
     """The headline is against Pillow where that ran, else against the packed data under torch, else says why not."""
-    assert report.sentence(document(ratios={"packed": 1.24, "pillow": 2.96})).startswith("fastload is 3.0x torch")
+    assert report.sentence(document(ratios={"packed": 1.24, "pillow": 2.96})).startswith(
+        "fastload is 3.0x torch"
+    )
     assert "1.2x torch DataLoader + PackedDataset" in report.sentence(document(ratios={"packed": 1.24}))
     reasons = [{"name": "fastload", "reason": "it broke"}]
     assert "it broke" in report.sentence(document(loaders=reasons))
@@ -67,7 +83,14 @@ def test_the_table_fits_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
 
     (ours, _) = document()["loaders"]
     rows = [
-        {**ours, "name": name, "images_per_s": 123456.0, "first_batch_s": 1.2345, "epoch_gap_ms": 1234.5, "pss_bytes": 1.2e10}
+        {
+            **ours,
+            "name": name,
+            "images_per_s": 123456.0,
+            "first_batch_s": 1.2345,
+            "epoch_gap_ms": 1234.5,
+            "pss_bytes": 1.2e10,
+        }
         for name in SHORT
     ]
     report.show(document(loaders=rows), Console(width=80))
@@ -107,14 +130,26 @@ def test_command_does_not_import_torch() -> None:
 
 
 @pytest.mark.long
-def test_bench_prints_the_table_and_writes_json_png_and_a_trace(photo_folder: Path, packed: Path, tmp_path: Path) -> None:
+def test_bench_prints_the_table_and_writes_json_png_and_a_trace(
+    photo_folder: Path, packed: Path, tmp_path: Path
+) -> None:
     """One real run: four loaders, each with every column, a ratio, a JSON of the schema, a PNG that opens. The trace is of one more epoch
     of fastload, after what is measured, with all its steps."""
     app = typer.Typer()
     app.command()(bench)
     out, image, trace = tmp_path / "r.json", tmp_path / "r.png", tmp_path / "run.json"
     short = ["--batch-size", "8", "--workers", "1", "--size", "64", "--rounds", "1", "--seconds", "0"]
-    arguments = [str(packed), "--against", str(photo_folder), "--json", str(out), "--plot", str(image), "--trace", str(trace)]
+    arguments = [
+        str(packed),
+        "--against",
+        str(photo_folder),
+        "--json",
+        str(out),
+        "--plot",
+        str(image),
+        "--trace",
+        str(trace),
+    ]
     result = CliRunner().invoke(app, [*arguments, *short], env={"COLUMNS": "80"})
     assert result.exit_code == 0, result.output
     assert "x torch DataLoader + Pillow" in result.output

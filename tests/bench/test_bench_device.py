@@ -26,8 +26,17 @@ def test_every_part_is_measured(tmp_path: Path) -> None:
         "--corpus",
         str(tmp_path / "corpus"),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env={**os.environ, "COLUMNS": "200"})
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        env={**os.environ, "COLUMNS": "200"},
+    )
     assert done.returncode == 0, done.stderr
     for line in ("fused", "RandAugment(2, 9)", "ResNet-50 step, fed", "FastLoader, 2 workers", "targets"):
         assert line in done.stdout
-    assert done.stdout.count("not measured") <= 1  # torch's DataLoader, where torchvision is not for this torch
+    assert (
+        done.stdout.count("not measured") <= 1
+    )  # torch's DataLoader, where torchvision is not for this torch

@@ -30,11 +30,15 @@ def error(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *
     return capsys.readouterr().err
 
 
-def test_a_plot_without_matplotlib(packed: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plot_without_matplotlib(
+    packed: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Said at once, with what to install."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert "--plot needs matplotlib: pip install 'torch-fastload[bench]'" in error(capsys, monkeypatch, str(packed), "--plot", "x.png")
+    assert "--plot needs matplotlib: pip install 'torch-fastload[bench]'" in error(
+        capsys, monkeypatch, str(packed), "--plot", "x.png"
+    )
 
 
 def test_a_file_that_cannot_be_written(
@@ -46,4 +50,6 @@ def test_a_file_that_cannot_be_written(
         assert f"{option} {tmp_path}/gone/x: there is no such folder" in error(
             capsys, monkeypatch, str(packed), option, f"{tmp_path}/gone/x"
         )
-        assert f"{option} {tmp_path}: a folder" in error(capsys, monkeypatch, str(packed), option, str(tmp_path))
+        assert f"{option} {tmp_path}: a folder" in error(
+            capsys, monkeypatch, str(packed), option, str(tmp_path)
+        )

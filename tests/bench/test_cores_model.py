@@ -48,7 +48,9 @@ def test_never_above_a_limit(model: Any, given_: dict[str, Any]) -> None:
     machine = model.Machine(**given_)
     found = model.rate(machine, 200)
     for part, bound in machine.bounds().items():
-        slack = 1.05 if part != "cores" or machine.cores > 1 else 1.1  # of the batches in flight at both ends of the run
+        slack = (
+            1.05 if part != "cores" or machine.cores > 1 else 1.1
+        )  # of the batches in flight at both ends of the run
         assert found <= bound * slack, part
 
 
@@ -80,7 +82,10 @@ def test_the_least_bound_is_reached(model: Any, part: str, given_: dict[str, Any
 
 def test_more_cores_are_never_slower(model: Any) -> None:
     """A core more, and all else the same: as many images or more, until a serial part ends it."""
-    rates = [model.rate(model.Machine(cores, 256, 2e-4, 1e-5, 3e-7, 3e-7, 1e4, 2e11)) for cores in (1, 2, 3, 4, 8, 16, 32, 64)]
+    rates = [
+        model.rate(model.Machine(cores, 256, 2e-4, 1e-5, 3e-7, 3e-7, 1e4, 2e11))
+        for cores in (1, 2, 3, 4, 8, 16, 32, 64)
+    ]
     assert all(more >= less * 0.98 for less, more in itertools.pairwise(rates))
     assert rates[-1] == pytest.approx(256 / 2e-4, rel=0.02)
 

@@ -49,9 +49,15 @@ def test_interleave_drops_a_turn_that_cannot_run() -> None:
 
     def flaky(number: int) -> harness.Json:
         tried.append(number)
-        return {"ok": True, "images_per_s": 9.0} if number == 0 else {"ok": False, "reason": "cv2 is not installed"}
+        return (
+            {"ok": True, "images_per_s": 9.0}
+            if number == 0
+            else {"ok": False, "reason": "cv2 is not installed"}
+        )
 
-    bad, good = harness.interleave([("x", "X", flaky), ("y", "Y", lambda _n: {"ok": True, "images_per_s": 5.0})], 3)
+    bad, good = harness.interleave(
+        [("x", "X", flaky), ("y", "Y", lambda _n: {"ok": True, "images_per_s": 5.0})], 3
+    )
     assert tried == [0, 1]
     assert bad.to_json()["reason"] == "cv2 is not installed"
     assert bad.to_json()["images_per_s"] is None
@@ -71,12 +77,16 @@ def test_evenly_gives_distinct_ascending_indices(count: int, used: int) -> None:
 
 def test_spec_survives_its_trip_to_the_child() -> None:
     """JSON and back is the same spec."""
-    spec = TurnSpec("pillow", "x.json", images=100, limit=70, batch_size=7, persistent=False, step_ms=1.5, seed=3)
+    spec = TurnSpec(
+        "pillow", "x.json", images=100, limit=70, batch_size=7, persistent=False, step_ms=1.5, seed=3
+    )
     assert TurnSpec.from_json(spec.to_json()) == spec
     assert spec.used == 70
 
 
-@pytest.mark.parametrize("wrong", [{"batch_size": 0}, {"workers": 0}, {"images": 63}, {"limit": 10}, {"kind": "ffcv"}])
+@pytest.mark.parametrize(
+    "wrong", [{"batch_size": 0}, {"workers": 0}, {"images": 63}, {"limit": 10}, {"kind": "ffcv"}]
+)
 def test_spec_refuses_what_cannot_run(wrong: dict[str, object]) -> None:
     """A setting out of range, or fewer images than one batch, is an ArgumentError before any process starts."""
     with pytest.raises(ArgumentError):
@@ -130,9 +140,13 @@ def test_rival_that_fails_says_why(photo_folder: Path) -> None:
     assert "absent.jpg" in result["reason"]
 
 
-def test_missing_library_is_a_reason(photo_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_library_is_a_reason(
+    photo_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without cv2 the hand-written loader's row says so."""
-    (tmp_path / "cv2.py").write_text("raise ModuleNotFoundError('No module named cv2', name='cv2')", encoding="utf-8")
+    (tmp_path / "cv2.py").write_text(
+        "raise ModuleNotFoundError('No module named cv2', name='cv2')", encoding="utf-8"
+    )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with harness.Sources(photo_folder) as sources:
         base = TurnSpec("fastload", "", images=40, batch_size=8)

@@ -90,9 +90,13 @@ def test_hosts_that_keep_their_blocks(model: Any, closed: Any, cache: float, fet
 
 @pytest.mark.parametrize("order", ["huge", "window"])
 @pytest.mark.parametrize(("cache", "filled"), [(0.0, False), (0.25, True), (1.0, False), (1.0, True)])
-def test_bytes_and_requests_of_the_closed_form(model: Any, closed: Any, order: str, cache: float, filled: bool) -> None:
+def test_bytes_and_requests_of_the_closed_form(
+    model: Any, closed: Any, order: str, cache: float, filled: bool
+) -> None:
     """Bytes are within 5 % of those of `fastload info --cost`; requests within 15 %, since the first ones of an epoch are small."""
-    for line in closed.lines_of(small(model, order=order, cache=cache, filled=filled, dataset_bytes=844_800_000)):
+    for line in closed.lines_of(
+        small(model, order=order, cache=cache, filled=filled, dataset_bytes=844_800_000)
+    ):
         expected = closed.closed_form(small(model, order=order, cache=cache, dataset_bytes=844_800_000), 0.0)
         assert line.closed_requests <= expected.requests
         assert line.request_ratio == pytest.approx(1, abs=0.15)
@@ -107,7 +111,9 @@ def test_the_closed_form_of_one_process_is_the_commands(model: Any, closed: Any)
     for order, names in (("huge", ("first", "later")), ("window", ("first_window", "later_window"))):
         for cache in (0.0, 0.25, 1.0):
             s = small(model, order=order, hosts=1, ranks=1, cache=cache, dataset_bytes=110_000 * 190_000)
-            known = epoch_traffic(s.samples, s.samples * s.sample_bytes, int(cache * s.samples) * s.sample_bytes)
+            known = epoch_traffic(
+                s.samples, s.samples * s.sample_bytes, int(cache * s.samples) * s.sample_bytes
+            )
             for name, cached in zip(names, (0.0, cache), strict=True):
                 found, traffic = closed.closed_form(s, cached), getattr(known, name)
                 assert found.requests == pytest.approx(traffic.requests, rel=0.01, abs=1)
@@ -167,7 +173,9 @@ def test_deterministic(model: Any) -> None:
     first = model.Simulation(s).run()
     assert model.Simulation(s).run() == first
     assert model.Simulation(dataclasses.replace(s, seed=1)).run() != first
-    part = model.Simulation(dataclasses.replace(s, hosts=6, simulated=3, store_requests=600.0, epochs=1)).run()[0]
+    part = model.Simulation(
+        dataclasses.replace(s, hosts=6, simulated=3, store_requests=600.0, epochs=1)
+    ).run()[0]
     assert part.step_s == pytest.approx(first[0].step_s, rel=0.3)
 
 
@@ -178,10 +186,14 @@ def test_samples_that_come_in_groups_are_refused(model: Any) -> None:
         model.Scenario(order="sequential")
 
 
-def test_the_command(closed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(
+    closed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """One scenario of the command line: a table, and the same as JSON. A name that no scenario has is refused."""
     command = ["simulate_hosts.py", "--json", str(tmp_path / "out.json"), "--assumptions", "--one"]
-    monkeypatch.setattr(sys, "argv", [*command, "hosts=2", "ranks=2", "batch=16", "order=window", "cache=0.5", "filled=yes"])
+    monkeypatch.setattr(
+        sys, "argv", [*command, "hosts=2", "ranks=2", "batch=16", "order=window", "cache=0.5", "filled=yes"]
+    )
     assert closed.main() == 0
     shown = capsys.readouterr().out
     assert "closed" in shown

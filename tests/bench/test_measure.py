@@ -45,7 +45,9 @@ else:
 @needs_proc
 def test_tree_counts_grandchildren() -> None:
     """Descendants of descendants are found, and the memory they hold is in the tree's PSS."""
-    with subprocess.Popen([sys.executable, "-c", FAMILY, "2", FAMILY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as root:
+    with subprocess.Popen(
+        [sys.executable, "-c", FAMILY, "2", FAMILY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as root:
         assert root.stdout is not None
         assert root.stdout.readline() == "up\n"
         below = measure.descendants(root.pid)
@@ -57,7 +59,9 @@ def test_tree_counts_grandchildren() -> None:
     assert total is not None
     assert 48 << 20 <= total["pss"] < 48 << 23
     assert total["anon"] >= 48 << 20
-    assert total["pss"] - sum(total[part] for part in ("anon", "file", "shmem")) == pytest.approx(0, abs=64 << 10)
+    assert total["pss"] - sum(total[part] for part in ("anon", "file", "shmem")) == pytest.approx(
+        0, abs=64 << 10
+    )
     assert measure.descendants(root.pid) == []
 
 
@@ -80,9 +84,13 @@ def test_cpu_seconds_include_an_ended_child() -> None:
 @needs_proc
 def test_cpu_seconds_include_a_live_child() -> None:
     """What a child has burnt is counted while it lives."""
-    burn = "import time, sys\nwhile time.process_time() < 0.3: pass\nprint('done', flush=True)\nsys.stdin.read()"
+    burn = (
+        "import time, sys\nwhile time.process_time() < 0.3: pass\nprint('done', flush=True)\nsys.stdin.read()"
+    )
     before = measure.tree_cpu_seconds()
-    with subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(
+        [sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
         assert child.stdout is not None
         child.stdout.readline()
         used = measure.tree_cpu_seconds() - before
@@ -113,7 +121,9 @@ sys.stdin.read()
 @needs_proc
 def test_shared_memory_that_nobody_maps_counts() -> None:
     """A batch on its way lies in shared memory that is open, and mapped by no process."""
-    with subprocess.Popen([sys.executable, "-c", OPEN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(
+        [sys.executable, "-c", OPEN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "up\n"
         total = measure.tree_pss(child.pid)

@@ -42,7 +42,11 @@ def task(photo_folder: Path, tmp_path: Path) -> dict[str, Any]:
             opened.crop((0, 0, 100, 100)).save(into)
         listing.append((str(into), 0))
     (tmp_path / "listing.json").write_text(json.dumps(listing))
-    facts = {"tree": str(tmp_path / "tree"), "listing": str(tmp_path / "listing.json"), "data": str(tmp_path / "data")}
+    facts = {
+        "tree": str(tmp_path / "tree"),
+        "listing": str(tmp_path / "listing.json"),
+        "data": str(tmp_path / "data"),
+    }
     return {**facts, "batch": 2, "size": SIZE, "workers": 1, "seconds": 0.0}
 
 
@@ -50,7 +54,9 @@ def answer(peer: str, task: dict[str, Any]) -> dict[str, Any]:
     """What a peer's program answers to a task."""
     paths = os.pathsep.join([str(ROOT), str(PROGRAMS)])
     command = [sys.executable, str(PROGRAMS / f"peer_{peer}.py"), json.dumps(task)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": paths})
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": paths}
+    )
     found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return found
 

@@ -44,7 +44,8 @@ def test_loaders_take_turns() -> None:
     said = side_by_side(Ours(data, batch_size=8), Noted(data, batch_size=8), epochs=2)
     assert begun == ["fastload", "torch", "torch", "fastload", "fastload", "torch"]
     assert re.fullmatch(
-        r"FastLoader [\d,]+ images/s, torch's DataLoader [\d,]+ \(first epoch: [\d.]+ times\)\nfastload is .* torch here[.:].*", said
+        r"FastLoader [\d,]+ images/s, torch's DataLoader [\d,]+ \(first epoch: [\d.]+ times\)\nfastload is .* torch here[.:].*",
+        said,
     )
 
 

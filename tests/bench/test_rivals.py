@@ -39,7 +39,9 @@ def test_pillow_and_hand_written_give_the_same_picture(tmp_path: Path) -> None:
     """With the same draws both give nearly the same crop: neither cheats on the work."""
     (tmp_path / "a").mkdir()
     coarse = Image.fromarray(numpy.random.default_rng(1).integers(0, 256, (6, 8, 3), dtype=numpy.uint8))
-    coarse.resize((800, 600), Image.Resampling.BICUBIC).save(tmp_path / "a" / "0.jpg", quality=95, subsampling=0)
+    coarse.resize((800, 600), Image.Resampling.BICUBIC).save(
+        tmp_path / "a" / "0.jpg", quality=95, subsampling=0
+    )
     files = [(str(path), label) for path, label in listing.list_folder(tmp_path)]
     listing.write_lmdb(files, tmp_path / "x.lmdb")
     pillow = rivals.PillowFolder(files, 64)

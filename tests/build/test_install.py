@@ -26,7 +26,16 @@ global.extra-index-url='https://one/simple\\nhttps://two/simple'
 global.find-links='/other'
 install.trusted-host='one'"""
     sources = ["--index", "https://one/simple", "--index", "https://two/simple"]
-    others = ["--find-links", "/wheels", "--find-links", "/more", "--constraints", "/etc/constraints.txt", "--allow-insecure-host", "one"]
+    others = [
+        "--find-links",
+        "/wheels",
+        "--find-links",
+        "/more",
+        "--constraints",
+        "/etc/constraints.txt",
+        "--allow-insecure-host",
+        "one",
+    ]
     assert settings(listed) == ([*sources, *others], {"SSL_CERT_FILE": "/etc/roots.pem"})
     assert settings(f"{listed}\nglobal.no-index='true'")[0] == ["--no-index", *others]
 
@@ -37,7 +46,10 @@ def write_wheel(folder: Path) -> None:
     with zipfile.ZipFile(folder / "tiny-1.0-py3-none-any.whl", "w") as wheel:
         wheel.writestr("tiny.py", "")
         wheel.writestr("tiny-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
-        wheel.writestr("tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(
+            "tiny-1.0.dist-info/WHEEL",
+            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        )
         wheel.writestr("tiny-1.0.dist-info/RECORD", "")
 
 
@@ -57,9 +69,19 @@ def test_it_installs(has_uv: bool, tmp_path: Path) -> None:
     if has_uv:
         (program,) = (each for each in metadata.files("uv") or () if each.parts[-2:] == ("bin", "uv"))
         (scripts / "uv").symlink_to(Path(program.locate()).resolve())
-    environment = {**os.environ, "PYTHONPATH": str(seen), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "wheels")}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(seen),
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(tmp_path / "wheels"),
+    }
     environment.pop("VIRTUAL_ENV", None)
-    done = subprocess.run([scripts / "python", ROOT / "tools" / "install.py", "tiny"], env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [scripts / "python", ROOT / "tools" / "install.py", "tiny"],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     (record,) = (tmp_path / "venv").glob("lib/*/site-packages/tiny-1.0.dist-info/INSTALLER")
     assert record.read_text().strip() == ("uv" if has_uv else "pip")

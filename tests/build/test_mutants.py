@@ -72,7 +72,14 @@ def mutants(*arguments: object) -> str:
     """What tools/mutants/run.py prints; pytest in it loads only what it needs."""
     command = [sys.executable, ROOT / "tools" / "mutants" / "run.py", *arguments]
     variables = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_timeout"}
-    done = subprocess.run(list(map(str, command)), env=os.environ | variables, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        list(map(str, command)),
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -81,8 +88,12 @@ def test_list_of_faults() -> None:
     """Each of the 85 faults has its place once, and no room is without one."""
     rooms = mutants("check").partition("by room: ")[2].splitlines()[0]
     counts = {name: int(count) for name, count in (entry.rsplit(" ", 1) for entry in rooms.split(", "))}
-    folders = [each.parent for pattern in ("fastload/*/__init__.py", "csrc/*/*.c") for each in ROOT.glob(pattern)]
-    expected = {each.name if each.parent.name == "fastload" else f"csrc/{each.name}" for each in folders} | {"loader.py"}
+    folders = [
+        each.parent for pattern in ("fastload/*/__init__.py", "csrc/*/*.c") for each in ROOT.glob(pattern)
+    ]
+    expected = {each.name if each.parent.name == "fastload" else f"csrc/{each.name}" for each in folders} | {
+        "loader.py"
+    }
     assert counts.keys() == expected
     assert sum(counts.values()) == 85
 
@@ -91,7 +102,12 @@ def test_caught_and_survived(tmp_path: Path) -> None:
     """A fault is tried on the tests that reach it, through fixtures and programs too; a test that fails in any case catches nothing.
     What caught a fault elsewhere is tried first."""
     (tmp_path / "toy").mkdir()
-    for name, text in (("toy/__init__.py", ""), ("toy/sums.py", SUMS), ("test_toy.py", TESTS), ("faults.toml", FAULTS)):
+    for name, text in (
+        ("toy/__init__.py", ""),
+        ("toy/sums.py", SUMS),
+        ("test_toy.py", TESTS),
+        ("faults.toml", FAULTS),
+    ):
         (tmp_path / name).write_text(text)
     before = {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
     common = ["--tree", tmp_path, "--python", sys.executable]
@@ -108,9 +124,17 @@ def test_caught_and_survived(tmp_path: Path) -> None:
     assert difference["caught"] == "test_toy.py::test_total"
     assert difference["left_out"] == ["test_toy.py::test_always_fails"]
     assert (smallest["caught"], smallest["ran"]) == (None, 2)
-    assert {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".pyc"} == before
+    assert {
+        path: path.read_text() for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".pyc"
+    } == before
     assert "smallest (operator; 2 of 2 tests ran)" in mutants(*listed, "report", results)
 
     again = tmp_path.parent / "again.json"
-    mutants(*listed, "try", *common, "--only", "difference", "--reach", reach, "--known", results, "--out", again)
-    assert json.loads(again.read_text())["difference"] | {"seconds": 0} == difference | {"ran": 1, "left_out": [], "seconds": 0}
+    mutants(
+        *listed, "try", *common, "--only", "difference", "--reach", reach, "--known", results, "--out", again
+    )
+    assert json.loads(again.read_text())["difference"] | {"seconds": 0} == difference | {
+        "ran": 1,
+        "left_out": [],
+        "seconds": 0,
+    }

@@ -34,7 +34,9 @@ def run_build(folder: Path, **environment: str) -> subprocess.CompletedProcess[s
 
 def found_by_pkg_config(module: str) -> str:
     """The text of a library's .pc file."""
-    done = subprocess.run(["pkg-config", "--variable=pcfiledir", module], capture_output=True, text=True, check=True).stdout.strip()
+    done = subprocess.run(
+        ["pkg-config", "--variable=pcfiledir", module], capture_output=True, text=True, check=True
+    ).stdout.strip()
     return (Path(done) / f"{module}.pc").read_text()
 
 
@@ -43,17 +45,30 @@ def found_by_pkg_config(module: str) -> str:
     [
         (
             LIBRARIES,
-            ("apt install libjpeg-dev libwebp-dev libdeflate-dev zlib1g-dev`", "libwebp-devel libdeflate-devel zlib-devel`"),
+            (
+                "apt install libjpeg-dev libwebp-dev libdeflate-dev zlib1g-dev`",
+                "libwebp-devel libdeflate-devel zlib-devel`",
+            ),
         ),
         (
             ("libjpeg",),
-            ("apt install libjpeg-dev`", "dnf install libjpeg-turbo-devel`", "brew install jpeg-turbo`", "conda"),
+            (
+                "apt install libjpeg-dev`",
+                "dnf install libjpeg-turbo-devel`",
+                "brew install jpeg-turbo`",
+                "conda",
+            ),
         ),
-        (("libdeflate",), ("apt install libdeflate-dev", "brew install libdeflate", "conda install libdeflate")),
+        (
+            ("libdeflate",),
+            ("apt install libdeflate-dev", "brew install libdeflate", "conda install libdeflate"),
+        ),
         (("zlib",), ("apt install zlib1g-dev", "brew install zlib", "conda install zlib")),
     ],
 )
-def test_a_missing_library_stops_the_build_with_one_line(missing: tuple[str, ...], names: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_missing_library_stops_the_build_with_one_line(
+    missing: tuple[str, ...], names: tuple[str, ...], tmp_path: Path
+) -> None:
     """The line names the packages of Debian, Fedora, Homebrew and conda, as commands to paste, and no library that is there."""
     if shutil.which("pkg-config") is None:
         pytest.skip("no pkg-config here")
@@ -92,7 +107,11 @@ def test_a_missing_compiler_stops_the_build_with_one_line(tmp_path: Path) -> Non
     done = run_build(tmp_path, CC=str(tmp_path / "absent-cc"))
     assert done.returncode == 1
     (line,) = (done.stdout + done.stderr).strip().splitlines()
-    for name in ("absent-cc", "apt install gcc libc6-dev python3-dev pkg-config libjpeg-dev", "dnf install gcc python3-devel"):
+    for name in (
+        "absent-cc",
+        "apt install gcc libc6-dev python3-dev pkg-config libjpeg-dev",
+        "dnf install gcc python3-devel",
+    ):
         assert name in line
 
 
@@ -122,7 +141,9 @@ print(*builds)
 
 def test_an_editable_install_and_the_build_in_place_share_their_objects() -> None:
     """What `pip install -e` has compiled, `make build` does not compile again."""
-    done = subprocess.run([sys.executable, "-c", EDITABLE], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", EDITABLE], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     in_place, editable = done.stdout.split()
     assert editable == in_place != "gone-afterwards"
 
@@ -151,7 +172,16 @@ def aarch64(tmp_path_factory: pytest.TempPathFactory) -> Path:
     flags = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-pthread"]
 
     def compiled(source: Path) -> subprocess.CompletedProcess[str]:
-        command = ["aarch64-linux-gnu-gcc", *flags, f"-I{include}", f"-I{ROOT}/csrc", "-c", str(source), "-o", f"{folder}/{source.stem}.o"]
+        command = [
+            "aarch64-linux-gnu-gcc",
+            *flags,
+            f"-I{include}",
+            f"-I{ROOT}/csrc",
+            "-c",
+            str(source),
+            "-o",
+            f"{folder}/{source.stem}.o",
+        ]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -164,22 +194,36 @@ def aarch64(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.long
 def test_csrc_compiles_for_aarch64(aarch64: Path) -> None:
     """Every file, with warnings as errors."""
-    members = subprocess.run(["aarch64-linux-gnu-ar", "t", aarch64], capture_output=True, text=True, check=True).stdout
+    members = subprocess.run(
+        ["aarch64-linux-gnu-ar", "t", aarch64], capture_output=True, text=True, check=True
+    ).stdout
     assert sorted(members.split()) == sorted(f"{each.stem}.o" for each in ROOT.glob("csrc/*/*.c"))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["test_rng", "test_resize", "test_ring_pool", "test_kernels", "test_dct_stored"])
+@pytest.mark.parametrize(
+    "name", ["test_rng", "test_resize", "test_ring_pool", "test_kernels", "test_dct_stored"]
+)
 def test_c_tests_pass_on_aarch64(name: str, aarch64: Path) -> None:
     """The C tests that need neither library, emulated."""
     if shutil.which("qemu-aarch64") is None:
         pytest.skip("no qemu-aarch64 (Debian: qemu-user)")
     program = aarch64.with_name(name)
-    command = ["aarch64-linux-gnu-gcc", "-std=gnu11", "-O2", "-static", "-pthread", "-ffp-contract=off", f"-I{ROOT}/csrc"]
+    command = [
+        "aarch64-linux-gnu-gcc",
+        "-std=gnu11",
+        "-O2",
+        "-static",
+        "-pthread",
+        "-ffp-contract=off",
+        f"-I{ROOT}/csrc",
+    ]
     command += [f"{ROOT}/tests/c/{name}.c", str(aarch64), "-lm", "-o", str(program)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    done = subprocess.run(["qemu-aarch64", str(program)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run(
+        ["qemu-aarch64", str(program)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=240
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -207,11 +251,19 @@ def test_a_processor_without_avx2_runs_it_with_the_same_pixels(processor: str) -
     if emulator is None or platform.machine() != "x86_64":
         pytest.skip("no qemu-x86_64 (Debian: qemu-user) on an x86-64 here")
     emulated = [emulator, "-cpu", processor]
-    if processor == "Nehalem" and subprocess.run([*emulated, sys.executable, "-c", "import numpy"], capture_output=True).returncode:
+    if (
+        processor == "Nehalem"
+        and subprocess.run([*emulated, sys.executable, "-c", "import numpy"], capture_output=True).returncode
+    ):
         pytest.skip("NumPy itself does not run there: its wheels of 2.4.6 need AVX")
     here, old = (
         subprocess.run(
-            [*prefix, sys.executable, "-c", RESIZE], cwd=ROOT, capture_output=True, text=True, check=True, timeout=240
+            [*prefix, sys.executable, "-c", RESIZE],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=240,
         ).stdout.split()
         for prefix in ([], emulated)
     )

@@ -59,14 +59,22 @@ def test_the_changelog_has_this_version() -> None:
 def test_a_release_is_told_in_a_page() -> None:
     """At most 25 points, under the usual headings."""
     first = (ROOT / "CHANGELOG.md").read_text().split("\n## ")[1]
-    assert set(re.findall(r"^### (.+)$", first, re.MULTILINE)) <= {"Added", "Changed", "Fixed", "Removed", "Known limits"}
+    assert set(re.findall(r"^### (.+)$", first, re.MULTILINE)) <= {
+        "Added",
+        "Changed",
+        "Fixed",
+        "Removed",
+        "Known limits",
+    }
     assert len(re.findall(r"^- ", first, re.MULTILINE)) <= 25
 
 
 def test_metadata(tmp_path: Path) -> None:
     """README's links are absolute and lead to files that exist; author, keywords, licence and addresses are there."""
     code = "from setuptools.build_meta import prepare_metadata_for_build_wheel as make; import sys; make(sys.argv[1])"
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     (path,) = tmp_path.glob("*.dist-info/METADATA")
     head, _, readme = path.read_text(encoding="utf-8").partition("\n\n")
@@ -81,7 +89,9 @@ def test_metadata(tmp_path: Path) -> None:
         assert f"Project-URL: {name}, https://" in head
     pictures = re.findall(r"!\[[^\]]*\]\(([^)]*)\)", readme)
     assert pictures
-    assert all(f"/raw/v{__version__}/" in link for link in pictures), "a page that shows a picture is no picture"
+    assert all(f"/raw/v{__version__}/" in link for link in pictures), (
+        "a page that shows a picture is no picture"
+    )
     links = re.findall(r"\]\(([^)]*)\)", readme)
     assert len(links) > 20
     for link in links:

@@ -63,7 +63,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # Test processes may come to this at the same time, and the checkout has one folder to build in.
     with open(ROOT / "build" / "wheel.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        done = subprocess.run([sys.executable, f"{ROOT}/tools/build_wheel.py", str(out)], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, f"{ROOT}/tools/build_wheel.py", str(out)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     assert done.returncode == 0, done.stdout + done.stderr
     (built,) = out.glob("*.whl")
     return built
@@ -106,7 +111,9 @@ def test_it_is_stripped(wheel: Path, tmp_path: Path) -> None:
         native = [name for name in archive.namelist() if ".so" in name]
         assert len(native) >= 2
         for name in native:
-            found = subprocess.run(["readelf", "-S", archive.extract(name, tmp_path)], capture_output=True, text=True, check=True)
+            found = subprocess.run(
+                ["readelf", "-S", archive.extract(name, tmp_path)], capture_output=True, text=True, check=True
+            )
             assert ".debug_" not in found.stdout, name
 
 
@@ -115,17 +122,25 @@ def test_its_licence_names_all_that_is_in_it(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         text = archive.read(metadata).decode()
-        bundled = {re.split("[-.]", name.split("/")[1])[0] for name in archive.namelist() if name.startswith("torch_fastload.libs/l")}
+        bundled = {
+            re.split("[-.]", name.split("/")[1])[0]
+            for name in archive.namelist()
+            if name.startswith("torch_fastload.libs/l")
+        }
     assert "License-Expression: Apache-2.0 AND IJG AND BSD-3-Clause AND Zlib AND MIT" in text
     assert bundled == {"libjpeg"}
 
 
-def test_it_does_the_main_job_where_its_libraries_are_absent(installed: Path, image_folder: Path, tmp_path: Path) -> None:
+def test_it_does_the_main_job_where_its_libraries_are_absent(
+    installed: Path, image_folder: Path, tmp_path: Path
+) -> None:
     """Pack and train-loader with the system's libraries covered, and liblmdb, which py-lmdb brings for packing: this build's very bytes."""
     unshare = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
     if (
         shutil.which("unshare") is None
-        or subprocess.run([*unshare, "mount", "--bind", "/dev/null", __file__], capture_output=True).returncode
+        or subprocess.run(
+            [*unshare, "mount", "--bind", "/dev/null", __file__], capture_output=True
+        ).returncode
     ):
         pytest.skip("no mount namespace here (needs root or user namespaces)")
 
@@ -136,7 +151,11 @@ def test_it_does_the_main_job_where_its_libraries_are_absent(installed: Path, im
             capture_output=True,
             text=True,
             check=False,
-            env={key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "LD_LIBRARY_PATH")},
+            env={
+                key: value
+                for key, value in os.environ.items()
+                if key not in ("PYTHONPATH", "LD_LIBRARY_PATH")
+            },
         )
         assert done.returncode == 0, done.stdout + done.stderr
         facts: dict[str, list[str]] = {}
@@ -157,7 +176,9 @@ def test_it_does_the_main_job_where_its_libraries_are_absent(installed: Path, im
 
 
 def test_its_command_starts(installed: Path) -> None:
-    done = subprocess.run([installed.with_name("fastload"), "--version"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [installed.with_name("fastload"), "--version"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert re.search(r"\d+\.\d+\.\d+", done.stdout)
 

@@ -14,12 +14,13 @@ enum { THIN = 10 };
 enum { THIN = 1 };
 #endif
 
-#define CHECK(condition)                                                                                                                   \
-    do {                                                                                                                                   \
-        if (!(condition)) {                                                                                                                \
-            fprintf(stderr, "%s:%d: %s does not hold (seed %llu)\n", __FILE__, __LINE__, #condition, check_seed);                          \
-            abort();                                                                                                                       \
-        }                                                                                                                                  \
+#define CHECK(condition)                                                                                     \
+    do {                                                                                                     \
+        if (!(condition)) {                                                                                  \
+            fprintf(stderr, "%s:%d: %s does not hold (seed %llu)\n", __FILE__, __LINE__, #condition,         \
+                    check_seed);                                                                             \
+            abort();                                                                                         \
+        }                                                                                                    \
     } while (0)
 
 #endif

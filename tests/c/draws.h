@@ -39,7 +39,9 @@ static inline uint32_t below(uint32_t limit) {
     return value % limit;
 }
 
-static inline uint32_t between(uint32_t low, uint32_t high) { return low + (high - low == UINT32_MAX ? noise() : below(high - low + 1)); }
+static inline uint32_t between(uint32_t low, uint32_t high) {
+    return low + (high - low == UINT32_MAX ? noise() : below(high - low + 1));
+}
 
 /* [0, 1) */
 static inline double unit(void) { return (double)(noise64() >> 11) * 0x1p-53; }

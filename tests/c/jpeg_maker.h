@@ -16,13 +16,13 @@
 
 typedef struct recipe {
     int width, height, quality;
-    int components;    /* 1, 3, or 4 (CMYK) */
-    int h, v;          /* luma's sampling factors; chroma's are 1 */
+    int components; /* 1, 3, or 4 (CMYK) */
+    int h, v; /* luma's sampling factors; chroma's are 1 */
     bool progressive, arithmetic;
-    int restart;       /* MCUs; 0: none */
-    bool bare;         /* without tables */
-    bool smooth;       /* slopes with a little noise instead of noise: few coefficients */
-    bool metadata;     /* EXIF (orientation 6), ICC, comments, an Adobe marker is libjpeg's affair */
+    int restart; /* MCUs; 0: none */
+    bool bare; /* without tables */
+    bool smooth; /* slopes with a little noise instead of noise: few coefficients */
+    bool metadata; /* EXIF (orientation 6), ICC, comments, an Adobe marker is libjpeg's affair */
 } recipe;
 
 typedef struct file {

@@ -23,7 +23,8 @@ static void *allocate(size_t size) {
 
 /* A value of any size up to the whole of 16 bits, or one of its ends. */
 static int16_t value(void) {
-    static const int16_t ends[] = {INT16_MIN, INT16_MAX, INT16_MIN / 4, INT16_MAX / 4, INT16_MIN / 4 - 1, INT16_MAX / 4 + 1, 1, -1};
+    static const int16_t ends[] = {
+        INT16_MIN, INT16_MAX, INT16_MIN / 4, INT16_MAX / 4, INT16_MIN / 4 - 1, INT16_MAX / 4 + 1, 1, -1};
     const uint32_t x = noise();
     return x % 8 ? (int16_t)((int16_t)(x >> 16) >> x / 8 % 16) : ends[x / 8 % 8];
 }
@@ -38,7 +39,8 @@ static int make_block(int16_t *coefs) {
         const int16_t x = below(8) < density ? value() : 0;
         if (kind == 1 && k < limit) coefs[at] = (int16_t)(x >> 4); /* as in a photograph */
         if (kind == 2) coefs[at] = x;
-        if (kind == 3 && (row == 0 || (row == 4 && limit % 2))) coefs[at] = x; /* what libjpeg-turbo takes for a shift only */
+        if (kind == 3 && (row == 0 || (row == 4 && limit % 2)))
+            coefs[at] = x; /* what libjpeg-turbo takes for a shift only */
         if (kind == 4) coefs[at] = x > 0 ? INT16_MAX : INT16_MIN;
     }
     int count = 64;
@@ -54,7 +56,8 @@ static void inverse_dct(int log2) {
     uint8_t *planes[2] = {allocate(size), allocate(size)};
     fl_jpeg_job jobs[2][9];
     const uint32_t limit = below(3) ? 255 : 65535;
-    for (int i = 0; i < 64; i++) quant[odd + (size_t)i] = (int16_t)(uint16_t)(1 + below(below(4) ? limit : 1));
+    for (int i = 0; i < 64; i++)
+        quant[odd + (size_t)i] = (int16_t)(uint16_t)(1 + below(below(4) ? limit : 1));
     for (size_t i = 0; i < size; i++) planes[0][i] = planes[1][i] = (uint8_t)noise();
     for (size_t i = 0; i < n; i++) {
         int16_t *block = coefs + odd + 64 * i;
@@ -71,7 +74,8 @@ static void inverse_dct(int log2) {
 
 typedef enum kernel { H2V1, H2V2, H1V2, H2, YCC, GREY, KERNELS } kernel;
 
-static void run(const fl_jpeg_kernels *k, kernel which, uint8_t *const in[3], uint8_t *out, size_t n, int bias) {
+static void run(const fl_jpeg_kernels *k, kernel which, uint8_t *const in[3], uint8_t *out, size_t n,
+                int bias) {
     switch (which) {
     case H2V1: k->h2v1(in[0], out, n); return;
     case H2V2: k->h2v2(in[0], in[1], out, n); return;
@@ -92,7 +96,8 @@ static void fill(uint8_t *bytes, size_t size) {
 static void row(kernel which, size_t n) {
     const bool pixels = which == YCC || which == GREY;
     const size_t size = made[which] * n, odd = below(33);
-    const size_t ahead = odd + (pixels ? 0 : FL_JPEG_MARGIN), behind = pixels ? FL_JPEG_SLACK : FL_JPEG_MARGIN;
+    const size_t ahead = odd + (pixels ? 0 : FL_JPEG_MARGIN),
+                 behind = pixels ? FL_JPEG_SLACK : FL_JPEG_MARGIN;
     const int bias = 1 + (int)below(2);
     uint8_t *blocks[3], *in[3], *out[2];
     for (int i = 0; i < 3; i++) {

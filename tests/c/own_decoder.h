@@ -20,7 +20,9 @@ static fl_jpeg_entropy *entropy;
 
 static void create_own_decoder(void) {
     fl_error err;
-    if (!baseline) CHECK(fl_jpeg_baseline_create(&baseline, &err) == FL_OK && fl_jpeg_entropy_create(&entropy, &err) == FL_OK);
+    if (!baseline)
+        CHECK(fl_jpeg_baseline_create(&baseline, &err) == FL_OK &&
+              fl_jpeg_entropy_create(&entropy, &err) == FL_OK);
 }
 
 /* From here on only plain C, or again all that the CPU has. */

@@ -24,7 +24,8 @@ static inline uint8_t *png_put_chunk(uint8_t *at, const char *name, const uint8_
 }
 
 /* A file of the rows, whose data lies in chunks of `each` bytes. */
-static inline size_t png_make(const fl_png *png, const uint8_t *rows, size_t size, size_t each, uint8_t *out) {
+static inline size_t png_make(const fl_png *png, const uint8_t *rows, size_t size, size_t each,
+                              uint8_t *out) {
     static const uint8_t magic[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
     uint8_t header[13] = {0}, *data = malloc(PNG_LARGEST);
     struct libdeflate_compressor *deflater = libdeflate_alloc_compressor(1);
@@ -48,8 +49,11 @@ static inline void png_plain_unfilter(uint8_t *rows, size_t row, uint32_t height
     for (uint32_t y = 0; y < height; y++) {
         uint8_t *now = rows + y * (row + 1) + 1, *above = now - row - 1;
         for (size_t i = 0; i < row; i++) {
-            const int a = i >= step ? now[i - step] : 0, b = y ? above[i] : 0, c = y && i >= step ? above[i - step] : 0, p = a + b - c;
-            const int nearest = abs(p - a) <= abs(p - b) && abs(p - a) <= abs(p - c) ? a : abs(p - b) <= abs(p - c) ? b : c;
+            const int a = i >= step ? now[i - step] : 0, b = y ? above[i] : 0,
+                      c = y && i >= step ? above[i - step] : 0, p = a + b - c;
+            const int nearest = abs(p - a) <= abs(p - b) && abs(p - a) <= abs(p - c) ? a
+                                : abs(p - b) <= abs(p - c)                           ? b
+                                                                                     : c;
             const int base[5] = {0, a, b, (a + b) / 2, nearest};
             now[i] = (uint8_t)(now[i] + base[now[-1]]);
         }

@@ -15,14 +15,15 @@
 
 static uint64_t check_seed;
 
-#define CHECK(condition, ...)                                                                                                              \
-    do {                                                                                                                                   \
-        if (!(condition)) {                                                                                                                \
-            fprintf(stderr, "%s:%d: seed %llu: %s: ", __FILE__, __LINE__, (unsigned long long)check_seed, #condition);                     \
-            fprintf(stderr, __VA_ARGS__);                                                                                                  \
-            fputc('\n', stderr);                                                                                                           \
-            abort();                                                                                                                       \
-        }                                                                                                                                  \
+#define CHECK(condition, ...)                                                                                \
+    do {                                                                                                     \
+        if (!(condition)) {                                                                                  \
+            fprintf(stderr, "%s:%d: seed %llu: %s: ", __FILE__, __LINE__, (unsigned long long)check_seed,    \
+                    #condition);                                                                             \
+            fprintf(stderr, __VA_ARGS__);                                                                    \
+            fputc('\n', stderr);                                                                             \
+            abort();                                                                                         \
+        }                                                                                                    \
     } while (0)
 
 static void *allocate(size_t bytes) {
@@ -44,10 +45,12 @@ static size_t element(fl_dtype dtype) { return dtype == FL_F32 ? 4 : dtype == FL
 /* A view that is allocated to its last readable byte, so that AddressSanitizer sees any read beyond it. */
 static void make_view(scene *s, uint32_t width, uint32_t height) {
     const size_t stride = (size_t)width * 3 + (between(0, 2) == 0 ? between(1, 40) : 0);
-    const size_t tail = between(0, 1) ? 64 : between(0, 20), size = stride * (height - 1) + (size_t)width * 3 + tail;
+    const size_t tail = between(0, 1) ? 64 : between(0, 20),
+                 size = stride * (height - 1) + (size_t)width * 3 + tail;
     s->pixels = allocate(size);
     for (size_t i = 0; i < size; i++) s->pixels[i] = (uint8_t)noise();
-    s->view = (fl_view){.pixels = s->pixels, .stride = stride, .width = width, .height = height, .tail = tail};
+    s->view =
+        (fl_view){.pixels = s->pixels, .stride = stride, .width = width, .height = height, .tail = tail};
 }
 
 static void make_spec(scene *s, uint32_t out_width, uint32_t out_height) {
@@ -136,7 +139,8 @@ static uint8_t *reference(const scene *s) {
     spec.window = (fl_box){0, 0, spec.out_width, spec.out_height};
     spec.at_x = spec.at_y = 0;
     uint8_t *out = allocate((size_t)spec.out_width * spec.out_height * 3);
-    const fl_sink sink = {.data = out, .width = spec.out_width, .height = spec.out_height, .dtype = FL_U8, .layout = FL_HWC};
+    const fl_sink sink = {
+        .data = out, .width = spec.out_width, .height = spec.out_height, .dtype = FL_U8, .layout = FL_HWC};
     fl_resizer *fresh;
     fl_error err;
     CHECK(fl_resizer_create(&fresh, &err) == FL_OK, "%s", err.text);
@@ -164,8 +168,8 @@ static void test_every_way_equals_the_reference(void) {
     }
     s.spec.at_x = between(0, 5);
     s.spec.at_y = between(0, 5);
-    make_sink(&s, (fl_dtype)between(0, 3), (fl_layout)between(0, 1), s.spec.at_x + window->width + between(0, 5),
-              s.spec.at_y + window->height + between(0, 5));
+    make_sink(&s, (fl_dtype)between(0, 3), (fl_layout)between(0, 1),
+              s.spec.at_x + window->width + between(0, 5), s.spec.at_y + window->height + between(0, 5));
     frame_sink(&s);
     s.sink.hflip = between(0, 1);
     s.sink.vflip = between(0, 1);
@@ -175,10 +179,11 @@ static void test_every_way_equals_the_reference(void) {
     for (uint32_t y = 0; y < window->height; y++)
         for (uint32_t x = 0; x < window->width; x++)
             for (uint32_t c = 0; c < 3; c++) {
-                const uint8_t value = expected[((size_t)(window->y + y) * whole.out_width + window->x + x) * 3 + c];
+                const uint8_t value =
+                    expected[((size_t)(window->y + y) * whole.out_width + window->x + x) * 3 + c];
                 const uint32_t to_x = s.spec.at_x + x, to_y = s.spec.at_y + y;
-                const size_t at =
-                    offset(&s.sink, s.sink.hflip ? s.sink.width - 1 - to_x : to_x, s.sink.vflip ? s.sink.height - 1 - to_y : to_y, c);
+                const size_t at = offset(&s.sink, s.sink.hflip ? s.sink.width - 1 - to_x : to_x,
+                                         s.sink.vflip ? s.sink.height - 1 - to_y : to_y, c);
                 const size_t size = element(s.sink.dtype);
                 memcpy(want + at, s.lut == NULL ? &value : s.lut + (c * 256 + value) * size, size);
             }
@@ -205,10 +210,12 @@ static void test_a_constant_image_stays_constant(void) {
     uint8_t rgb[3];
     for (int c = 0; c < 3; c++) rgb[c] = between(0, 3) == 0 ? 255 : (uint8_t)noise();
     for (uint32_t y = 0; y < s.view.height; y++)
-        for (uint32_t x = 0; x < s.view.width; x++) memcpy(s.pixels + y * s.view.stride + 3 * (size_t)x, rgb, 3);
+        for (uint32_t x = 0; x < s.view.width; x++)
+            memcpy(s.pixels + y * s.view.stride + 3 * (size_t)x, rgb, 3);
     resize(&s);
     const uint8_t *out = s.sink.data;
-    for (size_t i = 0; i < s.bytes; i++) CHECK(out[i] == rgb[i % 3], "byte %zu is %d, not %d", i, out[i], rgb[i % 3]);
+    for (size_t i = 0; i < s.bytes; i++)
+        CHECK(out[i] == rgb[i % 3], "byte %zu is %d, not %d", i, out[i], rgb[i % 3]);
     free_scene(&s);
 }
 
@@ -228,7 +235,8 @@ static void test_a_box_of_the_output_size_is_copied(void) {
     for (uint32_t j = 0; j < height; j++)
         for (uint32_t i = 0; i < width; i++) {
             const uint8_t *from = s.pixels + (y + j) * s.view.stride + 3 * (size_t)(x + i);
-            const uint8_t *to = (uint8_t *)s.sink.data + offset(&s.sink, s.sink.hflip ? width - 1 - i : i, j, 0);
+            const uint8_t *to =
+                (uint8_t *)s.sink.data + offset(&s.sink, s.sink.hflip ? width - 1 - i : i, j, 0);
             CHECK(memcmp(from, to, 3) == 0, "pixel (%u, %u)", i, j);
         }
     free_scene(&s);
@@ -277,17 +285,21 @@ static double exact(const scene *s, uint32_t out_x, uint32_t out_y, uint32_t c) 
     const fl_resize_spec *spec = &s->spec;
     double *weights[2];
     const uint32_t size[2] = {s->view.width, s->view.height}, out[2] = {out_x, out_y};
-    const double start[2] = {spec->x, spec->y}, scale[2] = {spec->width / spec->out_width, spec->height / spec->out_height};
+    const double start[2] = {spec->x, spec->y},
+                 scale[2] = {spec->width / spec->out_width, spec->height / spec->out_height};
     for (int a = 0; a < 2; a++) {
         weights[a] = allocate(size[a] * sizeof(double));
         for (uint32_t k = 0; k < size[a]; k++) weights[a][k] = 0.0;
-        const double center = start[a] + (out[a] + 0.5) * scale[a], stretch = spec->antialias && scale[a] > 1.0 ? scale[a] : 1.0;
+        const double center = start[a] + (out[a] + 0.5) * scale[a],
+                     stretch = spec->antialias && scale[a] > 1.0 ? scale[a] : 1.0;
         double sum = 0.0;
         for (int64_t k = -4; k < (int64_t)size[a] + 4; k++) {
             const double x = fabs((double)k + 0.5 - center) / stretch, q = -0.75;
             double w = x < 1.0 ? 1.0 - x : 0.0;
             if (spec->filter == FL_RESIZE_BICUBIC)
-                w = x < 1.0 ? (q + 2) * x * x * x - (q + 3) * x * x + 1 : x < 2.0 ? q * x * x * x - 5 * q * x * x + 8 * q * x - 4 * q : 0.0;
+                w = x < 1.0   ? (q + 2) * x * x * x - (q + 3) * x * x + 1
+                    : x < 2.0 ? q * x * x * x - 5 * q * x * x + 8 * q * x - 4 * q
+                              : 0.0;
             const bool in = k >= 0 && k < (int64_t)size[a];
             if (!in && spec->antialias) continue;
             weights[a][in ? k : k < 0 ? 0 : size[a] - 1] += w;
@@ -312,10 +324,12 @@ static void test_within_one_of_the_definition(void) {
     make_sink(&s, FL_U8, FL_HWC, s.spec.out_width, s.spec.out_height);
     resize(&s);
     for (int i = 0; i < 20; i++) {
-        const uint32_t x = between(0, s.spec.out_width - 1), y = between(0, s.spec.out_height - 1), c = between(0, 2);
+        const uint32_t x = between(0, s.spec.out_width - 1), y = between(0, s.spec.out_height - 1),
+                       c = between(0, 2);
         const double wanted = exact(&s, x, y, c);
         const int got = ((uint8_t *)s.sink.data)[offset(&s.sink, x, y, c)];
-        CHECK(fabs(got - wanted) <= 0.8, "(%u, %u) is %d, not %g", x, y, got, wanted); /* see resize/parts.h: one rounding */
+        CHECK(fabs(got - wanted) <= 0.8, "(%u, %u) is %d, not %g", x, y, got,
+              wanted); /* see resize/parts.h: one rounding */
     }
     free_scene(&s);
 }
@@ -339,9 +353,12 @@ static void test_fill_is_the_colour_around_the_box(void) {
     for (uint32_t y = 0; y < s.sink.height; y++)
         for (uint32_t x = 0; x < s.sink.width; x++) {
             const bool kept = x - keep.x < keep.width && y - keep.y < keep.height;
-            const uint32_t at_x = s.sink.hflip ? s.sink.width - 1 - x : x, at_y = s.sink.vflip ? s.sink.height - 1 - y : y;
+            const uint32_t at_x = s.sink.hflip ? s.sink.width - 1 - x : x,
+                           at_y = s.sink.vflip ? s.sink.height - 1 - y : y;
             for (uint32_t c = 0; c < 3; c++) {
-                const void *want = kept ? (const void *)before : s.lut == NULL ? &rgb[c] : s.lut + (c * 256 + rgb[c]) * size;
+                const void *want = kept            ? (const void *)before
+                                   : s.lut == NULL ? &rgb[c]
+                                                   : s.lut + (c * 256 + rgb[c]) * size;
                 const uint8_t *got = (uint8_t *)s.sink.data + offset(&s.sink, at_x, at_y, c);
                 CHECK(memcmp(got, want, size) == 0, "(%u, %u)", x, y);
                 for (size_t i = 0; i < size; i++) filled += got[i] != 0xA5;
@@ -361,7 +378,8 @@ static void test_a_half_is_means(void) {
         fl_error err;
         use_plain(plain);
         CHECK(fl_resize_halve(&s.view, &room[plain], &half, &err) == FL_OK, "%s", err.text);
-        CHECK(half.width == (s.view.width + 1) / 2 && half.height == (s.view.height + 1) / 2, "%u x %u", half.width, half.height);
+        CHECK(half.width == (s.view.width + 1) / 2 && half.height == (s.view.height + 1) / 2, "%u x %u",
+              half.width, half.height);
         for (uint32_t y = 0; y < half.height; y++)
             for (uint32_t x = 0; x < half.width; x++)
                 for (uint32_t c = 0; c < 3; c++) {
@@ -370,7 +388,8 @@ static void test_a_half_is_means(void) {
                         for (uint32_t i = 2 * x; i < 2 * x + 2 && i < s.view.width; i++, count++)
                             sum += s.pixels[j * s.view.stride + 3 * (size_t)i + c];
                     const uint8_t got = half.pixels[y * half.stride + 3 * (size_t)x + c];
-                    CHECK(got == (sum + count / 2) / count, "(%u, %u) is %d, not %u / %u", x, y, got, sum, count);
+                    CHECK(got == (sum + count / 2) / count, "(%u, %u) is %d, not %u / %u", x, y, got, sum,
+                          count);
                 }
     }
     use_plain(false);

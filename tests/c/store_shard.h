@@ -38,10 +38,12 @@ static inline uint64_t write_shard(const char *file) {
     MDB_dbi samples, columns;
     uint8_t value[16384];
     unlink(file);
-    CHECK(mdb_env_create(&env) == 0 && mdb_env_set_maxdbs(env, 2) == 0 && mdb_env_set_mapsize(env, 64 << 20) == 0);
+    CHECK(mdb_env_create(&env) == 0 && mdb_env_set_maxdbs(env, 2) == 0 &&
+          mdb_env_set_mapsize(env, 64 << 20) == 0);
     CHECK(mdb_env_open(env, file, MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOSYNC, 0644) == 0);
     CHECK(mdb_txn_begin(env, NULL, 0, &txn) == 0);
-    CHECK(mdb_dbi_open(txn, "samples", MDB_CREATE, &samples) == 0 && mdb_dbi_open(txn, "columns", MDB_CREATE, &columns) == 0);
+    CHECK(mdb_dbi_open(txn, "samples", MDB_CREATE, &samples) == 0 &&
+          mdb_dbi_open(txn, "columns", MDB_CREATE, &columns) == 0);
     for (uint64_t i = 0; i < SAMPLES; i++) {
         uint8_t key[8];
         for (int k = 0; k < 8; k++) key[k] = (uint8_t)(i >> (56 - 8 * k));
@@ -71,9 +73,13 @@ static inline void check_live(uint32_t stores, uint32_t readers) {
 }
 
 /* Adds a file whose samples are the dataset's. */
-static inline fl_code add(fl_store *store, const char *file, uint64_t first, uint64_t count, uint64_t bytes, fl_error *err) {
-    return fl_store_add(store,
-                        &(fl_shard_spec){.path = file, .first = first, .count = count, .bytes = bytes, .key = first, .stored = count}, err);
+static inline fl_code add(fl_store *store, const char *file, uint64_t first, uint64_t count, uint64_t bytes,
+                          fl_error *err) {
+    return fl_store_add(
+        store,
+        &(fl_shard_spec){
+            .path = file, .first = first, .count = count, .bytes = bytes, .key = first, .stored = count},
+        err);
 }
 
 /* Makes the folder and the path of the shard; the seed is the program's argument. */

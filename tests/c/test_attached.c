@@ -23,7 +23,8 @@ static void put64(uint8_t *at, uint64_t value) {
     fl_bytes_put_le32(at + 4, (uint32_t)(value >> 32));
 }
 
-static written entry(uint64_t offset, uint32_t size, const char *image, uint64_t file_size, const char *path, size_t path_size) {
+static written entry(uint64_t offset, uint32_t size, const char *image, uint64_t file_size, const char *path,
+                     size_t path_size) {
     written out = {.size = FL_ATTACHED_HEAD + path_size};
     put64(out.bytes, offset);
     put64(out.bytes + 8, file_size);
@@ -86,11 +87,14 @@ static void refused(void) {
     fl_error err;
     char longest[PATH_MAX];
     memset(longest, 'x', sizeof longest);
-    const written cut = {.size = FL_ATTACHED_HEAD}, none = entry(0, 0, "", 9, "file", 4), huge = entry(0, UINT32_MAX, "", 9, "file", 4);
-    const written beyond = entry(UINT64_MAX - 2, 5, "image", 9, "file", 4), zero = entry(0, 5, "image", 9, "fi\0le", 5);
+    const written cut = {.size = FL_ATTACHED_HEAD}, none = entry(0, 0, "", 9, "file", 4),
+                  huge = entry(0, UINT32_MAX, "", 9, "file", 4);
+    const written beyond = entry(UINT64_MAX - 2, 5, "image", 9, "file", 4),
+                  zero = entry(0, 5, "image", 9, "fi\0le", 5);
     const written path = entry(0, 5, "image", 9, longest, sizeof longest - 2);
     const written *all[] = {&cut, &none, &huge, &beyond, &zero, &path};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) CHECK(read_entry(all[i], folder, &err) == FL_ERECORD);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        CHECK(read_entry(all[i], folder, &err) == FL_ERECORD);
 }
 
 /* Of a record's first bytes an entry is found where it lies in them, and nowhere else. */
@@ -102,7 +106,8 @@ static void peeking(void) {
     fl_bytes_put_le16(head + FL_RECORD_HEADER + FL_RECORD_ENTRY, 3);
     fl_bytes_put_le32(head + FL_RECORD_HEADER + FL_RECORD_ENTRY + 4, 60);
     fl_bytes_put_le32(head + FL_RECORD_HEADER + FL_RECORD_ENTRY + 8, 4);
-    CHECK(fl_record_peek((fl_span){head, 64}, 3, &found) && found.data.bytes == head + 60 && found.data.size == 4);
+    CHECK(fl_record_peek((fl_span){head, 64}, 3, &found) && found.data.bytes == head + 60 &&
+          found.data.size == 4);
     CHECK(!fl_record_peek((fl_span){head, 63}, 3, &found) && !fl_record_peek((fl_span){head, 64}, 4, &found));
     for (size_t size = 0; size < 48; size++) CHECK(!fl_record_peek((fl_span){head, size}, 3, &found));
 }

@@ -22,11 +22,15 @@ static fl_box random_box(uint32_t width, uint32_t height, int i) {
     return i ? b : (fl_box){0, 0, width, height};
 }
 
-static void check_part(const fl_view *v, const fl_box *b, uint32_t e, const unsigned char *full, int w, int h) {
-    uint32_t x0 = b->x * e / 8, y0 = b->y * e / 8, x1 = ((b->x + b->width) * e + 7) / 8, y1 = ((b->y + b->height) * e + 7) / 8;
-    CHECK(v->width == (x1 < (uint32_t)w ? x1 : (uint32_t)w) - x0 && v->height == (y1 < (uint32_t)h ? y1 : (uint32_t)h) - y0);
+static void check_part(const fl_view *v, const fl_box *b, uint32_t e, const unsigned char *full, int w,
+                       int h) {
+    uint32_t x0 = b->x * e / 8, y0 = b->y * e / 8, x1 = ((b->x + b->width) * e + 7) / 8,
+             y1 = ((b->y + b->height) * e + 7) / 8;
+    CHECK(v->width == (x1 < (uint32_t)w ? x1 : (uint32_t)w) - x0 &&
+          v->height == (y1 < (uint32_t)h ? y1 : (uint32_t)h) - y0);
     for (uint32_t y = 0; y < v->height; y++)
-        CHECK(memcmp(v->pixels + y * v->stride, full + ((size_t)(y0 + y) * (size_t)w + x0) * 3, (size_t)v->width * 3) == 0);
+        CHECK(memcmp(v->pixels + y * v->stride, full + ((size_t)(y0 + y) * (size_t)w + x0) * 3,
+                     (size_t)v->width * 3) == 0);
     CHECK(v->tail >= 64);
     volatile uint8_t seen = 0;
     const uint8_t *end = v->pixels + (v->height - 1) * v->stride + v->width * 3;
@@ -74,7 +78,11 @@ static void equal_crops(const recipe *r, int boxes) {
 static const int samplings[5][3] = {{3, 1, 1}, {3, 2, 1}, {3, 2, 2}, {3, 1, 2}, {1, 1, 1}};
 
 static recipe random_recipe(int sampling, int width, int height) {
-    recipe r = {.width = width, .height = height, .quality = 1 + (int)below(100), .smooth = below(2), .metadata = below(2)};
+    recipe r = {.width = width,
+                .height = height,
+                .quality = 1 + (int)below(100),
+                .smooth = below(2),
+                .metadata = below(2)};
     r.components = samplings[sampling][0], r.h = samplings[sampling][1], r.v = samplings[sampling][2];
     r.restart = below(3) ? 0 : 1 + (int)below(5);
     return r;
@@ -113,7 +121,8 @@ static void large_sizes(void) {
 static void refused(void) {
     recipe r = {.width = 40, .height = 30, .quality = 70, .components = 3, .h = 2, .v = 2};
     recipe others[] = {r, r, r, r, r};
-    others[0].progressive = true, others[1].arithmetic = true, others[2].components = 4, others[3].h = 4, others[4].bare = true;
+    others[0].progressive = true, others[1].arithmetic = true, others[2].components = 4, others[3].h = 4,
+    others[4].bare = true;
     uint32_t width, height;
     for (int i = 0; i < 5; i++) {
         file f = make(&others[i]);
@@ -148,7 +157,8 @@ static void stray_before_restart(void) {
     fl_view v;
     CHECK(fl_jpeg_baseline_open(baseline, longer, f.size + 1, &width, &height));
     CHECK(!fl_jpeg_baseline_decode(baseline, &(fl_box){0, 0, width, height}, 8, NULL, 0, &v));
-    CHECK(fl_jpeg_baseline_decode(baseline, &(fl_box){0, 0, 8, 8}, 8, NULL, 0, &v)); /* nothing is amiss before it */
+    CHECK(fl_jpeg_baseline_decode(baseline, &(fl_box){0, 0, 8, 8}, 8, NULL, 0,
+                                  &v)); /* nothing is amiss before it */
     free(longer), free(f.bytes);
 }
 
@@ -192,19 +202,21 @@ static void damaged(int rounds) {
             int eighths = 1 << below(4);
             fl_view ours, theirs;
             fl_libjpeg_info info;
-            if (fl_jpeg_baseline_open(baseline, exact, size, &width, &height) && (uint64_t)width * height < 1 << 22) {
+            if (fl_jpeg_baseline_open(baseline, exact, size, &width, &height) &&
+                (uint64_t)width * height < 1 << 22) {
                 fl_box b = random_box(width, height, (int)below(20));
                 use_plain(below(2));
                 if (fl_jpeg_baseline_decode(baseline, &b, eighths, NULL, 0, &ours)) {
                     delivered++;
-                    CHECK(fl_libjpeg_open(jpeg, exact, size, 1 << 22, &info, &err) == FL_OK && info.width == width &&
-                          info.height == height);
+                    CHECK(fl_libjpeg_open(jpeg, exact, size, 1 << 22, &info, &err) == FL_OK &&
+                          info.width == width && info.height == height);
                     fl_code code = fl_libjpeg_decode(jpeg, &b, eighths, &theirs, &err);
                     CHECK(code == FL_OK || code == FL_ETRUNCATED);
                     if (code == FL_OK && SAME_RUBBISH) {
                         CHECK(ours.width == theirs.width && ours.height == theirs.height);
                         for (uint32_t y = 0; y < ours.height; y++)
-                            CHECK(memcmp(ours.pixels + y * ours.stride, theirs.pixels + y * theirs.stride, (size_t)ours.width * 3) == 0);
+                            CHECK(memcmp(ours.pixels + y * ours.stride, theirs.pixels + y * theirs.stride,
+                                         (size_t)ours.width * 3) == 0);
                     }
                 } else {
                     refusals++;
@@ -231,7 +243,8 @@ static void lying_index(void) {
         unsigned char *full = decode_all(f, 8, &w, &h);
         size_t size;
         uint8_t *index = make_index(f, 1 + below(5), &size);
-        const uint32_t across = (width - 1) / (8 * (uint32_t)r.h) + 1, down = (height - 1) / (8 * (uint32_t)r.v) + 1;
+        const uint32_t across = (width - 1) / (8 * (uint32_t)r.h) + 1,
+                       down = (height - 1) / (8 * (uint32_t)r.v) + 1;
         if (below(3)) {
             uint8_t *other = lie(index, &size, across, down, f.size);
             free(index);
@@ -243,15 +256,19 @@ static void lying_index(void) {
         for (int j = 0; j < 10; j++) {
             fl_box b = random_box(width, height, j);
             fl_view v;
-            CHECK(fl_jpeg_baseline_decode(baseline, &b, 8, index, size, &v) && v.width == b.width && v.height == b.height);
+            CHECK(fl_jpeg_baseline_decode(baseline, &b, 8, index, size, &v) && v.width == b.width &&
+                  v.height == b.height);
             bool equal = true;
             for (uint32_t y = 0; y < v.height; y++)
-                equal = equal && !memcmp(v.pixels + y * v.stride, full + ((size_t)(b.y + y) * width + b.x) * 3, (size_t)v.width * 3);
+                equal = equal && !memcmp(v.pixels + y * v.stride,
+                                         full + ((size_t)(b.y + y) * width + b.x) * 3, (size_t)v.width * 3);
             *(equal ? &right : &wrong) += 1;
         }
         free(full), free(index), free(f.bytes);
     }
-    CHECK(right > 10 * wrong); /* most lies are found out at the next mark; the last one of a row has none behind it */
+    CHECK(right >
+          10 *
+              wrong); /* most lies are found out at the next mark; the last one of a row has none behind it */
 }
 
 /* What a row's first mark says is proved by the next one in the box, or at its end, also of a box too narrow for two streams. */
@@ -263,7 +280,8 @@ static void lies_are_found_out(void) {
         file f = make(&r);
         uint32_t width, height;
         CHECK(fl_jpeg_baseline_open(baseline, f.bytes, f.size, &width, &height));
-        const uint32_t mcu = 8 * (uint32_t)r.h, across = (width - 1) / mcu + 1, down = (height - 1) / (8 * (uint32_t)r.v) + 1;
+        const uint32_t mcu = 8 * (uint32_t)r.h, across = (width - 1) / mcu + 1,
+                       down = (height - 1) / (8 * (uint32_t)r.v) + 1;
         int w, h;
         unsigned char *full = decode_all(f, 8, &w, &h);
         size_t size;
@@ -286,23 +304,29 @@ static void lies_are_found_out(void) {
 /* The end of a file is behind its EOI marker, whatever follows, and 0 where another marker or nothing ends the coded data. */
 static void ends_of_files(void) {
     for (int restart = 0; restart <= 3; restart += 3) {
-        recipe r = {.width = 70, .height = 50, .quality = 97, .components = 3, .h = 2, .v = 2, .restart = restart};
+        recipe r = {
+            .width = 70, .height = 50, .quality = 97, .components = 3, .h = 2, .v = 2, .restart = restart};
         file f = make(&r);
         uint32_t width, height;
         uint8_t *copy = malloc(f.size + 9);
         memcpy(copy, f.bytes, f.size);
         memset(copy + f.size, 0xFF, 9); /* what a camera leaves there */
-        CHECK(fl_jpeg_baseline_open(baseline, copy, f.size + 9, &width, &height) && fl_jpeg_baseline_end(baseline) == f.size);
-        CHECK(fl_jpeg_baseline_open(baseline, copy, f.size, &width, &height) && fl_jpeg_baseline_end(baseline) == f.size);
+        CHECK(fl_jpeg_baseline_open(baseline, copy, f.size + 9, &width, &height) &&
+              fl_jpeg_baseline_end(baseline) == f.size);
+        CHECK(fl_jpeg_baseline_open(baseline, copy, f.size, &width, &height) &&
+              fl_jpeg_baseline_end(baseline) == f.size);
         for (size_t cut = 1; cut < 40; cut++) {
             uint8_t *part = malloc(f.size - cut); /* of its own size, so that a read behind it is seen */
             memcpy(part, copy, f.size - cut);
-            CHECK(fl_jpeg_baseline_open(baseline, part, f.size - cut, &width, &height) && fl_jpeg_baseline_end(baseline) == 0);
+            CHECK(fl_jpeg_baseline_open(baseline, part, f.size - cut, &width, &height) &&
+                  fl_jpeg_baseline_end(baseline) == 0);
             free(part);
         }
         copy[f.size - 1] = 0xC4; /* a table where the end was */
-        CHECK(fl_jpeg_baseline_open(baseline, copy, f.size + 9, &width, &height) && fl_jpeg_baseline_end(baseline) == 0);
-        CHECK(!fl_jpeg_baseline_open(baseline, copy, 3, &width, &height) && fl_jpeg_baseline_end(baseline) == 0);
+        CHECK(fl_jpeg_baseline_open(baseline, copy, f.size + 9, &width, &height) &&
+              fl_jpeg_baseline_end(baseline) == 0);
+        CHECK(!fl_jpeg_baseline_open(baseline, copy, 3, &width, &height) &&
+              fl_jpeg_baseline_end(baseline) == 0);
         free(copy);
         free(f.bytes);
     }

@@ -17,7 +17,8 @@ static fl_jpeg_dct *dct;
 static fl_jpeg_entropy *entropy;
 
 /* Each leads to another set; sets that the CPU lacks are another one again. */
-static const char *const CPUS[] = {"plain", "bmi2", "bmi2,avx2", "bmi2,avx2,pdep", "bmi2,avx512,pdep", "neon"};
+static const char *const CPUS[] = {"plain", "bmi2", "bmi2,avx2", "bmi2,avx2,pdep", "bmi2,avx512,pdep",
+                                   "neon"};
 enum { CPU_SETS = sizeof CPUS / sizeof *CPUS };
 
 static void use(int set) { CHECK(fl_cpu_use(CPUS[set], NULL) == FL_OK); }
@@ -25,7 +26,11 @@ static void use(int set) { CHECK(fl_cpu_use(CPUS[set], NULL) == FL_OK); }
 static const int samplings[5][3] = {{3, 1, 1}, {3, 2, 1}, {3, 2, 2}, {3, 1, 2}, {1, 1, 1}};
 
 static recipe random_recipe(int sampling, int width, int height) {
-    recipe r = {.width = width, .height = height, .quality = 1 + (int)below(100), .smooth = below(2), .metadata = below(2)};
+    recipe r = {.width = width,
+                .height = height,
+                .quality = 1 + (int)below(100),
+                .smooth = below(2),
+                .metadata = below(2)};
     r.components = samplings[sampling][0], r.h = samplings[sampling][1], r.v = samplings[sampling][2];
     r.restart = below(3) ? 0 : 1 + (int)below(5);
     return r;
@@ -37,7 +42,8 @@ static int random_script(int components, jpeg_scan_info *scans) {
     const bool together = below(3) != 0;
     for (int c = 0; c < components; c++) {
         dc_low[c] = dc;
-        if (!together || c == 0) scans[n++] = (jpeg_scan_info){together ? components : 1, {c, 1, 2}, 0, 0, 0, dc};
+        if (!together || c == 0)
+            scans[n++] = (jpeg_scan_info){together ? components : 1, {c, 1, 2}, 0, 0, 0, dc};
         bands[c] = 1 + (int)below(3);
         for (int i = 0; i <= bands[c]; i++) band[c][i] = 1 + 63 * i / bands[c];
         for (int i = 0; i < bands[c]; i++) {
@@ -47,7 +53,8 @@ static int random_script(int components, jpeg_scan_info *scans) {
     }
     for (int c = 0; c < components; c++) {
         for (int i = 0; i < bands[c]; i++)
-            for (int a = low[c][i]; a > 0; a--) scans[n++] = (jpeg_scan_info){1, {c}, band[c][i], band[c][i + 1] - 1, a, a - 1};
+            for (int a = low[c][i]; a > 0; a--)
+                scans[n++] = (jpeg_scan_info){1, {c}, band[c][i], band[c][i + 1] - 1, a, a - 1};
         for (int a = dc_low[c]; a > 0 && (!together || c == 0); a--)
             scans[n++] = (jpeg_scan_info){together ? components : 1, {c, 1, 2}, 0, 0, a, a - 1};
     }
@@ -228,7 +235,8 @@ static void flipped(void) {
         CHECK(fl_jpeg_header_read(tables, &frame, f.bytes, f.size));
         free(tables);
         const uint32_t coded = (uint32_t)(f.size - 2 - frame.data);
-        const uint32_t at = (uint32_t)frame.data + (i % 2 ? below(coded) : coded - 1); /* each second time in the last byte */
+        const uint32_t at =
+            (uint32_t)frame.data + (i % 2 ? below(coded) : coded - 1); /* each second time in the last byte */
         f.bytes[at] ^= (unsigned char)(1 << below(i % 2 ? 8 : 4));
         *(stays_or_comes_back(f) ? &came_back : &kept) += 1;
         free(f.bytes);
@@ -258,20 +266,25 @@ static void coefficients(void) {
                 CHECK(fl_jpeg_dct_find(&form, row, lane, &strip));
                 const fl_jpeg_dct_lane *l = strip.lane;
                 const jpeg_component_info *info = &c.comp_info[l->component];
-                const uint32_t v = c.num_components == 1 ? 1 : (uint32_t)info->v_samp_factor, y = row * v + l->row;
+                const uint32_t v = c.num_components == 1 ? 1 : (uint32_t)info->v_samp_factor,
+                               y = row * v + l->row;
                 if (y >= info->height_in_blocks) continue;
-                JBLOCKARRAY truth = c.mem->access_virt_barray((j_common_ptr)&c, arrays[l->component], y, 1, FALSE);
+                JBLOCKARRAY truth =
+                    c.mem->access_virt_barray((j_common_ptr)&c, arrays[l->component], y, 1, FALSE);
                 for (int set = 0; set < CPU_SETS; set++) {
                     use(set);
                     const fl_jpeg_dct_kernels *kernels = fl_jpeg_dct_kernels_best();
                     const uint32_t from = below(l->blocks), to = from + 1 + below(l->blocks - from);
-                    int16_t *dc = malloc((to - from) * sizeof *dc), *coefs = malloc(((size_t)(to - from) + 1) * 64 * sizeof *coefs);
+                    int16_t *dc = malloc((to - from) * sizeof *dc),
+                            *coefs = malloc(((size_t)(to - from) + 1) * 64 * sizeof *coefs);
                     uint8_t *counts = malloc(to - from);
                     fl_jpeg_dct_reader reader;
                     fl_jpeg_dct_run none = {0};
-                    CHECK(fl_jpeg_dct_dc(&strip, from, to, dc) && fl_jpeg_dct_enter(&reader, kernels, &strip, from, to, dc));
+                    CHECK(fl_jpeg_dct_dc(&strip, from, to, dc) &&
+                          fl_jpeg_dct_enter(&reader, kernels, &strip, from, to, dc));
                     reader.run.coefs = coefs, reader.run.counts = counts;
-                    while (fl_jpeg_dct_next(&reader, 1 + below(9))) CHECK(kernels->make(&reader.run, &none) && fl_jpeg_dct_settle(&reader));
+                    while (fl_jpeg_dct_next(&reader, 1 + below(9)))
+                        CHECK(kernels->make(&reader.run, &none) && fl_jpeg_dct_settle(&reader));
                     for (uint32_t x = from; x < to && x < info->width_in_blocks; x++)
                         CHECK(memcmp(coefs + (size_t)(x - from) * 64, truth[0][x], 64 * sizeof *coefs) == 0);
                     free(dc), free(coefs), free(counts);
@@ -317,7 +330,8 @@ static void damage(void) {
         recipe r = random_recipe(i % 5, 1 + (int)below(120), 1 + (int)below(120));
         if (i % 3 == 0) r.quality = 100;
         const file f = i % 4 ? make(&r) : progressive(make(&r), &r), form = encoded(f);
-        for (int j = 0; j < 60; j++) { /* cut: the length field does not hold, except where it is the cut that is changed */
+        for (int j = 0; j < 60;
+             j++) { /* cut: the length field does not hold, except where it is the cut that is changed */
             const file cut = copy_of(form, below((uint32_t)form.size));
             agree(cut);
             free(cut.bytes);
@@ -325,7 +339,8 @@ static void damage(void) {
         for (int j = 0; j < 300; j++) {
             const file wrong = copy_of(form, form.size);
             const uint32_t near = j % 3 ? (uint32_t)form.size : form.size < 400 ? (uint32_t)form.size : 400;
-            for (uint32_t n = 1 + below(3); n; n--) wrong.bytes[below(near)] ^= (unsigned char)(1 << below(8));
+            for (uint32_t n = 1 + below(3); n; n--)
+                wrong.bytes[below(near)] ^= (unsigned char)(1 << below(8));
             agree(wrong);
             free(wrong.bytes);
         }
@@ -383,9 +398,11 @@ static void damaged_regions(void) {
         for (int j = 0; j < 200; j++) {
             const file wrong = copy_of(form, j % 10 ? form.size : below((uint32_t)form.size));
             for (uint32_t n = 1 + below(3); n && wrong.size; n--)
-                wrong.bytes[below(j % 2 && head < wrong.size ? head : (uint32_t)wrong.size)] ^= (unsigned char)(1 << below(8));
+                wrong.bytes[below(j % 2 && head < wrong.size ? head : (uint32_t)wrong.size)] ^=
+                    (unsigned char)(1 << below(8));
             uint32_t width, height;
-            if (fl_jpeg_baseline_open(own, wrong.bytes, wrong.size, &width, &height) && (uint64_t)width * height < 1 << 20) {
+            if (fl_jpeg_baseline_open(own, wrong.bytes, wrong.size, &width, &height) &&
+                (uint64_t)width * height < 1 << 20) {
                 const fl_box box = random_box(width, height, j);
                 const int eighths = 1 << below(4);
                 size_t size = 0, again = 0;
@@ -394,7 +411,8 @@ static void damaged_regions(void) {
                     use(set);
                     uint8_t *now = pixels_of(wrong, &box, eighths, &again);
                     if (!set) first = now, size = again;
-                    CHECK(!now == !first && (!now || again == size)); /* wild coefficients are each inverse DCT's own affair */
+                    CHECK(!now == !first &&
+                          (!now || again == size)); /* wild coefficients are each inverse DCT's own affair */
                     if (set) free(now);
                 }
                 first ? made++ : missed++;
@@ -414,10 +432,13 @@ static file without_planes(file f, uint8_t lasts) {
     fl_jpeg_dct_strip strip;
     fl_jpeg_frame frame;
     fl_jpeg_tables *tables = calloc(1, sizeof *tables);
-    CHECK(fl_jpeg_dct_open(&form, f.bytes, f.size) && fl_jpeg_dct_frame(&form, tables, &frame) && fl_jpeg_dct_lay_out(&form, &frame));
+    CHECK(fl_jpeg_dct_open(&form, f.bytes, f.size) && fl_jpeg_dct_frame(&form, tables, &frame) &&
+          fl_jpeg_dct_lay_out(&form, &frame));
     CHECK(form.rows == 1 && form.lanes == 1 && fl_jpeg_dct_find(&form, 0, 0, &strip));
-    const size_t table = (form.widths.start + form.widths.dc[0] + 7u) / 8, before = FL_JPEG_DCT_HEADER + FL_JPEG_DCT_ORDERS + table;
-    const size_t dc = strip.lasts / 8, data = strip.ac / 8, behind = (size_t)(f.bytes + f.size - form.head.bytes);
+    const size_t table = (form.widths.start + form.widths.dc[0] + 7u) / 8,
+                 before = FL_JPEG_DCT_HEADER + FL_JPEG_DCT_ORDERS + table;
+    const size_t dc = strip.lasts / 8, data = strip.ac / 8,
+                 behind = (size_t)(f.bytes + f.size - form.head.bytes);
     const file out = {malloc(before + data + behind), before + data + behind};
     memcpy(out.bytes, f.bytes, before);
     memcpy(out.bytes + before, strip.at, dc);
@@ -433,7 +454,8 @@ static file without_planes(file f, uint8_t lasts) {
 static void passed_over(void) {
     const recipe r = {.width = 8 * 200, .height = 8, .quality = 50, .components = 1, .h = 1, .v = 1};
     const fl_box box = {(uint32_t)r.width - 8, 0, 8, 8};
-    const file f = make(&r), form = encoded(f), flat = without_planes(form, 0), early = without_planes(form, 0xFF);
+    const file f = make(&r), form = encoded(f), flat = without_planes(form, 0),
+               early = without_planes(form, 0xFF);
     for (int set = 0; set < CPU_SETS; set++) {
         size_t size = 0;
         use(set);
@@ -470,9 +492,11 @@ static void spare_byte(void) {
 static void refused(void) {
     const uint8_t *out;
     size_t size;
-    recipe r = {.width = 40, .height = 30, .quality = 70, .components = 3, .h = 2, .v = 2, .arithmetic = true};
+    recipe r = {
+        .width = 40, .height = 30, .quality = 70, .components = 3, .h = 2, .v = 2, .arithmetic = true};
     file f = make(&r);
-    CHECK(fl_jpeg_dct_encode(dct, f.bytes, f.size, UINT64_MAX, &out, &size, &err) == FL_EUNSUPPORTED && err.text[0]);
+    CHECK(fl_jpeg_dct_encode(dct, f.bytes, f.size, UINT64_MAX, &out, &size, &err) == FL_EUNSUPPORTED &&
+          err.text[0]);
     free(f.bytes);
     r.arithmetic = false;
     f = make(&r);

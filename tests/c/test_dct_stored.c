@@ -15,7 +15,8 @@ typedef struct file {
 
 static const char *const NAMES[] = {
     "420", "422-restarts", "444-coarse", "444-fine", "grey", "progressive-420", "progressive-grey-restarts"};
-static const char *const CPUS[] = {"plain", "bmi2", "bmi2,avx2", "bmi2,avx2,pdep", "bmi2,avx512,pdep", "neon"};
+static const char *const CPUS[] = {"plain", "bmi2", "bmi2,avx2", "bmi2,avx2,pdep", "bmi2,avx512,pdep",
+                                   "neon"};
 enum { NAME_COUNT = sizeof NAMES / sizeof *NAMES, CPU_SETS = sizeof CPUS / sizeof *CPUS, DAMAGED = 60 };
 
 static fl_jpeg_dct *dct;
@@ -90,7 +91,8 @@ int main(void) {
             is(form, jpeg, &made);
             for (int eighths = 1; eighths <= 8; eighths *= 2) {
                 size_t size = 0, truth_size = 0;
-                uint8_t *pixels = pixels_of(form, eighths, &size), *truth = pixels_of(jpeg, eighths, &truth_size);
+                uint8_t *pixels = pixels_of(form, eighths, &size),
+                        *truth = pixels_of(jpeg, eighths, &truth_size);
                 CHECK(pixels && (!truth || (size == truth_size && memcmp(pixels, truth, size) == 0)));
                 free(pixels), free(truth);
             }

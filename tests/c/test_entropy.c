@@ -59,7 +59,8 @@ int main(void) {
         file whole = make(&recipes[i]);
         CHECK(libjpeg_is_silent(whole.bytes, whole.size));
         CHECK(sound(entropy, whole.bytes, whole.size));
-        for (size_t cut = 0; cut < whole.size; cut += 1 + whole.size / 300) CHECK(!sound(entropy, whole.bytes, cut));
+        for (size_t cut = 0; cut < whole.size; cut += 1 + whole.size / 300)
+            CHECK(!sound(entropy, whole.bytes, cut));
         uint8_t *broken = malloc(whole.size);
         for (int round = 0; round < 1500 / THIN; round++) {
             memcpy(broken, whole.bytes, whole.size);

@@ -63,7 +63,8 @@ static void exif(void) {
     uint8_t little[] = "Exif\0\0II\x2A\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x01\0\0\0";
     uint8_t big[] = "Exif\0\0MM\0\x2A\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x01\0";
     const size_t size = 28; /* of both, without what C adds to a text */
-    CHECK(with(little, size) && with(big, size) && fl_jpeg_exif_orientation(little, size) == 1 && fl_jpeg_exif_orientation(big, size) == 1);
+    CHECK(with(little, size) && with(big, size) && fl_jpeg_exif_orientation(little, size) == 1 &&
+          fl_jpeg_exif_orientation(big, size) == 1);
     for (uint8_t value = 0; value < 12; value++) {
         little[24] = value, big[25] = value;
         CHECK(with(little, size) == (value == 1) && with(big, size) == (value == 1));
@@ -82,9 +83,10 @@ static void exif(void) {
 }
 
 static void xmp(void) {
-    CHECK(with_text("<x/>") && with_text("a tiff:Orientation=\"1\" b") && with_text("<tiff:Orientation>1</tiff:Orientation>"));
-    CHECK(!with_text("tiff:Orientation=\"6\"") && !with_text("<tiff:Orientation>6<") && !with_text("tiff:Orientation") &&
-          !with_text("tiff:Orientation=\"1"));
+    CHECK(with_text("<x/>") && with_text("a tiff:Orientation=\"1\" b") &&
+          with_text("<tiff:Orientation>1</tiff:Orientation>"));
+    CHECK(!with_text("tiff:Orientation=\"6\"") && !with_text("<tiff:Orientation>6<") &&
+          !with_text("tiff:Orientation") && !with_text("tiff:Orientation=\"1"));
     CHECK(!with_text("tiff:Orientation='1'") && !with_text("tiff:Orientation=\"10\""));
 }
 

@@ -13,7 +13,8 @@
 enum { COUNT = 4, THREADS = 4, ROUNDS = 2000 };
 
 static char folder[] = "/tmp/fl-files-XXXXXX";
-static const char names[] = "one\0two\0missing\0folder"; /* each with its zero, the last one's is the literal's own */
+static const char names[] =
+    "one\0two\0missing\0folder"; /* each with its zero, the last one's is the literal's own */
 
 static void write_file(const char *name, const char *text) {
     char path[PATH_MAX];
@@ -38,8 +39,10 @@ static void reading(void) {
     fl_span bytes;
     fl_error err;
     uint64_t first = 0, then = 0;
-    CHECK(fl_files_read(files, 0, &buffer, &bytes, &first, &err) == FL_OK && bytes.size == 5 && memcmp(bytes.bytes, "11111", 5) == 0);
-    CHECK(fl_files_read(files, 0, &buffer, &bytes, &then, &err) == FL_OK && then == first && first && fl_files_now(files, 0) == first);
+    CHECK(fl_files_read(files, 0, &buffer, &bytes, &first, &err) == FL_OK && bytes.size == 5 &&
+          memcmp(bytes.bytes, "11111", 5) == 0);
+    CHECK(fl_files_read(files, 0, &buffer, &bytes, &then, &err) == FL_OK && then == first && first &&
+          fl_files_now(files, 0) == first);
     write_file("one", "111111");
     CHECK(fl_files_now(files, 0) != first && fl_files_now(files, 2) == 0);
     CHECK(fl_files_read(files, 0, &buffer, &bytes, &then, &err) == FL_OK && bytes.size == 6 && then != first);
@@ -61,7 +64,8 @@ static void refused(void) {
     CHECK(fl_files_create(&files, "", "", 0, UINT64_MAX / 8, 0, &err) == FL_EARG && !files);
 }
 
-static fl_code parts(fl_files **files, const uint64_t *stamps, uint64_t offset, uint32_t size, uint32_t path) {
+static fl_code parts(fl_files **files, const uint64_t *stamps, uint64_t offset, uint32_t size,
+                     uint32_t path) {
     const uint64_t offsets[] = {0, 1, offset};
     const uint32_t sizes[] = {0, 3, size}, paths[] = {1, 0, path};
     const fl_files_places places = {stamps, offsets, sizes, paths, 3};
@@ -79,9 +83,12 @@ static void places(void) {
     uint64_t stamp = 0, stamps[COUNT] = {0};
     write_file("one", "12345");
     CHECK(parts(&files, stamps, 4, 1, 0) == FL_OK && fl_files_count(files) == 3 && fl_files_upright(files));
-    CHECK(fl_files_read(files, 0, &buffer, &bytes, &stamp, &err) == FL_OK && bytes.size == 1 && bytes.bytes[0] == '2');
-    CHECK(fl_files_read(files, 1, &buffer, &bytes, &stamp, &err) == FL_OK && bytes.size == 3 && memcmp(bytes.bytes, "234", 3) == 0);
-    CHECK(fl_files_read(files, 2, &buffer, &bytes, &stamp, &err) == FL_OK && bytes.size == 1 && bytes.bytes[0] == '5');
+    CHECK(fl_files_read(files, 0, &buffer, &bytes, &stamp, &err) == FL_OK && bytes.size == 1 &&
+          bytes.bytes[0] == '2');
+    CHECK(fl_files_read(files, 1, &buffer, &bytes, &stamp, &err) == FL_OK && bytes.size == 3 &&
+          memcmp(bytes.bytes, "234", 3) == 0);
+    CHECK(fl_files_read(files, 2, &buffer, &bytes, &stamp, &err) == FL_OK && bytes.size == 1 &&
+          bytes.bytes[0] == '5');
     CHECK(fl_files_read(files, 3, &buffer, &bytes, &stamp, &err) == FL_ENOTFOUND);
     (void)fl_files_ahead(files, 1);
     fl_files_free(files);
@@ -92,13 +99,17 @@ static void places(void) {
     CHECK(fl_files_read(files, 2, &buffer, &bytes, &stamp, &err) == FL_EIO && !fl_files_ahead(files, 2));
     write_file("one", "other bytes");
     CHECK(fl_files_read(files, 1, &buffer, &bytes, &stamp, &err) == FL_EIO && strstr(err.text, "changed"));
-    CHECK(fl_files_read(files, 0, &buffer, &bytes, &stamp, &err) == FL_OK); /* of the other file, which may be any */
+    CHECK(fl_files_read(files, 0, &buffer, &bytes, &stamp, &err) ==
+          FL_OK); /* of the other file, which may be any */
     fl_files_free(files);
     fl_buffer_free(&buffer);
 
-    CHECK(parts(&files, stamps, 0, 1, COUNT) == FL_EARG && parts(&files, stamps, 0, 1, UINT32_MAX) == FL_EARG);
-    CHECK(parts(&files, stamps, 0, (1u << 30) + 1, 0) == FL_EARG && parts(&files, stamps, UINT64_MAX, 1, 0) == FL_EARG);
-    CHECK(parts(&files, stamps, INT64_MAX, 1, 0) == FL_EARG && parts(&files, stamps, 1, 0, 0) == FL_EARG && !files);
+    CHECK(parts(&files, stamps, 0, 1, COUNT) == FL_EARG &&
+          parts(&files, stamps, 0, 1, UINT32_MAX) == FL_EARG);
+    CHECK(parts(&files, stamps, 0, (1u << 30) + 1, 0) == FL_EARG &&
+          parts(&files, stamps, UINT64_MAX, 1, 0) == FL_EARG);
+    CHECK(parts(&files, stamps, INT64_MAX, 1, 0) == FL_EARG && parts(&files, stamps, 1, 0, 0) == FL_EARG &&
+          !files);
 }
 
 /* Each thread learns its own index of the same files; whichever is kept, its bytes are one thread's and its stamp's. */
@@ -110,7 +121,8 @@ static void *learn(void *opaque) {
         fl_span found;
         memset(mine, (int)stamp, sizeof mine);
         fl_files_learn(files, index, stamp, (fl_span){mine, sizeof mine});
-        if (!fl_files_known(files, index, stamp, &found)) continue; /* another thread has noted another stamp since */
+        if (!fl_files_known(files, index, stamp, &found))
+            continue; /* another thread has noted another stamp since */
         for (size_t i = 0; i < found.size; i++) CHECK(found.bytes[i] == stamp);
     }
     return NULL;
@@ -151,7 +163,8 @@ int main(void) {
     static const char *const left[] = {"one", "two"};
     CHECK(rmdir(path) == 0);
     for (size_t i = 0; i < 2; i++) {
-        CHECK((size_t)snprintf(path, sizeof path, "%s/%s", folder, left[i]) < sizeof path && unlink(path) == 0);
+        CHECK((size_t)snprintf(path, sizeof path, "%s/%s", folder, left[i]) < sizeof path &&
+              unlink(path) == 0);
     }
     CHECK(rmdir(folder) == 0);
     puts("files: ok");

@@ -18,12 +18,16 @@ static fl_code open_and_decode(file f, const fl_box *box, int eighths, fl_view *
     return code != FL_OK ? code : fl_libjpeg_decode(jpeg, box ? box : &all, eighths, view, &err);
 }
 
-static uint32_t product(uint32_t a, uint32_t b) { /* a * b / 255, rounded, without Pillow's shifts */ return (2 * a * b + 255) / 510; }
+static uint32_t product(uint32_t a, uint32_t b) { /* a * b / 255, rounded, without Pillow's shifts */
+    return (2 * a * b + 255) / 510;
+}
 
 /* The view is the full decode's part: every byte of it, and `tail` bytes behind it can be read. */
-static void same_part(const fl_view *v, const unsigned char *full, int full_width, int components, uint32_t x0, uint32_t y0) {
+static void same_part(const fl_view *v, const unsigned char *full, int full_width, int components,
+                      uint32_t x0, uint32_t y0) {
     for (uint32_t y = 0; y < v->height; y++) {
-        const unsigned char *p = full + ((size_t)(y0 + y) * (size_t)full_width + x0) * (size_t)(components == 4 ? 4 : 3);
+        const unsigned char *p =
+            full + ((size_t)(y0 + y) * (size_t)full_width + x0) * (size_t)(components == 4 ? 4 : 3);
         const uint8_t *row = v->pixels + y * v->stride;
         if (components != 4) CHECK(memcmp(row, p, (size_t)v->width * 3) == 0);
         for (uint32_t x = 0; components == 4 && x < v->width; x++, p += 4)
@@ -52,7 +56,8 @@ static void boxes_equal_crops(const recipe *r, int boxes) {
             if (i == 0) b = (fl_box){0, 0, (uint32_t)r->width, (uint32_t)r->height};
             fl_view v;
             CHECK(open_and_decode(f, &b, eighths, &v) == FL_OK);
-            uint32_t e = (uint32_t)eighths, x1 = ((b.x + b.width) * e + 7) / 8, y1 = ((b.y + b.height) * e + 7) / 8;
+            uint32_t e = (uint32_t)eighths, x1 = ((b.x + b.width) * e + 7) / 8,
+                     y1 = ((b.y + b.height) * e + 7) / 8;
             CHECK(v.width == (x1 < (uint32_t)w ? x1 : (uint32_t)w) - b.x * e / 8);
             CHECK(v.height == (y1 < (uint32_t)h ? y1 : (uint32_t)h) - b.y * e / 8);
             CHECK(fl_libjpeg_warnings(jpeg, NULL) == 0);
@@ -68,7 +73,10 @@ static void regions(void) {
     for (int size = 1; size <= 100; size++)
         for (int s = 0; s < 8; s++) {
             if (THIN > 1 && below(THIN)) continue;
-            recipe r = {.width = size, .height = 1 + (int)below(100), .quality = 20 + (int)below(80), .components = 3};
+            recipe r = {.width = size,
+                        .height = 1 + (int)below(100),
+                        .quality = 20 + (int)below(80),
+                        .components = 3};
             r.h = sampling[s][0], r.v = sampling[s][1];
             r.progressive = size % 3 == 0, r.arithmetic = size % 5 == 0, r.restart = size % 7 == 0 ? 3 : 0;
             boxes_equal_crops(&r, 8);
@@ -78,7 +86,8 @@ static void regions(void) {
         }
     for (int components = 1; components <= 4; components += 3)
         for (int size = 1; size <= 70; size += 3) {
-            recipe r = {.width = size, .height = 71 - size, .quality = 80, .components = components, .h = 1, .v = 1};
+            recipe r = {
+                .width = size, .height = 71 - size, .quality = 80, .components = components, .h = 1, .v = 1};
             boxes_equal_crops(&r, 6);
             r.h = r.v = 2; /* grey with factors 2x2 is still one block an MCU */
             boxes_equal_crops(&r, 6);
@@ -99,7 +108,8 @@ static void arguments(void) {
     CHECK(fl_libjpeg_open(jpeg, f.bytes, f.size, 599, &info, &err) == FL_ELIMIT);
     CHECK(strstr(err.text, "30 x 20") != NULL);
     CHECK(fl_libjpeg_open(jpeg, f.bytes, f.size, 600, &info, &err) == FL_OK);
-    CHECK(fl_jpeg_scale(223, 224, 224, 224) == 8 && fl_jpeg_scale(448, 450, 224, 224) == 4 && fl_jpeg_scale(447, 4000, 224, 224) == 8);
+    CHECK(fl_jpeg_scale(223, 224, 224, 224) == 8 && fl_jpeg_scale(448, 450, 224, 224) == 4 &&
+          fl_jpeg_scale(447, 4000, 224, 224) == 8);
     CHECK(fl_jpeg_scale(1792, 1792, 224, 224) == 1 && fl_jpeg_scale(1791, 1792, 224, 224) == 2);
     free(f.bytes);
 }
@@ -132,7 +142,8 @@ static void truncation(void) {
         file f = make(&r);
         size_t step = 1 + f.size / 400;
         for (size_t size = 0; size < f.size - 2; size += step) {
-            unsigned char *part = malloc(size ? size : 1); /* of its exact size: the sanitizer sees a read past it */
+            unsigned char *part =
+                malloc(size ? size : 1); /* of its exact size: the sanitizer sees a read past it */
             memcpy(part, f.bytes, size);
             fl_view v;
             fl_code code = open_and_decode((file){part, size}, NULL, 8, &v);
@@ -146,7 +157,8 @@ static void truncation(void) {
         if (kind == 0 || kind == 3) {
             CHECK(code == FL_OK && fl_libjpeg_warnings(jpeg, &first) == 1 && strstr(first, "Premature end"));
             file half = {f.bytes, f.size / 2};
-            CHECK(open_and_decode(half, &(fl_box){0, 0, 64, 16}, 8, &v) == FL_OK); /* the box's rows are all there */
+            CHECK(open_and_decode(half, &(fl_box){0, 0, 64, 16}, 8, &v) ==
+                  FL_OK); /* the box's rows are all there */
             CHECK(open_and_decode(half, &(fl_box){0, 80, 8, 8}, 8, &v) == FL_ETRUNCATED);
         } else {
             CHECK(code == FL_ETRUNCATED);
@@ -171,7 +183,8 @@ static void scratch_shrinks(void) {
 }
 
 static bool known(fl_code code) {
-    return code == FL_OK || code == FL_EJPEG || code == FL_ETRUNCATED || code == FL_ELIMIT || code == FL_EUNSUPPORTED;
+    return code == FL_OK || code == FL_EJPEG || code == FL_ETRUNCATED || code == FL_ELIMIT ||
+           code == FL_EUNSUPPORTED;
 }
 
 static void everything(file f) {
@@ -202,11 +215,16 @@ static void everything(file f) {
 
 static void flipped(void) {
     for (int i = 0; i < 1500; i++) {
-        recipe r = {.width = 8 + (int)below(80), .height = 8 + (int)below(80), .quality = 50, .components = i % 9 ? 3 : 4};
-        r.h = 1 + i % 2, r.v = 1 + i / 2 % 2, r.progressive = i % 3 == 0, r.arithmetic = i % 4 == 0, r.restart = i % 5 ? 0 : 1,
-        r.metadata = true;
+        recipe r = {.width = 8 + (int)below(80),
+                    .height = 8 + (int)below(80),
+                    .quality = 50,
+                    .components = i % 9 ? 3 : 4};
+        r.h = 1 + i % 2, r.v = 1 + i / 2 % 2, r.progressive = i % 3 == 0, r.arithmetic = i % 4 == 0,
+        r.restart = i % 5 ? 0 : 1, r.metadata = true;
         file f = make(&r);
-        uint32_t range = i % 2 ? (uint32_t)f.size : 700 < f.size ? 700 : (uint32_t)f.size; /* headers, mostly */
+        uint32_t range = i % 2          ? (uint32_t)f.size
+                         : 700 < f.size ? 700
+                                        : (uint32_t)f.size; /* headers, mostly */
         for (int k = 0; k < 1 + i % 4; k++) f.bytes[below(range)] = (unsigned char)noise();
         if (i % 6 == 0) f.size = below((uint32_t)f.size);
         unsigned char *exact = malloc(f.size ? f.size : 1);
@@ -254,15 +272,15 @@ static void transcoding(void) {
                     .components = i % 8 == 7   ? 1
                                   : i % 8 == 6 ? 4
                                                : 3};
-        r.h = 1 + i % 2, r.v = 1 + i / 2 % 2, r.progressive = i % 3 == 0, r.arithmetic = i % 5 == 0, r.restart = i % 7 ? 0 : 2,
-        r.metadata = i % 4 != 0;
+        r.h = 1 + i % 2, r.v = 1 + i / 2 % 2, r.progressive = i % 3 == 0, r.arithmetic = i % 5 == 0,
+        r.restart = i % 7 ? 0 : 2, r.metadata = i % 4 != 0;
         if (i % 2) r.width = (r.width + 15) / 16 * 16, r.height = (r.height + 15) / 16 * 16;
         file f = make(&r);
         uint64_t hash = coefficient_hash(f);
         fl_jpeg_layout l;
         CHECK(fl_jpeg_markers_read(f.bytes, f.size, &l, &err) == FL_OK);
-        CHECK(l.width == (uint32_t)r.width && l.height == (uint32_t)r.height && l.components == r.components && l.eoi && !l.damaged &&
-              !l.stray);
+        CHECK(l.width == (uint32_t)r.width && l.height == (uint32_t)r.height &&
+              l.components == r.components && l.eoi && !l.damaged && !l.stray);
         CHECK(l.end == f.size && l.h[0] == r.h && l.v[0] == r.v && l.arithmetic == r.arithmetic &&
               (l.kind == FL_JPEG_PROGRESSIVE) == r.progressive);
         CHECK(l.orientation == (r.metadata ? 6 : 1) && l.exif == r.metadata && l.icc == r.metadata &&
@@ -273,7 +291,8 @@ static void transcoding(void) {
         CHECK(fl_jpeg_strip(f.bytes, f.size, bare.bytes, f.size, &size, &err) == FL_OK);
         bare.size = size;
         CHECK(coefficient_hash(bare) == hash && f.size - size == (r.metadata ? 36 + 25 + 13 : 0));
-        CHECK(fl_jpeg_markers_read(bare.bytes, bare.size, &l, &err) == FL_OK && l.orientation == 1 && !l.exif && !l.icc);
+        CHECK(fl_jpeg_markers_read(bare.bytes, bare.size, &l, &err) == FL_OK && l.orientation == 1 &&
+              !l.exif && !l.icc);
         CHECK(memcmp(bare.bytes + first_scan(bare), f.bytes + first_scan(f), f.size - first_scan(f)) == 0);
         free(bare.bytes);
 
@@ -281,8 +300,8 @@ static void transcoding(void) {
         CHECK(fl_jpeg_transform(f.bytes, f.size, 1, LIMIT, &base.bytes, &size, &err) == FL_OK);
         base.size = size;
         CHECK(coefficient_hash(base) == hash);
-        CHECK(fl_jpeg_markers_read(base.bytes, base.size, &l, &err) == FL_OK && l.kind == FL_JPEG_BASELINE && !l.arithmetic &&
-              l.scans == 1);
+        CHECK(fl_jpeg_markers_read(base.bytes, base.size, &l, &err) == FL_OK && l.kind == FL_JPEG_BASELINE &&
+              !l.arithmetic && l.scans == 1);
         free(base.bytes);
 
         static const int undone_by[9] = {0, 1, 2, 3, 4, 5, 8, 7, 6};
@@ -292,8 +311,10 @@ static void transcoding(void) {
             if (i % 2 || o == 1) CHECK(code == FL_OK);
             CHECK(code == FL_OK || code == FL_EUNSUPPORTED);
             if (code != FL_OK) continue;
-            CHECK(fl_jpeg_markers_read(turned.bytes, turned.size, &l, &err) == FL_OK && l.width == (uint32_t)(o < 5 ? r.width : r.height));
-            code = fl_jpeg_transform(turned.bytes, turned.size, undone_by[o], LIMIT, &back.bytes, &size, &err);
+            CHECK(fl_jpeg_markers_read(turned.bytes, turned.size, &l, &err) == FL_OK &&
+                  l.width == (uint32_t)(o < 5 ? r.width : r.height));
+            code =
+                fl_jpeg_transform(turned.bytes, turned.size, undone_by[o], LIMIT, &back.bytes, &size, &err);
             back.size = size;
             if (code == FL_OK) CHECK(coefficient_hash(back) == hash);
             else CHECK(code == FL_EUNSUPPORTED && i % 2 == 0);

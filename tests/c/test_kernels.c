@@ -5,7 +5,8 @@
 /* Every Y with every Cb and Cr. */
 static void every_colour(void) {
     enum { N = 256 };
-    uint8_t *y = allocate(N + FL_JPEG_MARGIN), *cb = allocate(N + FL_JPEG_MARGIN), *cr = allocate(N + FL_JPEG_MARGIN);
+    uint8_t *y = allocate(N + FL_JPEG_MARGIN), *cb = allocate(N + FL_JPEG_MARGIN),
+            *cr = allocate(N + FL_JPEG_MARGIN);
     uint8_t *slow = allocate(3 * N), *quick = allocate(3 * N + FL_JPEG_SLACK);
     for (int i = 0; i < N + FL_JPEG_MARGIN; i++) y[i] = (uint8_t)i;
     for (int u = 0; u < 256; u++) {

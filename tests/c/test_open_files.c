@@ -39,7 +39,8 @@ static void copy_file(const char *from, const char *to) {
     FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
     CHECK(in && out);
     const size_t size = fread(content, 1, sizeof content, in);
-    CHECK(size < sizeof content && fwrite(content, 1, size, out) == size && fclose(out) == 0 && fclose(in) == 0);
+    CHECK(size < sizeof content && fwrite(content, 1, size, out) == size && fclose(out) == 0 &&
+          fclose(in) == 0);
 }
 
 /* A store of so many links to the one shard. */
@@ -48,8 +49,11 @@ static fl_store *open_shards(int count, uint64_t bytes, bool checked) {
     fl_store *store;
     CHECK(fl_store_create(&store, &err) == FL_OK);
     for (int i = 0; i < count; i++) {
-        const fl_shard_spec spec = {
-            .path = name_of(i, ""), .first = (uint64_t)i * SAMPLES, .count = SAMPLES, .bytes = bytes, .stored = SAMPLES};
+        const fl_shard_spec spec = {.path = name_of(i, ""),
+                                    .first = (uint64_t)i * SAMPLES,
+                                    .count = SAMPLES,
+                                    .bytes = bytes,
+                                    .stored = SAMPLES};
         CHECK(fl_store_add(store, &spec, &err) == FL_OK);
         if (checked) fl_store_set_checksums(store, (uint32_t)i, sums);
     }
@@ -62,7 +66,8 @@ static fl_code read_one(const fl_store *store, uint64_t index, fl_error *err) {
     uint8_t expected[16384];
     CHECK(fl_store_reader_create(&reader, err) == FL_OK);
     const fl_code code = fl_store_reader_get(reader, store, index, &span, err);
-    if (!code) CHECK(span.size == sample(index % SAMPLES, expected) && memcmp(span.bytes, expected, span.size) == 0);
+    if (!code)
+        CHECK(span.size == sample(index % SAMPLES, expected) && memcmp(span.bytes, expected, span.size) == 0);
     fl_store_reader_free(reader);
     return code;
 }
@@ -73,7 +78,8 @@ static void test_descriptors(uint64_t bytes) {
     fl_error err;
     fl_store *few = open_shards(KEPT - 1, bytes, true);
     CHECK(open_descriptors() == before + KEPT - 1);
-    fl_store *more = open_shards(SHARDS, bytes, true); /* a quarter is of all stores; a store has a few in any case */
+    fl_store *more =
+        open_shards(SHARDS, bytes, true); /* a quarter is of all stores; a store has a few in any case */
     CHECK(open_descriptors() == before + KEPT - 1 + FL_OPEN_FILES_LEAST);
     for (int i = 0; i < SHARDS; i++) CHECK(read_one(more, (uint64_t)i * SAMPLES + 3, &err) == FL_OK);
     CHECK(open_descriptors() == before + KEPT - 1 + FL_OPEN_FILES_LEAST);
@@ -94,7 +100,8 @@ static void test_replaced(uint64_t bytes) {
     copy_file(path, copy);
     for (int checked = 0; checked < 2; checked++) {
         fl_store *few = open_shards(5, bytes, checked), *many = open_shards(SHARDS, bytes, checked);
-        for (int i = 5; i < SHARDS; i++) CHECK(read_one(many, (uint64_t)i * SAMPLES, &err) == FL_OK); /* 0 to 4 are closed by now */
+        for (int i = 5; i < SHARDS; i++)
+            CHECK(read_one(many, (uint64_t)i * SAMPLES, &err) == FL_OK); /* 0 to 4 are closed by now */
         for (int i = 0; i < 5; i++) {
             snprintf(kept[i], sizeof kept[i], "%s", name_of(i, ""));
             CHECK(unlink(kept[i]) == 0);
@@ -109,8 +116,10 @@ static void test_replaced(uint64_t bytes) {
             CHECK(read_one(few, (uint64_t)i * SAMPLES + 7, &err) == FL_OK);
             const fl_code code = read_one(many, (uint64_t)i * SAMPLES + 7, &err);
             CHECK(i == SAME && checked ? code == FL_OK : code == FL_ESHARD);
-            CHECK(!code || strstr(err.text, i == GONE ? "was removed while it was open" : "was replaced while it was open"));
-            CHECK(i == SAME || i == OTHER || (fl_store_head(many, (uint64_t)i * SAMPLES, (uint8_t[FL_STORE_HEAD]){0}) == 0));
+            CHECK(!code || strstr(err.text, i == GONE ? "was removed while it was open"
+                                                      : "was replaced while it was open"));
+            CHECK(i == SAME || i == OTHER ||
+                  (fl_store_head(many, (uint64_t)i * SAMPLES, (uint8_t[FL_STORE_HEAD]){0}) == 0));
             CHECK(i == SAME || i == OTHER || !fl_store_ahead(many, (uint64_t)i * SAMPLES));
         }
         fl_store_close(few), fl_store_close(many);
@@ -134,7 +143,11 @@ static void test_absent(uint64_t bytes) {
         fl_store *store;
         CHECK(fl_store_create(&store, &err) == FL_OK);
         for (int i = 0; i < SHARDS; i++) {
-            fl_shard_spec spec = {.path = "none.lmdb", .first = (uint64_t)i * SAMPLES, .count = SAMPLES, .bytes = bytes, .stored = SAMPLES};
+            fl_shard_spec spec = {.path = "none.lmdb",
+                                  .first = (uint64_t)i * SAMPLES,
+                                  .count = SAMPLES,
+                                  .bytes = bytes,
+                                  .stored = SAMPLES};
             spec.absent = true;
             if (i == 0) CHECK(fl_store_add(store, &spec, &err) == FL_EARG); /* no places */
             spec.given = given, spec.places = &places;
@@ -184,12 +197,15 @@ static void *read_thread(void *opaque) {
         fl_store_ahead(store, index);
         CHECK(fl_store_reader_get(reader, store, index, &span, &err) == FL_OK);
         CHECK(span.size == sample(index % SAMPLES, expected) && memcmp(span.bytes, expected, span.size) == 0);
-        CHECK(fl_store_head(store, index, head) && memcmp(head, expected, span.size < sizeof head ? span.size : sizeof head) == 0);
+        CHECK(fl_store_head(store, index, head) &&
+              memcmp(head, expected, span.size < sizeof head ? span.size : sizeof head) == 0);
         size_t size = 0;
         if (round % 16 == 0) {
             uint8_t column[sizeof sums];
-            CHECK(fl_store_column_size(store, (uint32_t)shard, "crcs", &size, &err) == FL_OK && size == sizeof column);
-            CHECK(fl_store_column(store, (uint32_t)shard, "crcs", column, size, &err) == FL_OK && memcmp(column, sums, size) == 0);
+            CHECK(fl_store_column_size(store, (uint32_t)shard, "crcs", &size, &err) == FL_OK &&
+                  size == sizeof column);
+            CHECK(fl_store_column(store, (uint32_t)shard, "crcs", column, size, &err) == FL_OK &&
+                  memcmp(column, sums, size) == 0);
         }
     }
     fl_store_reader_free(reader);
@@ -243,13 +259,15 @@ static void test_all_in_use(void) {
         CHECK(open_null(NULL, 0, &fd, &err) == FL_OK && fl_open_files_add(files, fd, &err) == FL_OK);
     }
     CHECK(open_descriptors() == before + MOST);
-    for (uint32_t i = 0; i < 2 * FILES; i++) CHECK(fl_open_files_take(files, i % FILES, &used[i], &err) == FL_OK);
+    for (uint32_t i = 0; i < 2 * FILES; i++)
+        CHECK(fl_open_files_take(files, i % FILES, &used[i], &err) == FL_OK);
     CHECK(used[0].fd == used[FILES].fd && used[0].fd != used[1].fd); /* a file in the table is shared */
     CHECK(!fl_open_files_spare(files));
     for (int i = 0; i < 2 * FILES; i++) CHECK(fcntl(used[i].fd, F_GETFD) >= 0);
     for (int i = 0; i < 2 * FILES; i++) fl_open_files_give(files, used[i]);
     CHECK(open_descriptors() == before + MOST);
-    for (int i = 0; i < MOST; i++) CHECK(fl_open_files_spare(files) && open_descriptors() == before + MOST - 1 - i);
+    for (int i = 0; i < MOST; i++)
+        CHECK(fl_open_files_spare(files) && open_descriptors() == before + MOST - 1 - i);
     CHECK(!fl_open_files_spare(files));
     CHECK(fl_open_files_take(files, 5, &used[0], &err) == FL_OK);
     fl_open_files_give(files, used[0]);

@@ -15,9 +15,21 @@ enum { MASK, BOXES, LABELS, POINTS, MASKS };
 static int32_t counts[SAMPLES];
 static fl_item items[ITEMS] = {
     {.kind = FL_ITEM_MASK, .name = "mask", .field = 1, .unit = 2, .of = FL_ITEM_ALONE},
-    {.kind = FL_ITEM_BOXES, .name = "boxes", .field = 2, .counts = counts, .unit = 16, .format = FL_BOXES_XYXY, .of = FL_ITEM_ALONE},
+    {.kind = FL_ITEM_BOXES,
+     .name = "boxes",
+     .field = 2,
+     .counts = counts,
+     .unit = 16,
+     .format = FL_BOXES_XYXY,
+     .of = FL_ITEM_ALONE},
     {.kind = FL_ITEM_ROWS, .name = "labels", .field = 3, .counts = counts, .unit = 8, .of = BOXES},
-    {.kind = FL_ITEM_KEYPOINTS, .name = "points", .field = 4, .counts = counts, .unit = 8, .columns = 2, .of = BOXES},
+    {.kind = FL_ITEM_KEYPOINTS,
+     .name = "points",
+     .field = 4,
+     .counts = counts,
+     .unit = 8,
+     .columns = 2,
+     .of = BOXES},
     {.kind = FL_ITEM_INSTANCES, .name = "masks", .field = 5, .counts = counts, .unit = 4, .of = BOXES},
 };
 
@@ -31,7 +43,8 @@ static void put(made *m, uint16_t field, uint8_t kind, const void *bytes, uint32
     uint8_t *entry = m->bytes + FL_RECORD_HEADER + FL_RECORD_ENTRY * m->entries++;
     fl_bytes_put_le16(entry, field);
     entry[2] = kind, entry[3] = 0;
-    fl_bytes_put_le32(entry + 4, m->size), fl_bytes_put_le32(entry + 8, size), fl_bytes_put_le32(entry + 12, 0);
+    fl_bytes_put_le32(entry + 4, m->size), fl_bytes_put_le32(entry + 8, size),
+        fl_bytes_put_le32(entry + 12, 0);
     memcpy(m->bytes + m->size, bytes, size);
     m->size += size;
 }
@@ -48,7 +61,8 @@ static fl_span make_record(made *m, uint32_t rows) {
     memset(m, 0, sizeof *m);
     m->size = FL_RECORD_HEADER + FL_RECORD_ENTRY * ITEMS;
     uint8_t labels[HEIGHT * WIDTH * 2];
-    for (uint32_t i = 0; i < HEIGHT * WIDTH; i++) fl_bytes_put_le16(labels + 2 * i, 100 * (i / WIDTH) + i % WIDTH);
+    for (uint32_t i = 0; i < HEIGHT * WIDTH; i++)
+        fl_bytes_put_le16(labels + 2 * i, 100 * (i / WIDTH) + i % WIDTH);
     fl_buffer planes = {NULL, 0};
     size_t size = 0;
     fl_error err;
@@ -66,7 +80,8 @@ static fl_span make_record(made *m, uint32_t rows) {
         uint32_t *run = runs + OBJECTS + 3 * k;
         run[0] = k * HEIGHT, run[1] = HEIGHT, run[2] = (WIDTH - k - 1) * HEIGHT;
     }
-    put_rows(m, 2, rows, boxes, rows * 16), put_rows(m, 3, rows, numbers, rows * 8), put_rows(m, 4, rows, points, rows * 8);
+    put_rows(m, 2, rows, boxes, rows * 16), put_rows(m, 3, rows, numbers, rows * 8),
+        put_rows(m, 4, rows, points, rows * 8);
     if (rows < OBJECTS) memmove(runs + rows, runs + OBJECTS, rows * 12);
     put_rows(m, 5, rows, runs, rows * 16);
     fl_bytes_put_le32(m->bytes, FL_RECORD_MAGIC), fl_bytes_put_le16(m->bytes + 4, FL_RECORD_VERSION);
@@ -90,31 +105,38 @@ static void lay(batch *b, uint64_t objects) {
     for (int i = 0; i < ITEMS; i++) {
         fl_room *room = &b->rooms[i];
         const uint32_t unit = i == MASK ? 2 : 1;
-        room->target =
-            (fl_target){.sink = {.data = b->bytes[i], .width = 4, .height = 2}, .row_bytes = 8 * unit, .unit = unit, .planes = 1};
+        room->target = (fl_target){.sink = {.data = b->bytes[i], .width = 4, .height = 2},
+                                   .row_bytes = 8 * unit,
+                                   .unit = unit,
+                                   .planes = 1};
         room->data = b->bytes[i], room->start = b->start[i], room->kept = b->kept[i];
         const uint64_t row = objects * (i == MASKS ? 8 : items[i].unit);
         for (uint64_t k = 0; k < 3; k++) room->start[k] = k * row;
     }
 }
 
-static fl_code run(fl_fields *fields, fl_span record, const fl_op *ops, uint32_t count, const batch *b, uint32_t row, fl_error *err) {
+static fl_code run(fl_fields *fields, fl_span record, const fl_op *ops, uint32_t count, const batch *b,
+                   uint32_t row, fl_error *err) {
     static fl_program program;
     static fl_geometry g;
     program.count = count;
     memcpy(program.ops, ops, count * sizeof *ops);
     fl_code code = fl_fields_open(fields, items, ITEMS, NULL, 0, record, err);
-    if (!code) code = fl_geometry_resolve(&program, WIDTH, HEIGHT, (fl_key){1, 2, 3}, fl_fields_boxes(fields), &g, err);
+    if (!code)
+        code =
+            fl_geometry_resolve(&program, WIDTH, HEIGHT, (fl_key){1, 2, 3}, fl_fields_boxes(fields), &g, err);
     return code ? code : fl_fields_write(fields, &g, WIDTH, HEIGHT, b->rooms, row, err);
 }
 
 /* The centre 4 x 2, mirrored: source columns 4, 3, 2, 1 and rows 1, 2. Box 0 ends at the crop's edge and is dropped. */
-static const fl_op OPS[] = {
-    {.kind = FL_OP_CENTER_CROP, .width = 4, .height = 2}, {.kind = FL_OP_HFLIP, .p = 1}, {.kind = FL_OP_SANITIZE, .min_size = 1}};
+static const fl_op OPS[] = {{.kind = FL_OP_CENTER_CROP, .width = 4, .height = 2},
+                            {.kind = FL_OP_HFLIP, .p = 1},
+                            {.kind = FL_OP_SANITIZE, .min_size = 1}};
 
 static void check_row(const batch *b, uint32_t row) {
     for (uint32_t y = 0; y < 2; y++)
-        for (uint32_t x = 0; x < 4; x++) CHECK(fl_bytes_le16(b->bytes[MASK] + row * 16 + 2 * (y * 4 + x)) == 100 * (y + 1) + 4 - x);
+        for (uint32_t x = 0; x < 4; x++)
+            CHECK(fl_bytes_le16(b->bytes[MASK] + row * 16 + 2 * (y * 4 + x)) == 100 * (y + 1) + 4 - x);
     for (int i = BOXES; i < ITEMS; i++) CHECK(b->kept[i][row] == OBJECTS - 1);
     for (uint32_t k = 1; k < OBJECTS; k++) {
         float box[4], point[2];
@@ -125,7 +147,8 @@ static void check_row(const batch *b, uint32_t row) {
         CHECK(number == 7 + k);
         memcpy(point, b->bytes[POINTS] + b->start[POINTS][row] + 8 * (k - 1), sizeof point);
         CHECK(point[0] == 4 - (float)k && point[1] == 0);
-        for (uint32_t at = 0; at < 8; at++) CHECK(b->bytes[MASKS][b->start[MASKS][row] + 8 * (k - 1) + at] == (at % 4 == 4 - k));
+        for (uint32_t at = 0; at < 8; at++)
+            CHECK(b->bytes[MASKS][b->start[MASKS][row] + 8 * (k - 1) + at] == (at % 4 == 4 - k));
     }
 }
 
@@ -138,7 +161,8 @@ static void test_known(fl_fields *fields) {
     lay(&b, OBJECTS);
     for (uint32_t row = 0; row < 2; row++) CHECK(run(fields, record, OPS, 3, &b, row, &err) == FL_OK);
     for (uint32_t row = 0; row < 2; row++) check_row(&b, row);
-    for (uint64_t at = b.start[BOXES][1] - 16; at < b.start[BOXES][1]; at++) CHECK(b.bytes[BOXES][at] == 0); /* of the dropped box */
+    for (uint64_t at = b.start[BOXES][1] - 16; at < b.start[BOXES][1]; at++)
+        CHECK(b.bytes[BOXES][at] == 0); /* of the dropped box */
     for (int i = BOXES; i < ITEMS; i++) fl_rooms_compact(&items[i], &b.rooms[i], 2);
     CHECK(b.start[BOXES][1] == 32 && b.start[BOXES][2] == 64 && b.start[MASKS][2] == 32);
     for (uint32_t row = 0; row < 2; row++) check_row(&b, row);
@@ -170,13 +194,16 @@ static void test_frames(fl_fields *fields) {
         CHECK(b.bytes[MASKS][b.start[MASKS][1] + at] == (x == 3 && y < 2));
     }
     CHECK(b.bytes[MASK][0] == 0xEE && b.bytes[MASKS][0] == 0xEE); /* the other row */
-    const fl_target image = {.sink = {.width = 4, .height = 2, .pitch = 4, .plane = 8}, .bounded = true, .places = places};
+    const fl_target image = {
+        .sink = {.width = 4, .height = 2, .pitch = 4, .plane = 8}, .bounded = true, .places = places};
     for (int i = MASK; i < ITEMS; i++) fl_rooms_narrow(&items[i], &b.rooms[i], 2, &image);
-    CHECK(b.start[MASKS][1] == 8 * OBJECTS && b.start[MASKS][2] == 16 * OBJECTS && b.start[BOXES][1] == 16 * OBJECTS);
+    CHECK(b.start[MASKS][1] == 8 * OBJECTS && b.start[MASKS][2] == 16 * OBJECTS &&
+          b.start[BOXES][1] == 16 * OBJECTS);
     CHECK(b.rooms[MASK].target.row_bytes == 16 && places[1].at == 16);
     for (uint32_t at = 0; at < 8; at++) {
         CHECK(fl_bytes_le16(b.bytes[MASK] + 16 + 2 * at) == 100 * (at / 4 + 1) + 4 - at % 4);
-        CHECK(b.bytes[MASKS][b.start[MASKS][1] + at] == (at % 4 == 3) && b.bytes[MASKS][b.start[MASKS][1] + 8 + at] == (at % 4 == 2));
+        CHECK(b.bytes[MASKS][b.start[MASKS][1] + at] == (at % 4 == 3) &&
+              b.bytes[MASKS][b.start[MASKS][1] + 8 + at] == (at % 4 == 2));
     }
     fl_rooms_compact(&items[MASKS], &b.rooms[MASKS], 2);
     CHECK(b.kept[MASKS][0] == 0 && b.start[MASKS][1] == 0 && b.start[MASKS][2] == 8 * (OBJECTS - 1));
@@ -191,7 +218,8 @@ static void test_refused(fl_fields *fields) {
     fl_span record = make_record(&m, OBJECTS);
     lay(&b, 1);
     counts[0] = OBJECTS - 1;
-    CHECK(run(fields, record, OPS, 3, &b, 0, &err) == FL_ERECORD && strstr(err.text, "'boxes'") && strstr(err.text, "column says 2"));
+    CHECK(run(fields, record, OPS, 3, &b, 0, &err) == FL_ERECORD && strstr(err.text, "'boxes'") &&
+          strstr(err.text, "column says 2"));
     CHECK(fl_fields_boxes(fields) == NULL);
     counts[0] = OBJECTS;
     CHECK(run(fields, record, OPS, 3, &b, 0, &err) == FL_ERECORD && strstr(err.text, "no room"));
@@ -199,7 +227,12 @@ static void test_refused(fl_fields *fields) {
     CHECK(run(fields, record, OPS, 1, &b, 0, &err) == FL_OK && b.kept[BOXES][0] == OBJECTS);
     const fl_op larger = {.kind = FL_OP_CENTER_CROP, .width = 5, .height = 2};
     CHECK(run(fields, record, &larger, 1, &b, 0, &err) == FL_ERECORD && strstr(err.text, "another size"));
-    const fl_op jitter = {.kind = FL_OP_IOU_CROP, .scale = {0.3, 1}, .ratio = {0.5, 2}, .options = {0.1}, .option_count = 1, .trials = 40};
+    const fl_op jitter = {.kind = FL_OP_IOU_CROP,
+                          .scale = {0.3, 1},
+                          .ratio = {0.5, 2},
+                          .options = {0.1},
+                          .option_count = 1,
+                          .trials = 40};
     const fl_op iou[] = {jitter, {.kind = FL_OP_RESIZE, .width = 4, .height = 2}};
     CHECK(run(fields, record, iou, 2, &b, 0, &err) == FL_OK);
     items[MASK].field = 9;
@@ -281,8 +314,10 @@ static void lay_shared(shared *s, fl_span record) {
     for (int i = 0; i < ITEMS; i++) {
         const uint32_t unit = i == MASK ? 2 : 1;
         s->rooms[i] = (fl_room){.data = s->bytes[i], .start = s->start[i], .kept = s->kept[i]};
-        s->rooms[i].target =
-            (fl_target){.sink = {.data = s->bytes[i], .width = 4, .height = 2}, .row_bytes = 8 * unit, .unit = unit, .planes = 1};
+        s->rooms[i].target = (fl_target){.sink = {.data = s->bytes[i], .width = 4, .height = 2},
+                                         .row_bytes = 8 * unit,
+                                         .unit = unit,
+                                         .planes = 1};
         for (uint64_t k = 0; k <= ROWS; k++) s->start[i][k] = k * OBJECTS * (i == MASKS ? 8 : items[i].unit);
         CHECK(i == MASK || s->start[i][ROWS] <= SLOT);
     }
@@ -295,7 +330,8 @@ static void write_row(void *opaque, uint32_t row, void *fields) {
     fl_error err;
     memcpy(program.ops, OPS, sizeof OPS);
     CHECK(fl_fields_open(fields, items, ITEMS, NULL, 0, s->record, &err) == FL_OK);
-    CHECK(fl_geometry_resolve(&program, WIDTH, HEIGHT, (fl_key){1, 2, row}, fl_fields_boxes(fields), &g, &err) == FL_OK);
+    CHECK(fl_geometry_resolve(&program, WIDTH, HEIGHT, (fl_key){1, 2, row}, fl_fields_boxes(fields), &g,
+                              &err) == FL_OK);
     CHECK(fl_fields_write(fields, &g, WIDTH, HEIGHT, s->rooms, row, &err) == FL_OK);
     s->left--;
 }
@@ -316,7 +352,8 @@ static void test_threads(void) {
     while (many.left) usleep(100);
     fl_pool_free(pool);
     for (int i = 0; i < ITEMS; i++)
-        CHECK(memcmp(one.bytes[i], many.bytes[i], SLOT) == 0 && memcmp(one.kept[i], many.kept[i], sizeof one.kept[i]) == 0);
+        CHECK(memcmp(one.bytes[i], many.bytes[i], SLOT) == 0 &&
+              memcmp(one.kept[i], many.kept[i], sizeof one.kept[i]) == 0);
     for (int i = 0; i < THREADS; i++) fl_fields_free(fields[i]);
 }
 

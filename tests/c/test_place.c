@@ -45,7 +45,8 @@ static void reading(void) {
     }
     CHECK(truncate(file, 4) == 0);
     CHECK(fl_place_read(fd, 2, 2, &buffer, &bytes, &err) == FL_OK && memcmp(bytes.bytes, "23", 2) == 0);
-    CHECK(fl_place_read(fd, 2, 3, &buffer, &bytes, &err) == FL_EIO && fl_place_read(fd, 9, 1, &buffer, &bytes, &err) == FL_EIO);
+    CHECK(fl_place_read(fd, 2, 3, &buffer, &bytes, &err) == FL_EIO &&
+          fl_place_read(fd, 9, 1, &buffer, &bytes, &err) == FL_EIO);
     fl_buffer_free(&buffer);
     CHECK(close(fd) == 0);
 }
@@ -53,11 +54,20 @@ static void reading(void) {
 static void hostile(void) {
     fl_error err;
     struct stat st = {.st_size = 10};
-    static const uint64_t bad[][2] = {
-        {0, 0}, {0, 11}, {10, 1}, {11, 1}, {UINT64_MAX, 1}, {1, UINT64_MAX}, {UINT64_MAX, UINT64_MAX}, {5, UINT64_MAX}, {1ull << 63, 1}};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) CHECK(fl_place_check(&st, bad[i][0], bad[i][1], &err) == FL_EIO);
+    static const uint64_t bad[][2] = {{0, 0},
+                                      {0, 11},
+                                      {10, 1},
+                                      {11, 1},
+                                      {UINT64_MAX, 1},
+                                      {1, UINT64_MAX},
+                                      {UINT64_MAX, UINT64_MAX},
+                                      {5, UINT64_MAX},
+                                      {1ull << 63, 1}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        CHECK(fl_place_check(&st, bad[i][0], bad[i][1], &err) == FL_EIO);
     st.st_size = INT64_MAX;
-    CHECK(fl_place_check(&st, 0, FL_PLACE_MOST, &err) == FL_OK && fl_place_check(&st, INT64_MAX - 1, 1, &err) == FL_OK);
+    CHECK(fl_place_check(&st, 0, FL_PLACE_MOST, &err) == FL_OK &&
+          fl_place_check(&st, INT64_MAX - 1, 1, &err) == FL_OK);
     CHECK(fl_place_check(&st, 0, FL_PLACE_MOST + 1ull, &err) == FL_EIO);
     st.st_size = -1;
     CHECK(fl_place_check(&st, 0, 1, &err) == FL_EIO);
@@ -72,7 +82,9 @@ static void stamps(void) {
     CHECK(stat(file, &then) == 0 && fl_place_stamp(&then) != first);
 }
 
-static void named(char *into, const char *name) { CHECK((size_t)snprintf(into, PATH_MAX, "%s/%s", folder, name) < PATH_MAX); }
+static void named(char *into, const char *name) {
+    CHECK((size_t)snprintf(into, PATH_MAX, "%s/%s", folder, name) < PATH_MAX);
+}
 
 int main(void) {
     CHECK(mkdtemp(folder));

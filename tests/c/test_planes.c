@@ -26,7 +26,10 @@ typedef struct picture {
 } picture;
 
 static picture make(int kind) {
-    picture p = {.height = between(1, 70), .width = between(1, 70), .channels = kind == LABELS ? 1 : between(1, 4), .depth = between(1, 2)};
+    picture p = {.height = between(1, 70),
+                 .width = between(1, 70),
+                 .channels = kind == LABELS ? 1 : between(1, 4),
+                 .depth = between(1, 2)};
     p.pixel = p.channels * p.depth, p.stride = p.width * p.pixel;
     p.pixels = allocate(p.height * p.stride);
     const uint32_t block = between(1, 20), labels = between(1, 300);
@@ -46,22 +49,25 @@ static void check_samples(const picture *p, const fl_planes *planes, fl_buffer *
     fl_error err;
     uint32_t rows[90], columns[90];
     const uint32_t order = below(3), n = between(1, 90), m = between(1, 90);
-    for (uint32_t i = 0; i < n; i++) rows[i] = order == 2 ? below(p->height) : (order ? n - 1 - i : i) * p->height / n;
-    for (uint32_t j = 0; j < m; j++) columns[j] = order == 2 ? below(p->width) : (order ? m - 1 - j : j) * p->width / m;
+    for (uint32_t i = 0; i < n; i++)
+        rows[i] = order == 2 ? below(p->height) : (order ? n - 1 - i : i) * p->height / n;
+    for (uint32_t j = 0; j < m; j++)
+        columns[j] = order == 2 ? below(p->width) : (order ? m - 1 - j : j) * p->width / m;
     const size_t stride = m * p->pixel + 3;
     uint8_t *out = allocate(n * stride);
     CHECK(fl_planes_sample(planes, rows, n, columns, m, out, stride, scratch, &err) == FL_OK);
     for (uint32_t i = 0; i < n; i++) {
         for (uint32_t j = 0; j < m; j++)
-            CHECK(!memcmp(out + i * stride + j * p->pixel, p->pixels + rows[i] * p->stride + columns[j] * p->pixel, p->pixel));
+            CHECK(!memcmp(out + i * stride + j * p->pixel,
+                          p->pixels + rows[i] * p->stride + columns[j] * p->pixel, p->pixel));
     }
     const fl_box box = {.x = below(p->width), .y = below(p->height)};
     const fl_box inner = {box.x, box.y, between(1, p->width - box.x), between(1, p->height - box.y)};
     uint8_t *cut = allocate(inner.height * inner.width * p->pixel);
     CHECK(fl_planes_box(planes, inner, cut, inner.width * p->pixel, scratch, &err) == FL_OK);
     for (uint32_t y = 0; y < inner.height; y++)
-        CHECK(
-            !memcmp(cut + y * inner.width * p->pixel, p->pixels + (inner.y + y) * p->stride + inner.x * p->pixel, inner.width * p->pixel));
+        CHECK(!memcmp(cut + y * inner.width * p->pixel,
+                      p->pixels + (inner.y + y) * p->stride + inner.x * p->pixel, inner.width * p->pixel));
     CHECK(fl_planes_box(planes, (fl_box){0, 0, p->width + 1, 1}, cut, 0, scratch, &err) == FL_EARG);
     columns[0] = p->width;
     CHECK(fl_planes_sample(planes, rows, 1, columns, 1, out, stride, scratch, &err) == FL_EARG);
@@ -80,7 +86,8 @@ static void check_damaged(const picture *p, const uint8_t *entry, size_t size, f
     const fl_code code = fl_planes_open((fl_span){cut, left}, &planes, &err);
     CHECK(code == FL_ERECORD || code == FL_OK);
     if (code == FL_OK) {
-        const fl_code decoded = fl_planes_box(&planes, (fl_box){0, 0, p->width, p->height}, out, p->stride, scratch, &err);
+        const fl_code decoded =
+            fl_planes_box(&planes, (fl_box){0, 0, p->width, p->height}, out, p->stride, scratch, &err);
         CHECK(decoded == FL_OK || decoded == FL_ERECORD);
     }
     free(cut), free(out);
@@ -94,16 +101,19 @@ static void test_planes(void) {
         const picture p = make(round % 3);
         size_t size = 0;
         fl_planes planes;
-        CHECK(fl_planes_encode(p.pixels, p.height, p.width, p.channels, p.depth, &entry, &size, &err) == FL_OK);
+        CHECK(fl_planes_encode(p.pixels, p.height, p.width, p.channels, p.depth, &entry, &size, &err) ==
+              FL_OK);
         CHECK(size <= FL_PLANES_HEADER + p.height * p.stride);
         CHECK(fl_planes_open((fl_span){entry.bytes, size}, &planes, &err) == FL_OK);
-        CHECK(planes.height == p.height && planes.width == p.width && planes.channels == p.channels && planes.pixel == p.pixel);
+        CHECK(planes.height == p.height && planes.width == p.width && planes.channels == p.channels &&
+              planes.pixel == p.pixel);
         seen[planes.codec]++;
         check_samples(&p, &planes, &scratch);
         check_damaged(&p, entry.bytes, size, &scratch);
         free(p.pixels);
     }
-    CHECK(seen[FL_PLANES_STORED] > ROUNDS / 10 && seen[FL_PLANES_RUNS] > ROUNDS / 10 && seen[FL_PLANES_ZLIB] > ROUNDS / 10);
+    CHECK(seen[FL_PLANES_STORED] > ROUNDS / 10 && seen[FL_PLANES_RUNS] > ROUNDS / 10 &&
+          seen[FL_PLANES_ZLIB] > ROUNDS / 10);
     CHECK(fl_planes_encode("", 0, 1, 1, 1, &entry, &(size_t){0}, &err) == FL_EARG);
     fl_buffer_free(&entry), fl_buffer_free(&scratch);
 }
@@ -114,7 +124,8 @@ static uint32_t shown_of(uint32_t size, uint32_t *from, uint32_t most) {
     const bool falls = below(2);
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t at = first + i * (last - first + 1) / count;
-        from[falls ? count - 1 - i : i] = below(8) || i + 1 == count ? at : between(at, first + (i + 1) * (last - first + 1) / count);
+        from[falls ? count - 1 - i : i] =
+            below(8) || i + 1 == count ? at : between(at, first + (i + 1) * (last - first + 1) / count);
     }
     return count;
 }
@@ -125,7 +136,8 @@ static void check_rle(fl_span counts, const uint8_t *mask, uint32_t height, uint
     fl_error err;
     uint32_t rows[MOST], columns[MOST], row_edges[31], column_edges[31];
     uint8_t out[(MOST + 2) * PITCH] = {0};
-    const fl_rle_axis y = {shown_of(height, rows, MOST), row_edges}, x = {shown_of(width, columns, MOST), column_edges};
+    const fl_rle_axis y = {shown_of(height, rows, MOST), row_edges},
+                      x = {shown_of(width, columns, MOST), column_edges};
     fl_edges_make(rows, y.count, height, row_edges), fl_edges_make(columns, x.count, width, column_edges);
     CHECK(fl_rle_sample(counts, height, width, &y, &x, out + PITCH + 1, PITCH, &err) == FL_OK);
     for (uint32_t i = 0; i < MOST + 2; i++)
@@ -142,13 +154,16 @@ static void test_rle(void) {
         uint8_t counts[4 * 1000], mask[900], out[900] = {0};
         uint32_t number = 0, pixel = 0;
         while (pixel < height * width) {
-            const uint32_t left = height * width - pixel, count = number < 900 ? below(left < longest ? left + 1 : longest) : left;
-            for (uint32_t i = 0; i < count; i++, pixel++) mask[pixel % height * width + pixel / height] = number & 1;
+            const uint32_t left = height * width - pixel,
+                           count = number < 900 ? below(left < longest ? left + 1 : longest) : left;
+            for (uint32_t i = 0; i < count; i++, pixel++)
+                mask[pixel % height * width + pixel / height] = number & 1;
             fl_bytes_put_le32(counts + 4 * number++, count);
         }
         const fl_span span = {counts, 4 * number};
         const fl_rle_axis rows = {height, NULL}, columns = {width, NULL}, wrong = {width + 1, NULL};
-        CHECK(fl_rle_sample(span, height, width, &rows, &columns, out, width, &err) == FL_OK && !memcmp(out, mask, height * width));
+        CHECK(fl_rle_sample(span, height, width, &rows, &columns, out, width, &err) == FL_OK &&
+              !memcmp(out, mask, height * width));
         check_rle(span, mask, height, width);
         CHECK(fl_rle_check(span, height, width + 1, &err) == FL_ERECORD);
         CHECK(fl_rle_sample(span, height, width + 1, &rows, &wrong, out, width + 1, &err) == FL_ERECORD);
@@ -156,7 +171,8 @@ static void test_rle(void) {
         CHECK(!memcmp(out, mask, height * width));
     }
     const fl_rle_axis one = {1, NULL};
-    CHECK(fl_rle_sample((fl_span){(const uint8_t *)"", 0}, 1, 1, &one, &one, (uint8_t[1]){0}, 1, &err) == FL_ERECORD);
+    CHECK(fl_rle_sample((fl_span){(const uint8_t *)"", 0}, 1, 1, &one, &one, (uint8_t[1]){0}, 1, &err) ==
+          FL_ERECORD);
 }
 
 /* Two objects of 1 and 2 parts, of 3, 0 and 1 points of 8 bytes; then all cuts and all changed lengths. */
@@ -165,7 +181,8 @@ static void test_varying(void) {
     fl_varying found;
     fl_error err;
     CHECK(fl_varying_open((fl_span){entry, sizeof entry}, 2, 8, &found, &err) == FL_OK);
-    CHECK(found.rows == 2 && found.lengths[0].size == 8 && found.lengths[1].size == 12 && found.values.size == 32);
+    CHECK(found.rows == 2 && found.lengths[0].size == 8 && found.lengths[1].size == 12 &&
+          found.values.size == 32);
     for (size_t size = 0; size < sizeof entry; size++) {
         uint8_t *cut = allocate(size);
         memcpy(cut, entry, size);

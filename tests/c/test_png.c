@@ -53,7 +53,8 @@ static void check_filters(void) {
         for (int y = 1; y < 3; y++) made[y * (row + 1)] = (uint8_t)below(5);
         memcpy(plain, made, size);
         png_plain_unfilter(plain + row + 1, row, 2, step);
-        for (int y = 1; y < 3; y++) CHECK(fl_png_unfilter(made + y * (row + 1) + 1, made + (y - 1) * (row + 1) + 1, row, step));
+        for (int y = 1; y < 3; y++)
+            CHECK(fl_png_unfilter(made + y * (row + 1) + 1, made + (y - 1) * (row + 1) + 1, row, step));
         CHECK(!memcmp(made, plain, size));
         made[row + 1] = 5;
         CHECK(!fl_png_unfilter(made + row + 2, made + 1, row, step));
@@ -76,7 +77,8 @@ int main(void) {
         const size_t row = fl_png_row(&png), size = ROWS * (row + 1);
         uint8_t *rows = malloc(size);
         CHECK(rows);
-        for (size_t at = 0; at < size; at++) rows[at] = at % (row + 1) ? (uint8_t)(noise() % 7) : (uint8_t)below(5);
+        for (size_t at = 0; at < size; at++)
+            rows[at] = at % (row + 1) ? (uint8_t)(noise() % 7) : (uint8_t)below(5);
         check_damage(&png, rows, size, reader);
         free(rows);
     }

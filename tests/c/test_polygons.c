@@ -9,7 +9,14 @@
 #include "check.h"
 #include "draws.h"
 
-enum { WIDTH = 60, HEIGHT = 40, OBJECTS = 6, PARTS = 4, POINTS = 5, ENTRY = 4 + 4 * OBJECTS * (1 + PARTS) + 8 * OBJECTS * PARTS * POINTS };
+enum {
+    WIDTH = 60,
+    HEIGHT = 40,
+    OBJECTS = 6,
+    PARTS = 4,
+    POINTS = 5,
+    ENTRY = 4 + 4 * OBJECTS * (1 + PARTS) + 8 * OBJECTS * PARTS * POINTS
+};
 
 typedef struct outline {
     uint32_t points;
@@ -70,13 +77,15 @@ static void test_random(void) {
         for (uint32_t k = 0; k < objects[i].parts; k++) {
             objects[i].part[k].points = between(0, POINTS);
             for (uint32_t p = 0; p < POINTS; p++)
-                objects[i].part[k].at[p][0] = (float)between(0, 240) / 4, objects[i].part[k].at[p][1] = (float)between(0, 160) / 4;
+                objects[i].part[k].at[p][0] = (float)between(0, 240) / 4,
+                objects[i].part[k].at[p][1] = (float)between(0, 160) / 4;
         }
     }
     fl_varying rows;
     fl_geometry g;
     fl_error err;
-    CHECK(fl_varying_open((fl_span){entry, put(objects, count, all, entry)}, 2, FL_POLYGONS_POINT, &rows, &err) == FL_OK);
+    CHECK(fl_varying_open((fl_span){entry, put(objects, count, all, entry)}, 2, FL_POLYGONS_POINT, &rows,
+                          &err) == FL_OK);
     CHECK(fl_geometry_resolve(&PROGRAM, WIDTH, HEIGHT, (fl_key){1, 2, 3}, NULL, &g, &err) == FL_OK);
     move(objects, count);
     const bool some = between(0, 1);

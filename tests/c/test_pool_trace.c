@@ -10,7 +10,8 @@ enum { EVENTS = 200000, ROOM = 256 };
 
 static void *write_events(void *opaque) {
     for (uint64_t i = 0; i < EVENTS; i++) {
-        const fl_trace_event event = {.start_ns = (int64_t)i, .duration_ns = 3, .index = i * 7, .stage = FL_TRACE_DECODE};
+        const fl_trace_event event = {
+            .start_ns = (int64_t)i, .duration_ns = 3, .index = i * 7, .stage = FL_TRACE_DECODE};
         fl_trace_put(opaque, &event);
     }
     return NULL;
@@ -30,7 +31,8 @@ static void one_writer_one_reader(void) {
         const size_t count = fl_trace_drain(trace, out, ROOM / 3);
         for (size_t i = 0; i < count; i++) {
             CHECK(out[i].start_ns > last);
-            CHECK(out[i].index == (uint64_t)out[i].start_ns * 7 && out[i].duration_ns == 3 && out[i].stage == FL_TRACE_DECODE);
+            CHECK(out[i].index == (uint64_t)out[i].start_ns * 7 && out[i].duration_ns == 3 &&
+                  out[i].stage == FL_TRACE_DECODE);
             last = out[i].start_ns;
         }
         seen += count, dropped += fl_trace_dropped(trace);
@@ -52,7 +54,8 @@ static void full(void) {
         fl_trace_put(trace, &event);
     }
     CHECK(fl_trace_dropped(trace) == 3 && fl_trace_dropped(trace) == 0);
-    CHECK(fl_trace_waiting(trace) == 8 && fl_trace_drain(trace, out, 16) == 8 && fl_trace_waiting(trace) == 0);
+    CHECK(fl_trace_waiting(trace) == 8 && fl_trace_drain(trace, out, 16) == 8 &&
+          fl_trace_waiting(trace) == 0);
     for (uint64_t i = 0; i < 8; i++) CHECK(out[i].index == i);
     fl_trace_put(trace, &event);
     CHECK(fl_trace_drain(trace, out, 16) == 1 && out[0].index == 10 && fl_trace_dropped(trace) == 0);

@@ -11,10 +11,12 @@
 
 static void test_crc(void) {
     uint8_t bytes[40000];
-    CHECK(fl_crc32c(0, "123456789", 9) == 0xE3069283 && fl_crc32c(0, NULL, 0) == 0); /* RFC 3720's check value */
+    CHECK(fl_crc32c(0, "123456789", 9) == 0xE3069283 &&
+          fl_crc32c(0, NULL, 0) == 0); /* RFC 3720's check value */
     for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)noise();
     for (int round = 0; round < 3000; round++) {
-        size_t from = noise() % 64, size = noise() % (round % 10 ? 1500 : sizeof bytes - 64), cut = size ? noise() % size : 0;
+        size_t from = noise() % 64, size = noise() % (round % 10 ? 1500 : sizeof bytes - 64),
+               cut = size ? noise() % size : 0;
         CHECK(fl_cpu_use("plain", NULL) == FL_OK);
         uint32_t whole = fl_crc32c(0, bytes + from, size);
         CHECK(fl_cpu_use(NULL, NULL) == FL_OK);
@@ -33,7 +35,8 @@ static void test_record(void) {
     fl_record_field field;
     fl_error err;
     CHECK(fl_record_check(span, &entries, &err) == FL_OK && entries == 2);
-    CHECK(fl_record_find(span, 9, &field, &err) == FL_OK && field.kind == 77 && field.data.bytes == record + 53 && field.data.size == 7);
+    CHECK(fl_record_find(span, 9, &field, &err) == FL_OK && field.kind == 77 &&
+          field.data.bytes == record + 53 && field.data.size == 7);
     CHECK(fl_record_find(span, 8, &field, &err) == FL_ERECORD);
     for (size_t size = 0; size < sizeof record; size++) {
         uint8_t *cut = malloc(size + 1);
@@ -49,7 +52,8 @@ static void test_record(void) {
             if (fl_record_check(span, &entries, &err) == FL_OK) {
                 for (uint32_t i = 0; i < entries; i++) {
                     field = fl_record_entry(span, i);
-                    CHECK(field.data.bytes >= record + 16 + 16 * entries && field.data.bytes + field.data.size <= record + sizeof record);
+                    CHECK(field.data.bytes >= record + 16 + 16 * entries &&
+                          field.data.bytes + field.data.size <= record + sizeof record);
                 }
             }
             record[at] = kept;

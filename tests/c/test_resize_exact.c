@@ -39,12 +39,14 @@ static void make_view(scene *s, uint32_t width, uint32_t height) {
     const size_t size = s->view.stride * (height - 1) + width * fl_view_pixel(&s->view);
     s->view.pixels = s->pixels = allocate(size);
     const bool extreme = below(3) == 0; /* makes filters overshoot */
-    for (size_t i = 0; i < size; i++) s->pixels[i] = extreme ? (uint8_t)-(int)(noise() & 1) : (uint8_t)noise();
+    for (size_t i = 0; i < size; i++)
+        s->pixels[i] = extreme ? (uint8_t)-(int)(noise() & 1) : (uint8_t)noise();
 }
 
 static void make_spec(scene *s, uint32_t out_width, uint32_t out_height) {
     const float w = (float)s->view.width, h = (float)s->view.height;
-    s->spec = (fl_resize_exact_spec){.image_width = s->view.width, .image_height = s->view.height, .right = w, .bottom = h};
+    s->spec = (fl_resize_exact_spec){
+        .image_width = s->view.width, .image_height = s->view.height, .right = w, .bottom = h};
     s->spec.out_width = out_width, s->spec.out_height = out_height;
     if (below(3) == 0) {
         s->spec.left = w * (float)unit(), s->spec.top = h * (float)unit();
@@ -89,8 +91,11 @@ static uint8_t *reference(const scene *s) {
     scene whole = *s;
     whole.spec.window = (fl_box){0, 0, s->spec.out_width, s->spec.out_height};
     uint8_t *out = allocate((size_t)s->spec.out_width * s->spec.out_height * fl_view_pixel(&s->view));
-    whole.sink = (fl_sink){
-        .data = out, .width = s->spec.out_width, .height = s->spec.out_height, .channels = s->view.channels, .depth = s->view.depth};
+    whole.sink = (fl_sink){.data = out,
+                           .width = s->spec.out_width,
+                           .height = s->spec.out_height,
+                           .channels = s->view.channels,
+                           .depth = s->view.depth};
     use_plain(true);
     CHECK(run(&whole) == FL_OK);
     use_plain(false);
@@ -109,8 +114,10 @@ static void compare(const scene *s, const uint8_t *whole) {
     for (uint32_t y = 0; y < window->height; y++)
         for (uint32_t x = 0; x < window->width; x++)
             for (size_t c = 0; c < channels; c++) {
-                const uint8_t value = whole[((size_t)(window->y + y) * s->spec.out_width + window->x + x) * channels + c];
-                const uint32_t to_x = s->sink.hflip ? window->width - 1 - x : x, to_y = s->sink.vflip ? window->height - 1 - y : y;
+                const uint8_t value =
+                    whole[((size_t)(window->y + y) * s->spec.out_width + window->x + x) * channels + c];
+                const uint32_t to_x = s->sink.hflip ? window->width - 1 - x : x,
+                               to_y = s->sink.vflip ? window->height - 1 - y : y;
                 const size_t pixel = (size_t)to_y * window->width + to_x;
                 const size_t at = s->sink.layout == FL_HWC ? pixel * channels + c : c * plane + pixel;
                 if (s->lut) CHECK(((const float *)s->sink.data)[at] == s->lut[256 * c + value]);
@@ -149,7 +156,8 @@ static void a_part_is_enough(void) {
     if (reads.width && reads.height) {
         const size_t pixel = fl_view_pixel(&s.view), row = reads.width * pixel;
         uint8_t *part = allocate(row * reads.height);
-        for (uint32_t y = 0; y < reads.height; y++) memcpy(part + y * row, s.pixels + (reads.y + y) * s.view.stride + reads.x * pixel, row);
+        for (uint32_t y = 0; y < reads.height; y++)
+            memcpy(part + y * row, s.pixels + (reads.y + y) * s.view.stride + reads.x * pixel, row);
         s.view = (fl_view){part, row, reads.width, reads.height, 0, s.view.channels, s.view.depth};
         s.spec.image_x = -(int64_t)reads.x, s.spec.image_y = -(int64_t)reads.y;
         CHECK(run(&s) == FL_OK);
@@ -176,7 +184,8 @@ static void reductions_are_means(void) {
     fl_buffer room = {NULL, 0};
     CHECK(fl_resize_reduce(&s.view, &box, across, down, &room, out, NULL) == FL_OK);
     for (size_t i = 0; i < columns * rows * channels; i++) {
-        const uint32_t x = (uint32_t)(i / channels % columns) * across, y = (uint32_t)(i / channels / columns) * down;
+        const uint32_t x = (uint32_t)(i / channels % columns) * across,
+                       y = (uint32_t)(i / channels / columns) * down;
         uint64_t sum = 0, count = 0;
         for (uint32_t v = y; v < y + down && v < box.height; v++)
             for (uint32_t u = x; u < x + across && u < box.width; u++, count++)
@@ -196,7 +205,9 @@ static void hostile_specs_are_refused(void) {
     make_sink(&s, FL_U8);
     fl_resize_exact_spec *spec = &s.spec;
     switch (below(7)) {
-    case 0: *(float *[]){&spec->left, &spec->top, &spec->right, &spec->bottom}[below(4)] = wild[below(8)]; break;
+    case 0:
+        *(float *[]){&spec->left, &spec->top, &spec->right, &spec->bottom}[below(4)] = wild[below(8)];
+        break;
     case 1: spec->out_width = below(2) ? 0 : UINT32_MAX; break;
     case 2: spec->window.x = UINT32_MAX; break;
     case 3: spec->filter = (fl_resize_exact_filter)between(8, 90); break;

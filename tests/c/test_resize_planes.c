@@ -30,12 +30,16 @@ static size_t element(fl_dtype dtype) { return dtype == FL_U8 ? 1 : dtype == FL_
 /* Allocated to its last byte, so that AddressSanitizer sees any read beyond it. */
 static void make_view(scene *s, uint32_t width, uint32_t height) {
     fl_view *v = &s->view;
-    *v = (fl_view){.width = width, .height = height, .channels = (uint8_t)between(1, 4), .depth = (uint8_t)between(1, 2)};
+    *v = (fl_view){.width = width,
+                   .height = height,
+                   .channels = (uint8_t)between(1, 4),
+                   .depth = (uint8_t)between(1, 2)};
     v->stride = width * fl_view_pixel(v) + between(0, 1) * between(0, 9);
     const size_t size = v->stride * (height - 1) + width * fl_view_pixel(v);
     s->pixels = allocate(size);
     const bool extreme = below(3) == 0; /* makes bicubic overshoot */
-    for (size_t i = 0; i < size; i++) s->pixels[i] = extreme ? (uint8_t)-(int)(noise() & 1) : (uint8_t)noise();
+    for (size_t i = 0; i < size; i++)
+        s->pixels[i] = extreme ? (uint8_t)-(int)(noise() & 1) : (uint8_t)noise();
     v->pixels = s->pixels;
 }
 
@@ -84,8 +88,10 @@ static fl_dtype any_type(const fl_view *v) {
 /* Bytes of channel c of the pixel that is stored for (x, y) of the unmirrored sink. */
 static uint8_t *stored(const scene *s, uint32_t x, uint32_t y, uint32_t c) {
     const fl_sink *k = &s->sink;
-    const size_t at = (size_t)(k->vflip ? k->height - 1 - y : y) * k->width + (k->hflip ? k->width - 1 - x : x);
-    const size_t plane = (size_t)k->width * k->height, number = k->layout == FL_HWC ? k->channels * at + c : c * plane + at;
+    const size_t at =
+        (size_t)(k->vflip ? k->height - 1 - y : y) * k->width + (k->hflip ? k->width - 1 - x : x);
+    const size_t plane = (size_t)k->width * k->height,
+                 number = k->layout == FL_HWC ? k->channels * at + c : c * plane + at;
     return (uint8_t *)k->data + number * element(k->dtype);
 }
 
@@ -93,7 +99,9 @@ static uint8_t *stored(const scene *s, uint32_t x, uint32_t y, uint32_t c) {
 static bool shows(const scene *s, const uint8_t *at, uint32_t c, uint16_t value) {
     const size_t levels = s->view.depth == 1 ? 256 : 65536, size = element(s->sink.dtype);
     const uint8_t byte = (uint8_t)value;
-    const void *want = s->lut ? s->lut + (c * levels + value) * size : s->view.depth == 1 ? (const void *)&byte : (const void *)&value;
+    const void *want = s->lut               ? s->lut + (c * levels + value) * size
+                       : s->view.depth == 1 ? (const void *)&byte
+                                            : (const void *)&value;
     return !memcmp(at, want, size);
 }
 
@@ -121,7 +129,8 @@ static void check_every_way(void) {
     for (uint32_t y = 0; y < w->height; y++)
         for (uint32_t x = 0; x < w->width; x++)
             for (uint32_t c = 0; c < s.view.channels; c++) {
-                const uint8_t *value = stored(&whole, w->x + x, w->y + y, c), *got = stored(&s, s.spec.at_x + x, s.spec.at_y + y, c);
+                const uint8_t *value = stored(&whole, w->x + x, w->y + y, c),
+                              *got = stored(&s, s.spec.at_x + x, s.spec.at_y + y, c);
                 CHECK(shows(&s, got, c, s.view.depth == 1 ? value[0] : (uint16_t)(value[0] | value[1] << 8)));
                 for (size_t i = 0; i < element(s.sink.dtype); i++) written += got[i] != 0xA5;
             }
@@ -138,11 +147,13 @@ static void check_constant(void) {
     uint8_t colour[8];
     for (size_t i = 0; i < sizeof colour; i++) colour[i] = below(3) ? (uint8_t)noise() : 255;
     for (uint32_t y = 0; y < s.view.height; y++)
-        for (uint32_t x = 0; x < s.view.width; x++) memcpy(s.pixels + y * s.view.stride + x * pixel, colour, pixel);
+        for (uint32_t x = 0; x < s.view.width; x++)
+            memcpy(s.pixels + y * s.view.stride + x * pixel, colour, pixel);
     run(&s);
     for (uint32_t y = 0; y < s.sink.height; y++)
         for (uint32_t x = 0; x < s.sink.width; x++)
-            for (uint32_t c = 0; c < s.view.channels; c++) CHECK(!memcmp(stored(&s, x, y, c), colour + c * s.view.depth, s.view.depth));
+            for (uint32_t c = 0; c < s.view.channels; c++)
+                CHECK(!memcmp(stored(&s, x, y, c), colour + c * s.view.depth, s.view.depth));
     free_scene(&s);
 }
 
@@ -159,7 +170,8 @@ static void check_copy(void) {
     for (uint32_t y = 0; y < height; y++)
         for (uint32_t x = 0; x < width; x++)
             for (uint32_t c = 0; c < s.view.channels; c++) {
-                const uint8_t *from = s.pixels + (y0 + y) * s.view.stride + (x0 + x) * fl_view_pixel(&s.view) + c * depth;
+                const uint8_t *from =
+                    s.pixels + (y0 + y) * s.view.stride + (x0 + x) * fl_view_pixel(&s.view) + c * depth;
                 CHECK(!memcmp(stored(&s, x, y, c), from, depth));
             }
     free_scene(&s);

@@ -55,7 +55,8 @@ static void test_halves(fl_dtype dtype) {
         }
         CHECK(fl_resize_half_ramp_of(&half, halves, dtype) == &half);
         check_values(dtype);
-        CHECK(fl_resize_half_ramp_of(&half, halves, dtype == FL_F16 ? FL_BF16 : FL_F16) != &half || half.dtype != dtype);
+        CHECK(fl_resize_half_ramp_of(&half, halves, dtype == FL_F16 ? FL_BF16 : FL_F16) != &half ||
+              half.dtype != dtype);
         for (int c = 0; c < 3; c++) {
             const uint16_t kept = halves[c][77];
             halves[c][77] = (uint16_t)(kept + 3);
@@ -73,7 +74,8 @@ int main(void) {
         return 0;
     }
     for (size_t n = 0; n < 6; n++) {
-        for (int i = 0; i < 3 * 256; i++) table[i / 256][i % 256] = ((float)(i % 256) / 255.0f - lines[n][0]) / lines[n][1];
+        for (int i = 0; i < 3 * 256; i++)
+            table[i / 256][i % 256] = ((float)(i % 256) / 255.0f - lines[n][0]) / lines[n][1];
         CHECK(fl_resize_ramp_of(&ramp, table) == &ramp);
         for (int c = 0; c < 3; c++) {
             const float kept = table[c][77];

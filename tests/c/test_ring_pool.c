@@ -43,7 +43,8 @@ static void pass_batches(void) {
             job *j = &jobs[submitted];
             j->ring = ring, j->left = ITEMS;
             CHECK(fl_ring_take(ring, ITEMS, &j->slot, &err) == FL_OK);
-            for (int held = k > 2 ? k - 2 : 0; held < submitted; held++) CHECK(jobs[held].slot != j->slot || held < k - 2);
+            for (int held = k > 2 ? k - 2 : 0; held < submitted; held++)
+                CHECK(jobs[held].slot != j->slot || held < k - 2);
             memset(fl_slot_data(j->slot), 0, ITEMS);
             CHECK(fl_pool_submit(pool, fill, j, ITEMS, &err) == FL_OK);
         }
@@ -308,10 +309,13 @@ static void give_back(void) {
     int k = 0;
     CHECK(fl_ring_create(IN_USE, 0, &ring, &err) == FL_OK);
     for (; k < 100; k++) next_batch(ring, held, k, LARGEST - k * 7 % 5);
-    const uint64_t before = next_batch(ring, held, k, LARGEST - k * 7 % 5); /* a slot that is mapped anew has another size */
-    for (k++; k < 100 + 4 * FL_RING_RECENT; k++) CHECK(next_batch(ring, held, k, LARGEST - k * 7 % 5) == before);
+    const uint64_t before =
+        next_batch(ring, held, k, LARGEST - k * 7 % 5); /* a slot that is mapped anew has another size */
+    for (k++; k < 100 + 4 * FL_RING_RECENT; k++)
+        CHECK(next_batch(ring, held, k, LARGEST - k * 7 % 5) == before);
     next_batch(ring, held, k++, HUGE);
-    for (int i = 0; i < FL_RING_RECENT; i++, k++) CHECK(next_batch(ring, held, k, LARGEST - k % 5) >= HUGE * PAGE);
+    for (int i = 0; i < FL_RING_RECENT; i++, k++)
+        CHECK(next_batch(ring, held, k, LARGEST - k % 5) >= HUGE * PAGE);
     for (int i = 0; i < FL_RING_RECENT + IN_USE; i++, k++) next_batch(ring, held, k, LARGEST - k % 5);
     CHECK(next_batch(ring, held, k, LARGEST) <= 2 * IN_USE * LARGEST * PAGE);
     for (int i = 0; i < IN_USE; i++) fl_slot_release(ring, held[i]);

@@ -44,7 +44,8 @@ static int ended(pid_t child, int *status) {
 static void send_fd(int to, int fd) {
     char control[CMSG_SPACE(sizeof fd)] = {0}, byte = 'x';
     struct iovec part = {&byte, 1};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
     head->cmsg_level = SOL_SOCKET, head->cmsg_type = SCM_RIGHTS, head->cmsg_len = CMSG_LEN(sizeof fd);
     memcpy(CMSG_DATA(head), &fd, sizeof fd);
@@ -54,7 +55,8 @@ static void send_fd(int to, int fd) {
 static int receive_fd(int from) {
     char control[CMSG_SPACE(sizeof(int))], byte;
     struct iovec part = {&byte, 1};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     CHECK(recvmsg(from, &message, MSG_CMSG_CLOEXEC) == 1);
     int fd;
     memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);
@@ -175,7 +177,8 @@ typedef struct claims {
 static void claim_all(const claims *c) {
     for (uint32_t batch = 1; batch <= BATCHES; batch++) {
         int64_t unit;
-        while ((unit = fl_ticket_claim(c->tickets, batch, batch, UNITS)) >= 0) atomic_fetch_add(&c->taken[batch * UNITS + unit], 1);
+        while ((unit = fl_ticket_claim(c->tickets, batch, batch, UNITS)) >= 0)
+            atomic_fetch_add(&c->taken[batch * UNITS + unit], 1);
     }
 }
 
@@ -283,7 +286,8 @@ static void signals_pass_by(void) {
         pthread_sigmask(SIG_BLOCK, &mask, &before);
         kill(getpid(), SIGUSR1);
         usleep(50000);
-        if (heard || sigismember(&before, SIGUSR1)) _exit(2); /* only a thread that blocks nothing could have heard it */
+        if (heard || sigismember(&before, SIGUSR1))
+            _exit(2); /* only a thread that blocks nothing could have heard it */
         pthread_sigmask(SIG_SETMASK, &before, NULL);
         _exit(heard ? 0 : 3);
     }

@@ -75,16 +75,18 @@ __attribute__((unused)) static void test_every_byte(const uint8_t *good, uint64_
         if (!leaf_like && !meta) continue;
         uint32_t span = meta ? 152 : page;
         /* page head and node offsets all, of nodes every fourth, beginning anywhere; the sanitizer's run takes fewer */
-        for (uint32_t at = 0; at < span; at += meta ? 1 : at < lower ? 1 + noise() % THIN : 1 + noise() % (7 * THIN)) {
+        for (uint32_t at = 0; at < span; at += meta         ? 1
+                                               : at < lower ? 1 + noise() % THIN
+                                                            : 1 + noise() % (7 * THIN)) {
             uint8_t change = (uint8_t)(1 + noise() % 255);
             FILE *file = fopen(path, "r+b");
-            CHECK(file && fseek(file, (long)(p * page + at), SEEK_SET) == 0 && fputc(good[p * page + at] ^ change, file) != EOF &&
-                  fclose(file) == 0);
+            CHECK(file && fseek(file, (long)(p * page + at), SEEK_SET) == 0 &&
+                  fputc(good[p * page + at] ^ change, file) != EOF && fclose(file) == 0);
             refused += read_all(path, bytes, true) < SAMPLES;
             tried++;
             file = fopen(path, "r+b");
-            CHECK(file && fseek(file, (long)(p * page + at), SEEK_SET) == 0 && fputc(good[p * page + at], file) != EOF &&
-                  fclose(file) == 0);
+            CHECK(file && fseek(file, (long)(p * page + at), SEEK_SET) == 0 &&
+                  fputc(good[p * page + at], file) != EOF && fclose(file) == 0);
         }
     }
     CHECK(tried > 2000 / THIN && refused > 500 / THIN);
@@ -92,7 +94,8 @@ __attribute__((unused)) static void test_every_byte(const uint8_t *good, uint64_
 }
 
 /* Several bytes at once, words set to extremes, pages swapped or repeated. */
-__attribute__((unused)) static void test_random_damage(const uint8_t *good, uint64_t bytes, uint32_t page, int rounds) {
+__attribute__((unused)) static void test_random_damage(const uint8_t *good, uint64_t bytes, uint32_t page,
+                                                       int rounds) {
     uint8_t *bad = malloc(bytes);
     uint64_t pages = bytes / page;
     CHECK(bad);
@@ -115,7 +118,8 @@ __attribute__((unused)) static void test_random_damage(const uint8_t *good, uint
             break;
         }
         default:
-            for (uint64_t p = noise() % pages, k = 0; k < 64; k++) bad[p * page + noise() % 200] ^= (uint8_t)(1 << noise() % 8);
+            for (uint64_t p = noise() % pages, k = 0; k < 64; k++)
+                bad[p * page + noise() % 200] ^= (uint8_t)(1 << noise() % 8);
         }
         spill(path, bad, bytes);
         read_all(path, bytes, true);
@@ -125,7 +129,8 @@ __attribute__((unused)) static void test_random_damage(const uint8_t *good, uint
 }
 
 static void test_sizes(const uint8_t *good, uint64_t bytes, uint32_t page) {
-    uint64_t cuts[] = {0, 1, 100, 152, page - 1, page, 2 * page, 2 * page + 1, bytes / 2, bytes - page, bytes - 1};
+    uint64_t cuts[] = {0,        1, 100, 152, page - 1, page, 2 * page, 2 * page + 1, bytes / 2, bytes - page,
+                       bytes - 1};
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
         spill(path, good, cuts[i]);
         CHECK(read_all(path, bytes, true) == 0); /* the manifest's size */
@@ -138,7 +143,8 @@ static void test_sizes(const uint8_t *good, uint64_t bytes, uint32_t page) {
     CHECK(add(store, path, 0, SAMPLES - 1, bytes, &err) == FL_ESHARD);
     CHECK(add(store, path, 1, SAMPLES, bytes, &err) == FL_EARG);
     CHECK(add(store, path, 0, 0, bytes, &err) == FL_EARG);
-    CHECK(add(store, "/nonexistent/shard.lmdb", 0, SAMPLES, bytes, &err) == FL_ESHARD && strstr(err.text, "missing"));
+    CHECK(add(store, "/nonexistent/shard.lmdb", 0, SAMPLES, bytes, &err) == FL_ESHARD &&
+          strstr(err.text, "missing"));
     CHECK(add(store, folder, 0, SAMPLES, bytes, &err) != FL_OK);
     CHECK(fl_store_count(store) == 0 && fl_store_shards(store) == 0);
     fl_store_close(store);
@@ -157,7 +163,8 @@ static void test_a_value_beyond_the_end(const uint8_t *good, uint64_t bytes, uin
         for (uint32_t at = 16; at < fl_bytes_le16(leaf + 12) && !changed; at += 2) {
             uint8_t *node = leaf + fl_bytes_le16(leaf + at);
             if (!(changed = fl_bytes_le16(node + 4) == 1)) continue;
-            const uint64_t needed = (15 + (uint64_t)fl_bytes_le32(node)) / page + 1, outside = pages + 1 - needed;
+            const uint64_t needed = (15 + (uint64_t)fl_bytes_le32(node)) / page + 1,
+                           outside = pages + 1 - needed;
             memcpy(node + 8 + fl_bytes_le16(node + 6), &outside, sizeof outside);
         }
     }
@@ -202,7 +209,8 @@ static void swap_descriptors(const char *other) {
     struct stat wanted, is;
     CHECK(with >= 0 && stat(path, &wanted) == 0);
     for (int fd = 3; fd < 64; fd++)
-        if (fstat(fd, &is) == 0 && is.st_ino == wanted.st_ino && is.st_dev == wanted.st_dev) found += dup2(with, fd) == fd;
+        if (fstat(fd, &is) == 0 && is.st_ino == wanted.st_ino && is.st_dev == wanted.st_dev)
+            found += dup2(with, fd) == fd;
     close(with);
     CHECK(found == 1);
 }
@@ -278,12 +286,14 @@ static void test_threads_and_fork(uint64_t bytes) {
     for (int i = 0; i < 4; i++) CHECK(pthread_join(threads[i], NULL) == 0);
     fl_store_reader *reader;
     fl_span span;
-    CHECK(fl_store_reader_create(&reader, &err) == FL_OK && fl_store_reader_get(reader, store, 0, &span, &err) == FL_OK);
+    CHECK(fl_store_reader_create(&reader, &err) == FL_OK &&
+          fl_store_reader_get(reader, store, 0, &span, &err) == FL_OK);
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
         bool right = fl_store_reader_get(reader, store, 0, &span, &err) == FL_EFORK &&
-                     fl_store_column(store, 0, "crcs", sums, sizeof sums, &err) == FL_EFORK && add(store, path, 0, 1, 1, &err) == FL_EFORK;
+                     fl_store_column(store, 0, "crcs", sums, sizeof sums, &err) == FL_EFORK &&
+                     add(store, path, 0, 1, 1, &err) == FL_EFORK;
         fl_store_reader_free(reader);
         fl_store_close(store);
         _exit(right ? 0 : 1);

@@ -15,7 +15,8 @@ static void test_rows_and_keys(uint64_t bytes) {
     fl_span span;
     for (uint32_t i = 0; i < THIRD; i++) thirds[i] = 3 * i, crcs[i] = sums[3 * i];
     CHECK(fl_store_create(&store, &err) == FL_OK);
-    fl_shard_spec spec = {.path = path, .first = 0, .count = SAMPLES, .bytes = bytes, .key = 1, .stored = SAMPLES};
+    fl_shard_spec spec = {
+        .path = path, .first = 0, .count = SAMPLES, .bytes = bytes, .key = 1, .stored = SAMPLES};
     CHECK(fl_store_add(store, &spec, &err) == FL_ESHARD); /* other keys than the file's */
     spec.key = 0, spec.stored = SAMPLES - 1;
     CHECK(fl_store_add(store, &spec, &err) == FL_EARG);
@@ -30,22 +31,29 @@ static void test_rows_and_keys(uint64_t bytes) {
     spec.first = SAMPLES + THIRD, spec.count = 2, spec.base = base;
     CHECK(fl_store_add(store, &spec, &err) == FL_OK);
     base[0] = 'x'; /* the store has a copy */
-    CHECK(fl_store_set_rows(store, 2, same, &err) == FL_ESHARD && fl_store_set_rows(store, 2, back, &err) == FL_ESHARD);
-    CHECK(fl_store_set_rows(store, 2, beyond, &err) == FL_ESHARD && fl_store_set_rows(store, 3, two, &err) == FL_EARG);
+    CHECK(fl_store_set_rows(store, 2, same, &err) == FL_ESHARD &&
+          fl_store_set_rows(store, 2, back, &err) == FL_ESHARD);
+    CHECK(fl_store_set_rows(store, 2, beyond, &err) == FL_ESHARD &&
+          fl_store_set_rows(store, 3, two, &err) == FL_EARG);
     CHECK(fl_store_set_rows(store, 2, two, &err) == FL_OK);
-    CHECK(fl_store_count(store) == SAMPLES + THIRD + 2 && !fl_store_base(store, 0) && !fl_store_base(store, SAMPLES + THIRD + 2));
+    CHECK(fl_store_count(store) == SAMPLES + THIRD + 2 && !fl_store_base(store, 0) &&
+          !fl_store_base(store, SAMPLES + THIRD + 2));
     CHECK(strcmp(fl_store_base(store, SAMPLES + THIRD), "../elsewhere") == 0);
     CHECK(fl_store_reader_create(&reader, &err) == FL_OK);
     for (uint64_t i = 0; i < fl_store_count(store); i++) {
-        const uint64_t is = i < SAMPLES ? i : i < SAMPLES + THIRD ? thirds[i - SAMPLES] : two[i - SAMPLES - THIRD];
+        const uint64_t is = i < SAMPLES           ? i
+                            : i < SAMPLES + THIRD ? thirds[i - SAMPLES]
+                                                  : two[i - SAMPLES - THIRD];
         fl_store_ahead(store, i);
         CHECK(fl_store_reader_get(reader, store, i, &span, &err) == FL_OK);
         CHECK(span.size == sample(is, expected) && memcmp(span.bytes, expected, span.size) == 0);
         const size_t begin = fl_store_head(store, i, head);
-        CHECK(begin == (span.size < FL_STORE_HEAD ? span.size : FL_STORE_HEAD) && memcmp(head, expected, begin) == 0);
+        CHECK(begin == (span.size < FL_STORE_HEAD ? span.size : FL_STORE_HEAD) &&
+              memcmp(head, expected, begin) == 0);
     }
     size_t size = 0;
-    CHECK(fl_store_column_size(store, 1, "crcs", &size, &err) == FL_OK && size == sizeof sums); /* a row for each stored sample */
+    CHECK(fl_store_column_size(store, 1, "crcs", &size, &err) == FL_OK &&
+          size == sizeof sums); /* a row for each stored sample */
     fl_store_reader_free(reader), fl_store_close(store);
     check_live(0, 0);
 }
@@ -54,7 +62,8 @@ static void test_rows_and_keys(uint64_t bytes) {
 static fl_store_tree copied_tree(const fl_store *store) {
     uint64_t stored;
     const fl_store_tree *tree = fl_store_shard_tree(store, 0, &stored);
-    fl_store_tree copy = {malloc(stored * sizeof *copy.samples), malloc(tree->column_count * sizeof *copy.columns), tree->column_count,
+    fl_store_tree copy = {malloc(stored * sizeof *copy.samples),
+                          malloc(tree->column_count * sizeof *copy.columns), tree->column_count,
                           malloc(tree->names_size), tree->names_size};
     CHECK(stored == SAMPLES && tree->column_count == 2 && copy.samples && copy.columns && copy.names);
     memcpy(copy.names, tree->names, tree->names_size);
@@ -89,13 +98,15 @@ static int read_given(const fl_store_tree *given, uint64_t bytes) {
         fl_store_ahead(store, i);
         fl_store_head(store, i, expected);
         code = fl_store_reader_get(reader, store, i, &span, &err);
-        CHECK(code == FL_OK || code == FL_ECHECKSUM || (code == FL_ESHARD && strstr(err.text, "is not within the file")));
+        CHECK(code == FL_OK || code == FL_ECHECKSUM ||
+              (code == FL_ESHARD && strstr(err.text, "is not within the file")));
         if (code) continue;
         good++;
         CHECK(span.size == sample(i, expected) && memcmp(span.bytes, expected, span.size) == 0);
     }
     if (fl_store_column_size(store, 0, "crcs", &size, &err) == FL_OK && size == sizeof sums)
-        CHECK(fl_store_column(store, 0, "crcs", column, sizeof column, &err) == FL_OK); /* the caller compares its checksum */
+        CHECK(fl_store_column(store, 0, "crcs", column, sizeof column, &err) ==
+              FL_OK); /* the caller compares its checksum */
     fl_store_reader_free(reader);
     fl_store_close(store);
     free_places(places);
@@ -119,8 +130,9 @@ static void test_given(uint64_t bytes, int rounds) {
     CHECK(read_given(&given, bytes) == SAMPLES - 1);
     *last = fl_store_place_at(bytes, 0);
     CHECK(read_given(&given, bytes) == SAMPLES - 1);
-    const fl_store_place outside[] = {fl_store_place_at(bytes, 1), fl_store_place_at(bytes - 1, 2), fl_store_place_at(bytes + 1, 0),
-                                      fl_store_place_at(UINT64_MAX, UINT32_MAX), fl_store_place_at(UINT64_MAX - 3, 4)};
+    const fl_store_place outside[] = {
+        fl_store_place_at(bytes, 1), fl_store_place_at(bytes - 1, 2), fl_store_place_at(bytes + 1, 0),
+        fl_store_place_at(UINT64_MAX, UINT32_MAX), fl_store_place_at(UINT64_MAX - 3, 4)};
     for (size_t i = 0; i < sizeof outside / sizeof *outside; i++) {
         *last = outside[i];
         CHECK(read_given(&given, bytes) == SAMPLES - 1);
@@ -147,7 +159,8 @@ static void test_given(uint64_t bytes, int rounds) {
     int refused = 0, wrong = 0;
     for (int round = 0; round < rounds; round++) {
         for (uint32_t n = 1 + noise() % 5; n; n--) {
-            fl_store_place *place = noise() % 4 ? &given.samples[noise() % SAMPLES] : &given.columns[noise() % 2].place;
+            fl_store_place *place =
+                noise() % 4 ? &given.samples[noise() % SAMPLES] : &given.columns[noise() % 2].place;
             uint32_t *word = &(uint32_t *[]){&place->low, &place->high, &place->size}[noise() % 3][0];
             *word = noise() % 2 ? *word ^ 1u << noise() % 32 : noise() % (uint32_t)bytes;
         }

@@ -18,7 +18,8 @@ static int write_table(uint32_t width, uint64_t rows) {
     const int fd = memfd_create("table", MFD_CLOEXEC);
     const size_t size = rows * width, block = (size_t)fl_table_block_rows(width) * width;
     for (size_t i = 0; i < size; i++) content[i] = (uint8_t)noise();
-    for (size_t at = 0; at < size; at += block) crcs[at / block] = fl_crc32c(0, content + at, size - at < block ? size - at : block);
+    for (size_t at = 0; at < size; at += block)
+        crcs[at / block] = fl_crc32c(0, content + at, size - at < block ? size - at : block);
     CHECK(fd >= 0 && pwrite(fd, content, size, BEFORE) == (ssize_t)size);
     return fd;
 }
@@ -40,8 +41,10 @@ static uint32_t next(uint64_t *state) {
 static void read_some(const fl_table *t, uint64_t *state) {
     static _Thread_local uint8_t into[sizeof content];
     fl_error err;
-    const uint64_t first = next(state) % t->rows, count = next(state) % 3 ? 1 : next(state) % (t->rows - first + 1);
-    CHECK((count == 1 ? fl_table_row(t, first, into, &err) : fl_table_read(t, first, count, into, &err)) == FL_OK);
+    const uint64_t first = next(state) % t->rows,
+                   count = next(state) % 3 ? 1 : next(state) % (t->rows - first + 1);
+    CHECK((count == 1 ? fl_table_row(t, first, into, &err) : fl_table_read(t, first, count, into, &err)) ==
+          FL_OK);
     CHECK(memcmp(into, content + first * t->width, count * t->width) == 0);
 }
 
@@ -55,8 +58,10 @@ static void test_widths(void) {
         for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
             const fl_table t = open_table(write_table(widths[w], rows[r]), widths[w], rows[r]);
             for (int round = 0; round < 200; round++) read_some(&t, &state);
-            CHECK(fl_table_row(&t, t.rows, into, &err) == FL_EARG && fl_table_read(&t, 1, t.rows, into, &err) == FL_EARG);
-            CHECK(fl_table_read(&t, UINT64_MAX, 2, into, &err) == FL_EARG && fl_table_read(&t, t.rows, 0, into, &err) == FL_OK);
+            CHECK(fl_table_row(&t, t.rows, into, &err) == FL_EARG &&
+                  fl_table_read(&t, 1, t.rows, into, &err) == FL_EARG);
+            CHECK(fl_table_read(&t, UINT64_MAX, 2, into, &err) == FL_EARG &&
+                  fl_table_read(&t, t.rows, 0, into, &err) == FL_OK);
             fl_table_file_free(t.file);
         }
     }

@@ -23,7 +23,9 @@ static void make(batch *b, fl_lay lay, bool bounded) {
     *b = (batch){.lay = lay, .rows = between(1, ROWS), .multiple = between(1, 5)};
     const bool planar = between(0, 1);
     const uint32_t size = 1u << between(0, 2);
-    b->target = (fl_target){.unit = planar ? size : size * between(1, 4), .planes = planar ? between(1, 4) : 1, .bounded = bounded};
+    b->target = (fl_target){.unit = planar ? size : size * between(1, 4),
+                            .planes = planar ? between(1, 4) : 1,
+                            .bounded = bounded};
     b->target.sink.width = between(1, 12), b->target.sink.height = between(1, 12);
     for (uint32_t i = 0; i < b->rows; i++)
         if (between(0, 9)) b->places[i].width = between(1, 12), b->places[i].height = between(1, 12);
@@ -43,7 +45,8 @@ static void each_byte(const batch *b, uint32_t row, void (*each)(uint8_t *byte))
     for (uint32_t p = 0; p < t->planes; p++)
         for (uint32_t y = 0; y < sink.height; y++)
             for (size_t x = 0; x < (size_t)sink.width * t->unit; x++)
-                each((uint8_t *)sink.data + (p * fl_sink_plane(&sink) + y * fl_sink_pitch(&sink)) * t->unit + x);
+                each((uint8_t *)sink.data + (p * fl_sink_plane(&sink) + y * fl_sink_pitch(&sink)) * t->unit +
+                     x);
 }
 
 static void once(uint8_t *byte) {
@@ -60,7 +63,8 @@ static void test_rows_lie_apart(fl_lay lay) {
     uint32_t width = 0, height = 0;
     for (uint32_t i = 0; i < b.rows; i++) {
         const fl_sink sink = fl_target_sink(&b.target, i);
-        if (lay == FL_LAY_EQUAL) CHECK(sink.width == b.target.sink.width && sink.height == b.target.sink.height);
+        if (lay == FL_LAY_EQUAL)
+            CHECK(sink.width == b.target.sink.width && sink.height == b.target.sink.height);
         else CHECK(sink.width == b.places[i].width && sink.height == b.places[i].height);
         width = sink.width > width ? sink.width : width, height = sink.height > height ? sink.height : height;
         each_byte(&b, i, once);
@@ -84,7 +88,9 @@ static void test_margins_are_cleared(void) {
         const bool mine = i / b.target.row_bytes == row;
         CHECK(mine ? b.data[i] <= 1 : b.data[i] == 0xA5);
         ones += b.data[i] == 1;
-        if (i + 1 == b.bytes) CHECK(ones == (size_t)b.places[row].width * b.places[row].height * b.target.unit * b.target.planes);
+        if (i + 1 == b.bytes)
+            CHECK(ones ==
+                  (size_t)b.places[row].width * b.places[row].height * b.target.unit * b.target.planes);
     }
     free(b.data);
 }
@@ -110,7 +116,8 @@ static void test_sizes_that_fit(fl_lay lay, bool bounded) {
     const size_t room = b.places[row].bytes / b.target.unit / b.target.planes;
     bool fits = width == before.width && height == before.height;
     if (bounded && width && height)
-        fits = lay == FL_LAY_LIST ? (size_t)width * height <= room : width <= b.target.sink.width && height <= b.target.sink.height;
+        fits = lay == FL_LAY_LIST ? (size_t)width * height <= room
+                                  : width <= b.target.sink.width && height <= b.target.sink.height;
     const fl_code code = fl_target_fit(&b.target, row, width, height, &err);
     CHECK(code == (fits ? FL_OK : FL_ERECORD));
     const fl_sink after = fl_target_sink(&b.target, row);
@@ -142,21 +149,24 @@ static void test_frames_are_tightened(void) {
         const fl_sink sink = fl_target_sink(&b.target, i);
         for (uint32_t p = 0; p < b.target.planes; p++)
             for (uint32_t y = 0; y < h; y++)
-                memset((uint8_t *)sink.data + (p * fl_sink_plane(&sink) + y * fl_sink_pitch(&sink)) * b.target.unit, mark_of(i),
-                       (size_t)w * b.target.unit);
+                memset((uint8_t *)sink.data +
+                           (p * fl_sink_plane(&sink) + y * fl_sink_pitch(&sink)) * b.target.unit,
+                       mark_of(i), (size_t)w * b.target.unit);
         width = w > width ? w : width, height = h > height ? h : height;
     }
     fl_target_tighten(&b.target, b.rows, b.multiple);
     const fl_sink *frame = &b.target.sink;
     CHECK(frame->width % b.multiple == 0 && frame->width >= width && frame->width - width < b.multiple);
     CHECK(frame->height % b.multiple == 0 && frame->height >= height && frame->height - height < b.multiple);
-    CHECK(b.target.row_bytes == (size_t)frame->width * frame->height * b.target.unit * b.target.planes && b.target.row_bytes <= before);
+    CHECK(b.target.row_bytes == (size_t)frame->width * frame->height * b.target.unit * b.target.planes &&
+          b.target.row_bytes <= before);
     for (uint32_t i = 0; i < b.rows; i++) {
         CHECK(b.places[i].at == b.target.row_bytes * i && b.places[i].bytes == b.target.row_bytes);
         size_t marks = 0;
         for (size_t at = 0; at < b.target.row_bytes; at++) {
             const uint8_t byte = b.data[b.places[i].at + at];
-            const size_t x = at / b.target.unit % frame->width, y = at / b.target.unit / frame->width % frame->height;
+            const size_t x = at / b.target.unit % frame->width,
+                         y = at / b.target.unit / frame->width % frame->height;
             const bool inside = x < b.places[i].width && y < b.places[i].height;
             CHECK(byte == (inside ? mark_of(i) : 0));
             marks += inside;
@@ -168,7 +178,8 @@ static void test_frames_are_tightened(void) {
 
 /* Batches that no memory holds are refused before anything overflows. */
 static void test_what_is_too_large_is_refused(void) {
-    fl_place places[2] = {{0, 0, FL_IMAGE_SIDE_MAX, FL_IMAGE_SIDE_MAX}, {0, 0, FL_IMAGE_SIDE_MAX, FL_IMAGE_SIDE_MAX}};
+    fl_place places[2] = {{0, 0, FL_IMAGE_SIDE_MAX, FL_IMAGE_SIDE_MAX},
+                          {0, 0, FL_IMAGE_SIDE_MAX, FL_IMAGE_SIDE_MAX}};
     fl_target target = {.unit = 12, .planes = 1, .places = places};
     fl_error err;
     size_t bytes;

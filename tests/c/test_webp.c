@@ -37,7 +37,8 @@ static void check_boxes(const uint8_t *file, size_t size) {
         const fl_box box = {x, y, 1 + below(WIDTH - x), 1 + below(HEIGHT - y)};
         CHECK(read_copy(file, size, box, below(2), part) == FL_OK);
         for (uint32_t row = 0; row < box.height; row++)
-            CHECK(!memcmp(part + 3 * (size_t)box.width * row, whole + 3 * ((size_t)WIDTH * (y + row) + x), 3 * (size_t)box.width));
+            CHECK(!memcmp(part + 3 * (size_t)box.width * row, whole + 3 * ((size_t)WIDTH * (y + row) + x),
+                          3 * (size_t)box.width));
     }
 }
 
@@ -45,7 +46,8 @@ static void check_damage(const uint8_t *file, size_t size) {
     const fl_box box = {3, 2, 5, 4};
     uint8_t *copy = malloc(size);
     CHECK(copy);
-    for (size_t cut = 0; cut < size; cut++) CHECK(read_copy(file, cut, box, below(2), NULL) == FL_EUNSUPPORTED);
+    for (size_t cut = 0; cut < size; cut++)
+        CHECK(read_copy(file, cut, box, below(2), NULL) == FL_EUNSUPPORTED);
     for (size_t at = 0; at < size; at++) {
         memcpy(copy, file, size);
         copy[at] ^= 1u << below(8);

@@ -61,7 +61,9 @@ class Broken:
                     if break_it is not None:
                         break_it(number)
                 # As the interpreter begins: no stream where the descriptor is closed.
-                sys.stdout, sys.stderr = (None if each is closed else open(number, "w") for number, each in ((1, out), (2, err)))
+                sys.stdout, sys.stderr = (
+                    None if each is closed else open(number, "w") for number, each in ((1, out), (2, err))
+                )
                 sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr
                 sys.argv = ["fastload", *map(str, arguments)]
                 status = self._status()
@@ -89,7 +91,9 @@ class Broken:
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broken]:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(main, "app", get_command(main.app))  # typer reads the signatures of all commands at each call else
+        patched.setattr(
+            main, "app", get_command(main.app)
+        )  # typer reads the signatures of all commands at each call else
         patched.setattr(sys, "argv", ["fastload", "info", "--help"])
         with pytest.raises(SystemExit):
             main.main()  # imports, once, what each child would
@@ -105,7 +109,9 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("out", "err"), BOTH[1:])
-def test_each_way_that_streams_are_broken(broken: Broken, dataset: Path, out: Break | None, err: Break | None) -> None:
+def test_each_way_that_streams_are_broken(
+    broken: Broken, dataset: Path, out: Break | None, err: Break | None
+) -> None:
     """A closed stream is like /dev/null. If stdout is full, one sentence says so, with status 2; if nobody reads it, status 2 alone.
     A broken stderr changes no status."""
     lost = out in (full, unread)
@@ -155,7 +161,9 @@ def test_no_file_gets_a_closed_streams_number(tmp_path: Path) -> None:
     """stdin, stdout and stderr are /dev/null in a command and in what it starts; the program of `fastload run` gets them closed, as given.
     A real start of the interpreter."""
     show = tmp_path / "show.py"
-    show.write_text(f"import os, sys; open({str(tmp_path / 'seen')!r}, 'w').write(f'{{sys.stdin}} {{sys.stdout}} {{sys.stderr}}')")
+    show.write_text(
+        f"import os, sys; open({str(tmp_path / 'seen')!r}, 'w').write(f'{{sys.stdin}} {{sys.stdout}} {{sys.stderr}}')"
+    )
     for module in ("fastload", "fastload.run"):
         run = ["run"] if module == "fastload" else []
         command = [sys.executable, "-m", module, *run, str(show)]
@@ -164,7 +172,9 @@ def test_no_file_gets_a_closed_streams_number(tmp_path: Path) -> None:
         assert (tmp_path / "seen").read_text() == "None None None"
         (tmp_path / "seen").unlink()
     missing = [sys.executable, "-m", "fastload.run", "missing.py"]
-    done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *missing], check=False, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *missing], check=False, stderr=subprocess.PIPE, text=True
+    )
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert done.stderr.startswith("fastload run: missing.py: there is no such file")
 

@@ -19,7 +19,9 @@ from fastload.cli import main as main_module
 from fastload.store import Manifest
 
 
-def run(*arguments: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def run(
+    *arguments: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     return warm.fastload(*arguments, folder=cwd or ".", environment={**os.environ, **(env or {})})
 
 
@@ -92,9 +94,14 @@ def test_index_of_a_packed_dataset(source: Path, tmp_path: Path) -> None:
     assert indexed > 0
     result = run("index", tmp_path / "ds", "--workers", "2")
     assert result.returncode == 0, result.stderr
-    assert f"{indexed} of 12 JPEGs have an entropy index, {indexed} of them new; 1 shard written anew" in result.stdout
+    assert (
+        f"{indexed} of 12 JPEGs have an entropy index, {indexed} of them new; 1 shard written anew"
+        in result.stdout
+    )
     again = run("index", tmp_path / "ds", "-q")
-    assert f"{indexed} of 12 JPEGs have an entropy index, 0 of them new; 0 shards written anew" in again.stdout
+    assert (
+        f"{indexed} of 12 JPEGs have an entropy index, 0 of them new; 0 shards written anew" in again.stdout
+    )
     assert Manifest.load(tmp_path / "ds").summary == Manifest.load(tmp_path / "with").summary
     assert run("verify", tmp_path / "ds", "-q").returncode == 0
     assert "there is no" in one_line(run("index", tmp_path / "nowhere"))
@@ -117,7 +124,9 @@ def test_errors_are_one_line_and_exit_code_2(source: Path, tmp_path: Path) -> No
     assert "--overwrite" in one_line(run("pack", source, tmp_path / "ds", "-q"))
     assert "there is no" in one_line(run("verify", tmp_path / "nowhere"))
     assert "1KiB" in one_line(run("pack", source, tmp_path / "x", "--shard-size", "1KiB"))
-    assert "FASTLOAD_MAX_PIXELS" in one_line(run("pack", source, tmp_path / "x", env={"FASTLOAD_MAX_PIXELS": "many"}))
+    assert "FASTLOAD_MAX_PIXELS" in one_line(
+        run("pack", source, tmp_path / "x", env={"FASTLOAD_MAX_PIXELS": "many"})
+    )
 
 
 def test_wrong_usage_is_exit_code_2(tmp_path: Path) -> None:
@@ -169,7 +178,9 @@ def test_columns_of_a_table(source: Path, tmp_path: Path) -> None:
     (tmp_path / "list.csv").write_text("picture,kind\nsrc/cat/00.jpg,cat\nsrc/dog/01.jpg,dog\n")
     line = one_line(run("pack", "list.csv", "ds", "--on-error", "skip", cwd=tmp_path))
     assert "line 1: 'picture,kind'; line 2: 'src/cat/00.jpg,cat'" in line
-    done = run("pack", "list.csv", "ds", "-q", "--path-column", "picture", "--label-column", "kind", cwd=tmp_path)
+    done = run(
+        "pack", "list.csv", "ds", "-q", "--path-column", "picture", "--label-column", "kind", cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     assert Manifest.load(tmp_path / "ds").classes == ("cat", "dog")
     assert "--no-header" in run("pack", "--help", env={"COLUMNS": "200"}).stdout
@@ -205,7 +216,10 @@ def test_version() -> None:
     from fastload import __version__
 
     command = [sys.executable, "-m", "fastload", "--version"]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == f"fastload {__version__}"
+    assert (
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        == f"fastload {__version__}"
+    )
 
 
 def test_output_to_a_closed_pipe(source: Path, tmp_path: Path) -> None:

@@ -43,10 +43,14 @@ def test_a_commands_help_fits_80_columns(shown: Any, name: str) -> None:
     assert text == shown(name, "-h")
     assert max(map(len, text.splitlines())) <= 80
     command = COMMANDS[name]
-    known = words_of(inspect.getdoc(command) or "") | words_of("Usage: fastload Arguments: Options: Show this text and exit. [OPTIONS]")
+    known = words_of(inspect.getdoc(command) or "") | words_of(
+        "Usage: fastload Arguments: Options: Show this text and exit. [OPTIONS]"
+    )
     known |= {name, "-h,", "--help"}
     for each in parameters(command):
-        known |= words_of(f"{each.label} {each.text}") | words_of(each.note.replace("\N{NO-BREAK SPACE}", " "))
+        known |= words_of(f"{each.label} {each.text}") | words_of(
+            each.note.replace("\N{NO-BREAK SPACE}", " ")
+        )
         assert any(each.label in line for line in text.splitlines()), each.label
     assert words_of(text) <= known, words_of(text) - known
     assert "…" not in text
@@ -75,10 +79,17 @@ def test_a_narrow_terminal_gets_narrow_lines(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_dataset_that_is_read_is_called_dataset() -> None:
     """OUT and INDEX are what a command makes."""
-    arguments = {(name, each.names[0]) for name, command in COMMANDS.items() for each in parameters(command) if each.argument}
+    arguments = {
+        (name, each.names[0])
+        for name, command in COMMANDS.items()
+        for each in parameters(command)
+        if each.argument
+    }
     makers = {name for name, shown in arguments if shown in ("OUT", "INDEX")}
     assert makers == {"pack", "attach", "pull", "convert"}
-    assert {name for name, shown in arguments if "DATASET" in shown} == (set(COMMANDS) - makers | {"convert"}) - {"run", "cache"}
+    assert {name for name, shown in arguments if "DATASET" in shown} == (
+        set(COMMANDS) - makers | {"convert"}
+    ) - {"run", "cache"}
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

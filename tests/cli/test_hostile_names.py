@@ -115,7 +115,11 @@ def test_any_name_goes_into_any_encoding(tmp_path: Path, encoding: str) -> None:
         (tmp_path / "src" / name / "1.jpg").write_bytes(jpeg())
     (tmp_path / "src" / "кот" / "bad.jpg").write_bytes(b"")
     out = str(tmp_path / "東京.fl")
-    commands: list[list[str]] = [["pack", str(tmp_path / "src"), out, "--on-error", "skip"], ["info", out], ["verify", out]]
+    commands: list[list[str]] = [
+        ["pack", str(tmp_path / "src"), out, "--on-error", "skip"],
+        ["info", out],
+        ["verify", out],
+    ]
     for command in commands:
         assert run(*command, encoding=encoding).code == 0
     assert rb"\u6771\u4eac" in run("info", out, encoding="ascii").output
@@ -131,7 +135,9 @@ def test_no_image_starts_a_program(tmp_path: Path, name: str, monkeypatch: pytes
     folder = tmp_path / "src" / "cat"
     folder.mkdir(parents=True)
     (folder / "a.jpg").write_bytes(jpeg())
-    (folder / name).write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n")
+    (folder / name).write_bytes(
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n"
+    )
     monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
     monkeypatch.setattr(EpsImagePlugin, "gs_binary", None)  # where Pillow keeps what it found
     result = run("pack", str(folder.parent), str(tmp_path / "out"), "--on-error", "skip")
@@ -156,12 +162,20 @@ def test_pillows_own_limit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_images_are_opened_in_one_place() -> None:
     """`Image.open`, which takes any format unless they are named, is called once in all that is shipped and run, and once where a
     benchmark imitates other people's programs; those of other loaders, in environments of their own, call it as their users do."""
-    files = [path for folder in ("fastload", "benchmarks", "examples", "tools") for path in sorted((ROOT / folder).rglob("*.py"))]
+    files = [
+        path
+        for folder in ("fastload", "benchmarks", "examples", "tools")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    ]
     files = [path for path in files if path.parent != ROOT / "benchmarks" / "peers"]
-    nodes = [(path.name, node) for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    nodes = [
+        (path.name, node) for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    ]
     names = ("Image", "PIL")
     calls = [
-        name for name, node in nodes if isinstance(node, ast.Attribute) and node.attr == "open" and getattr(node.value, "id", "") in names
+        name
+        for name, node in nodes
+        if isinstance(node, ast.Attribute) and node.attr == "open" and getattr(node.value, "id", "") in names
     ]
     assert calls == ["images.py", "program_data.py"]
 
@@ -173,4 +187,6 @@ def test_formats_that_are_read(tmp_path: Path) -> None:
     image = Image.fromarray(np.full((8, 9, 3), 99, np.uint8))
     for form in ("PNG", "PPM", "BMP", "TIFF", "WEBP", "GIF", "JPEG"):
         image.save(folder / f"{form}.png", form)
-    assert dict(pack(tmp_path / "src", tmp_path / "out").formats) == dict.fromkeys(["png", "ppm", "bmp", "tiff", "webp", "gif", "jpeg"], 1)
+    assert dict(pack(tmp_path / "src", tmp_path / "out").formats) == dict.fromkeys(
+        ["png", "ppm", "bmp", "tiff", "webp", "gif", "jpeg"], 1
+    )

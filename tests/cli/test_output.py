@@ -27,7 +27,9 @@ def test_a_long_text_ends_at_a_word() -> None:
     assert len(shortened("x" * 100, 20)) <= 20
 
 
-def test_info_is_ten_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_info_is_ten_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without --all the first ten lines, each on a line of its own, with the command that shows the rest; with --all everything."""
     write_folder(tmp_path / "photos", 12)
     pack(tmp_path / "photos", tmp_path / "train.fl", progress=False)

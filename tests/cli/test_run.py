@@ -34,7 +34,11 @@ class Programs:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "RANK", "FASTLOAD_RUN")}
+        self.env = {
+            key: value
+            for key, value in os.environ.items()
+            if key not in ("PYTHONPATH", "RANK", "FASTLOAD_RUN")
+        }
 
     def write(self, name: str, text: str) -> Path:
         path = self.folder / name
@@ -53,15 +57,28 @@ class Programs:
         command = self.command(*arguments, command_line=options.pop("command_line", False))
         return self.plain(command, **options)
 
-    def warm(self, *arguments: object, env: dict[str, str], imports: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    def warm(
+        self, *arguments: object, env: dict[str, str], imports: Sequence[str] = ()
+    ) -> subprocess.CompletedProcess[str]:
         """`python -m fastload.run` with these arguments, in an interpreter that has torch."""
         paths = os.pathsep.join(filter(None, [str(ROOT), env.get("PYTHONPATH")]))
         env = {**self.env, **env, "PYTHONPATH": paths}
-        return warm.run(warm.RUN, *map(str, arguments), folder=self.folder, environment=env, imports=imports, timeout=200)
+        return warm.run(
+            warm.RUN, *map(str, arguments), folder=self.folder, environment=env, imports=imports, timeout=200
+        )
 
     def plain(self, command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
         env = {**self.env, **options.pop("env", {})}
-        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=self.folder, env=env, timeout=200, **options)
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.folder,
+            env=env,
+            timeout=200,
+            **options,
+        )
 
 
 @pytest.fixture
@@ -85,7 +102,11 @@ def test_a_program_sees_what_python_shows_it(programs: Programs) -> None:
     arguments = [str(path), "--quiet", "-m", "a b"]
     by_python = programs.plain([sys.executable, *arguments])
     for ours in (programs.run(*arguments), programs.run("-q", *arguments, command_line=True)):
-        assert (ours.returncode, ours.stdout, ours.stderr) == (7, by_python.stdout, by_python.stderr) == (7, by_python.stdout, "told\n")
+        assert (
+            (ours.returncode, ours.stdout, ours.stderr)
+            == (7, by_python.stdout, by_python.stderr)
+            == (7, by_python.stdout, "told\n")
+        )
     as_module = [sys.executable, "-m", "sub.show", "--ray", "-x"]
     shown = programs.run("-m", "sub.show", "--ray", "-x", command_line=True)
     assert (shown.returncode, shown.stdout) == (7, programs.plain(as_module).stdout)
@@ -99,7 +120,11 @@ def test_tracebacks_and_signals(programs: Programs) -> None:
     stopped = programs.write("stopped.py", "import signal\nsignal.raise_signal(signal.SIGINT)\n")
     ours = programs.run(stopped)
     assert ours.returncode == -signal.SIGINT
-    frames = [f'  File "{stopped}", line 2, in <module>', "    signal.raise_signal(signal.SIGINT)", "KeyboardInterrupt"]
+    frames = [
+        f'  File "{stopped}", line 2, in <module>',
+        "    signal.raise_signal(signal.SIGINT)",
+        "KeyboardInterrupt",
+    ]
     assert ours.stderr.splitlines()[1:] == frames
 
 
@@ -152,7 +177,9 @@ DataLoader[int]
     assert done.returncode == 0, done.stderr
     first, second = done.stderr.splitlines()
     assert first == "fastload run: 4 loaders: 3 in the calling process, 1 on worker processes"
-    assert re.fullmatch(r"fastload run: 18 batches; the loop waited [\d.]+ s for them, \d+% of its [\d.]+ s", second), second
+    assert re.fullmatch(
+        r"fastload run: 18 batches; the loop waited [\d.]+ s for them, \d+% of its [\d.]+ s", second
+    ), second
 
 
 def test_torchs_loader_runs_what_fastloader_refuses(programs: Programs) -> None:
@@ -396,9 +423,14 @@ assert model.seen == 10
 
 def test_the_environment_must_reach_the_program(programs: Programs) -> None:
     """An interpreter that ignores its environment is told so; starting costs a program without torch little."""
-    done = subprocess.run([sys.executable, "-I", *programs.command("x.py")[1:]], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-I", *programs.command("x.py")[1:]], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 1
-    assert done.stderr == "fastload run: Python's options -E, -I and -S hide the run from the program: leave them out\n"
+    assert (
+        done.stderr
+        == "fastload run: Python's options -E, -I and -S hide the run from the program: leave them out\n"
+    )
     path = programs.write("nothing.py", "")
     began = time.perf_counter()
     done = programs.run(path)

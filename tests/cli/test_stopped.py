@@ -28,7 +28,10 @@ class Noise:
         return 20
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        return {"image": np.random.default_rng(index).integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8), "label": index % 2}
+        return {
+            "image": np.random.default_rng(index).integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8),
+            "label": index % 2,
+        }
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +58,10 @@ def interrupted(arguments: list[object], is_running: Callable[[int], bool]) -> t
 def has_open(pid: int, folder: Path) -> bool:
     """Returns True if a process has a shard of a folder open."""
     try:
-        return any(os.readlink(f"/proc/{pid}/fd/{name}").startswith(str(folder / "shard")) for name in os.listdir(f"/proc/{pid}/fd"))
+        return any(
+            os.readlink(f"/proc/{pid}/fd/{name}").startswith(str(folder / "shard"))
+            for name in os.listdir(f"/proc/{pid}/fd")
+        )
     except FileNotFoundError:
         return False
 

@@ -50,7 +50,10 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
         ("attach photos", "INDEX is missing"),
         ("append train.fl", "SRC is missing"),
         ("columns train.fl", "add|drop and FILE|NAME are missing"),
-        ("drop train.fl", "--where is missing: `fastload drop` is called as in `fastload drop train.fl --where 'label = 3'`"),
+        (
+            "drop train.fl",
+            "--where is missing: `fastload drop` is called as in `fastload drop train.fl --where 'label = 3'`",
+        ),
         ("unpack train.fl", "DIR is missing"),
         ("export train.fl", "FILE is missing"),
         ("pull s3://bucket/x", "OUT is missing"),
@@ -83,8 +86,13 @@ def wrong_values() -> list[Any]:
         hints = get_type_hints(command, include_extras=True)
         for parameter in inspect.signature(command).parameters:
             kind, about = get_args(hints[parameter])
-            if type(about).__name__ == "OptionInfo" and any(word in str(kind) for word in ("int", "float", "Literal")):
-                flag = next((each for each in about.param_decls or () if each.startswith("--")), f"--{parameter.replace('_', '-')}")
+            if type(about).__name__ == "OptionInfo" and any(
+                word in str(kind) for word in ("int", "float", "Literal")
+            ):
+                flag = next(
+                    (each for each in about.param_decls or () if each.startswith("--")),
+                    f"--{parameter.replace('_', '-')}",
+                )
                 found.append(pytest.param(name, flag, id=f"{name} {flag}"))
     return found
 
@@ -122,7 +130,9 @@ def test_a_misspelt_dataset(run: Run, tmp_path: Path) -> None:
     photos = write_folder(tmp_path / "photos", 2)
     fastload.pack(photos, tmp_path / "train.fl")
     for line in ("info trian.fl", "verify trian.fl", "drop trian.fl --where label=1", "bench trian.fl"):
-        assert run(line) == "there is no trian.fl: did you mean train.fl? `fastload pack SRC trian.fl` makes one"
+        assert (
+            run(line) == "there is no trian.fl: did you mean train.fl? `fastload pack SRC trian.fl` makes one"
+        )
     assert run("info photo") == "there is no photo: check the path, or pack it with `fastload pack SRC photo`"
 
 
@@ -131,7 +141,10 @@ def test_misspelt_source(run: Run, tmp_path: Path, command: str) -> None:
     """A source that is not there is answered with what is beside it under a like name."""
     write_folder(tmp_path / "photos", 2)
     assert run(f"{command} phtoos new.fl") == "phtoos: no such folder or file; did you mean photos?"
-    assert run(f"{command} {tmp_path}/photo new.fl") == f"{tmp_path}/photo: no such folder or file; did you mean {tmp_path}/photos?"
+    assert (
+        run(f"{command} {tmp_path}/photo new.fl")
+        == f"{tmp_path}/photo: no such folder or file; did you mean {tmp_path}/photos?"
+    )
 
 
 @pytest.mark.parametrize("command", ["pack", "attach"])
@@ -142,9 +155,17 @@ def test_source_and_dataset_the_wrong_way_round(run: Run, tmp_path: Path, comman
     before = sorted(photos.rglob("*"))
     meant = f"the source comes first: `fastload {command} photos"
     for options in ("", " --overwrite", " --resume"):
-        assert run(f"{command} ds photos{options}") == f"ds is a packed dataset, and photos is none: {meant} ds`"
-        assert run(f"{command} new photos{options}") == f"new: no such folder or file, and photos is there: {meant} new`"
-    assert run(f"{command} ds other") == "ds is a packed dataset: `fastload concat` makes one of several, without copying them"
+        assert (
+            run(f"{command} ds photos{options}") == f"ds is a packed dataset, and photos is none: {meant} ds`"
+        )
+        assert (
+            run(f"{command} new photos{options}")
+            == f"new: no such folder or file, and photos is there: {meant} new`"
+        )
+    assert (
+        run(f"{command} ds other")
+        == "ds is a packed dataset: `fastload concat` makes one of several, without copying them"
+    )
     assert run(f"{command} new ds").startswith("new: no such folder or file; give a folder of class folders")
     assert sorted(photos.rglob("*")) == before
 
@@ -153,9 +174,18 @@ def test_source_and_dataset_the_wrong_way_round(run: Run, tmp_path: Path, comman
     ("line", "message"),
     [
         ("cache --cache-size lots", "--cache-size 'lots' is no size; write 1GiB, 500MB or a number of bytes"),
-        ("cache s3://bucket/x --cache-size lots", "--cache-size 'lots' is no size; write 1GiB, 500MB or a number of bytes"),
-        ("cache --cache-size 5GB", "--cache-size is for filling the cache, as in `fastload cache s3://bucket/train.fl --cache-size 5GB`"),
-        ("cache s3://bucket/x --remove --cache-size 5GB", "--cache-size is for filling the cache, as in `fastload cache s3://bucket/"),
+        (
+            "cache s3://bucket/x --cache-size lots",
+            "--cache-size 'lots' is no size; write 1GiB, 500MB or a number of bytes",
+        ),
+        (
+            "cache --cache-size 5GB",
+            "--cache-size is for filling the cache, as in `fastload cache s3://bucket/train.fl --cache-size 5GB`",
+        ),
+        (
+            "cache s3://bucket/x --remove --cache-size 5GB",
+            "--cache-size is for filling the cache, as in `fastload cache s3://bucket/",
+        ),
     ],
 )
 def test_the_size_of_the_cache(run: Run, line: str, message: str) -> None:
@@ -169,7 +199,16 @@ def test_a_url_with_a_typo(run: Run, tmp_path: Path, typed: str) -> None:
     write_folder(tmp_path / "photos", 2)
     fastload.pack(tmp_path / "photos", tmp_path / "ds")
     before = sorted(tmp_path.rglob("*"))
-    for line in ("info {}", "verify {}", "pack photos {}", "unpack ds {}", "concat ds ds {}", "pull {} out", "push ds {}", "cache {}"):
+    for line in (
+        "info {}",
+        "verify {}",
+        "pack photos {}",
+        "unpack ds {}",
+        "concat ds ds {}",
+        "pull {} out",
+        "push ds {}",
+        "cache {}",
+    ):
         assert "write s3://bucket/x" in run(line.format(typed)), line
     assert sorted(tmp_path.rglob("*")) == before
     (tmp_path / "s3").mkdir()
@@ -178,7 +217,9 @@ def test_a_url_with_a_typo(run: Run, tmp_path: Path, typed: str) -> None:
     assert UNFINISHED not in str(sorted((tmp_path / "s3").rglob("*")))
 
 
-def test_the_package_is_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_package_is_the_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`python -m fastload` is `fastload`."""
     monkeypatch.setattr(sys, "argv", ["", "--version"])
     before = signal.getsignal(signal.SIGINT)

@@ -13,7 +13,9 @@ from fastload.cli.main import main
 from fastload.store import Manifest
 
 
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: object) -> tuple[int, str]:
+def run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: object
+) -> tuple[int, str]:
     """Runs a command; its exit code and all that it printed."""
     monkeypatch.setattr(sys, "argv", ["fastload", *map(str, arguments)])
     with pytest.raises(SystemExit) as ended:
@@ -22,7 +24,9 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *ar
     return int(ended.value.code or 0), printed.out + printed.err
 
 
-def test_a_dataset_that_lives(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dataset_that_lives(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every command of the guide's example, one after another, says its version and counts; a wrong one is one line and exit code 2."""
     photos, out = write_folder(tmp_path / "photos", 12), tmp_path / "ds"
     (tmp_path / "captions.csv").write_text("caption\n" + "".join(f"photo {number}\n" for number in range(24)))

@@ -34,7 +34,11 @@ def ray_environment() -> Iterator[Path]:
     """The environment of raylets and drivers, and the folder that Ray has in place of /tmp/ray."""
     pytest.importorskip("ray", reason="packing on a cluster needs torch-fastload[ray]")
     folder = Path(tempfile.mkdtemp(prefix="flray-", dir="/tmp"))  # a short path: sockets lie below it
-    paths = [str(Path(fastload.__file__).parents[1]), str(_TESTS / "cluster"), os.environ.get("PYTHONPATH", "")]
+    paths = [
+        str(Path(fastload.__file__).parents[1]),
+        str(_TESTS / "cluster"),
+        os.environ.get("PYTHONPATH", ""),
+    ]
     with pytest.MonkeyPatch.context() as patch:
         for name, value in RAY_SETTINGS.items():
             patch.setenv(name, value)
@@ -50,7 +54,12 @@ def cluster(ray_environment: Path) -> Iterator[Any]:
     import ray
     from ray.cluster_utils import Cluster
 
-    node = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False, "include_log_monitor": False}
+    node = {
+        "num_cpus": 1,
+        "object_store_memory": 80 << 20,
+        "include_dashboard": False,
+        "include_log_monitor": False,
+    }
     started = Cluster(initialize_head=True, head_node_args=node)
     try:
         started.add_node(**node)

@@ -30,10 +30,16 @@ def contents(seaweedfs: SeaweedFS) -> Callable[[str], dict[str, bytes]]:
     return read
 
 
-def test_the_same_objects(tmp_path: Path, cluster: Any, seaweedfs: SeaweedFS, contents: Callable[[str], dict[str, bytes]]) -> None:
+def test_the_same_objects(
+    tmp_path: Path, cluster: Any, seaweedfs: SeaweedFS, contents: Callable[[str], dict[str, bytes]]
+) -> None:
     """Also after a stop and a resume; nothing else stays at the URL, nor in the folder for shards."""
     url, source = "s3://fastload/same", folder(tmp_path / "src", bad=(15,))
-    how: dict[str, Any] = {"ray": cluster.address, "storage_options": seaweedfs.options(), "staging": tmp_path / "staging"}
+    how: dict[str, Any] = {
+        "ray": cluster.address,
+        "storage_options": seaweedfs.options(),
+        "staging": tmp_path / "staging",
+    }
     (tmp_path / "staging").mkdir()
     with pytest.raises(PackStoppedError, match=r"0015\.jpg"):
         fastload.pack(source, url, shard_samples=EACH, **how)
@@ -50,7 +56,9 @@ def test_the_same_objects(tmp_path: Path, cluster: Any, seaweedfs: SeaweedFS, co
         fastload.pack(source, url, **how)
 
 
-def test_overwrite(tmp_path: Path, cluster: Any, seaweedfs: SeaweedFS, contents: Callable[[str], dict[str, bytes]]) -> None:
+def test_overwrite(
+    tmp_path: Path, cluster: Any, seaweedfs: SeaweedFS, contents: Callable[[str], dict[str, bytes]]
+) -> None:
     """The old dataset is there until the new one is complete, also where the new one stopped and was resumed; its shards have new names."""
     url, how = "s3://fastload/again", {"ray": cluster.address, "storage_options": seaweedfs.options()}
     fastload.pack(folder(tmp_path / "first"), url, shard_samples=20, **how)  # type: ignore[arg-type]
@@ -61,8 +69,14 @@ def test_overwrite(tmp_path: Path, cluster: Any, seaweedfs: SeaweedFS, contents:
     assert old.items() <= contents(url).items()
     summary = fastload.pack(source, url, shard_samples=EACH, resume=True, on_error="skip", **how)  # type: ignore[arg-type]
     now = contents(url)
-    assert sorted(now) == ["index-00001.bin", "manifest.json", *(f"shard-{number:05d}.lmdb" for number in range(2, 9))]
+    assert sorted(now) == [
+        "index-00001.bin",
+        "manifest.json",
+        *(f"shard-{number:05d}.lmdb" for number in range(2, 9)),
+    ]
     fastload.pack(source, tmp_path / "one", shard_samples=EACH, on_error="skip")
     one = files_of(tmp_path / "one")
-    assert [now[f"shard-{number + 2:05d}.lmdb"] for number in range(7)] == [one[f"shard-{number:05d}.lmdb"] for number in range(7)]
+    assert [now[f"shard-{number + 2:05d}.lmdb"] for number in range(7)] == [
+        one[f"shard-{number:05d}.lmdb"] for number in range(7)
+    ]
     assert summary.samples == 39

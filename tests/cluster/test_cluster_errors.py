@@ -41,12 +41,16 @@ def test_no_cluster(tmp_path: Path, ray_environment: Path) -> None:
 def test_ray_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message names the extra."""
     found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "ray" else found(name, *rest))
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "ray" else found(name, *rest)
+    )
     with pytest.raises(ArgumentError, match=r"pip install 'torch-fastload\[ray\]'"):
         fastload.pack(folder(tmp_path / "src", count=2), tmp_path / "out", ray=True)
 
 
-@pytest.mark.parametrize("given", [{"shard_size": "1GiB"}, {"staging": "."}, {"storage_options": {"endpoint": "x"}}])
+@pytest.mark.parametrize(
+    "given", [{"shard_size": "1GiB"}, {"staging": "."}, {"storage_options": {"endpoint": "x"}}]
+)
 def test_options_without_meaning(tmp_path: Path, cluster: Any, given: dict[str, Any]) -> None:
     with pytest.raises(ArgumentError, match=next(iter(given))):
         fastload.pack(folder(tmp_path / "src", count=2), tmp_path / "out", ray=cluster.address, **given)
@@ -61,17 +65,30 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_out_that_nodes_do_not_share(tmp_path: Path, cluster: Any, own_folder: Path) -> None:
     source = folder(tmp_path / "src")
-    with pytest.raises(PackError, match=r"is not the same folder on node .*: give a folder that all nodes share, or a URL"):
+    with pytest.raises(
+        PackError, match=r"is not the same folder on node .*: give a folder that all nodes share, or a URL"
+    ):
         fastload.pack(source, own_folder / "out", shard_samples=EACH, ray=cluster.address)
 
 
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
-def test_a_source_that_only_the_driver_sees(tmp_path: Path, cluster: Any, own_folder: Path, on_error: Any) -> None:
+def test_a_source_that_only_the_driver_sees(
+    tmp_path: Path, cluster: Any, own_folder: Path, on_error: Any
+) -> None:
     """By its path, and as an object whose files are only here: nothing is left out as bad samples."""
     folder(tmp_path / "src")
     for source in (own_folder / "src", FolderSource(str(own_folder / "src"))):
-        with pytest.raises(PackError, match=r"node .* cannot read the source, .*: every node has to see the source under the same path"):
-            fastload.pack(source, tmp_path / f"out-{type(source).__name__}", shard_samples=EACH, on_error=on_error, ray=cluster.address)
+        with pytest.raises(
+            PackError,
+            match=r"node .* cannot read the source, .*: every node has to see the source under the same path",
+        ):
+            fastload.pack(
+                source,
+                tmp_path / f"out-{type(source).__name__}",
+                shard_samples=EACH,
+                on_error=on_error,
+                ray=cluster.address,
+            )
 
 
 def test_a_source_that_cannot_be_sent(tmp_path: Path, cluster: Any) -> None:
@@ -88,29 +105,48 @@ def test_no_node_for_a_task(tmp_path: Path, cluster: Any, monkeypatch: pytest.Mo
         fastload.pack(folder(tmp_path / "src"), tmp_path / "out", workers=7, ray=cluster.address)
 
 
-def test_a_worker_that_is_killed_each_time(tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_is_killed_each_time(
+    tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A task whose process the kernel kills is run again so many times, by another process each; then the error names its shard."""
     monkeypatch.setattr(driver, "RETRIES", 1)
     root, killed = folder(tmp_path / "src"), tmp_path / "killed"
     killed.mkdir()
     with pytest.raises(PackError, match=r"shard-00002\.lmdb.* 2 times.*memory.*resume=True") as caught:
-        fastload.pack(KillsAlways(root, 2 * EACH + 3, killed), tmp_path / "out", shard_samples=EACH, ray=cluster.address)
+        fastload.pack(
+            KillsAlways(root, 2 * EACH + 3, killed), tmp_path / "out", shard_samples=EACH, ray=cluster.address
+        )
     assert "\n" not in str(caught.value)
     assert len(list(killed.iterdir())) == 2
-    summary = fastload.pack(FolderSource(str(root)), tmp_path / "out", shard_samples=EACH, ray=cluster.address, resume=True)
+    summary = fastload.pack(
+        FolderSource(str(root)), tmp_path / "out", shard_samples=EACH, ray=cluster.address, resume=True
+    )
     assert summary.samples == COUNT
 
 
-def test_a_node_without_memory(tmp_path: Path, ray_environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_without_memory(
+    tmp_path: Path, ray_environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Tasks that Ray's memory monitor ends are run again so many times, and not for ever: then the error says that memory is short."""
     from ray.cluster_utils import Cluster
 
     monkeypatch.setattr(driver, "RETRIES", 1)
-    short = {"memory_usage_threshold": 0.001, "memory_monitor_refresh_ms": 100}  # any machine uses more than that
-    node = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False, "_system_config": short}
+    short = {
+        "memory_usage_threshold": 0.001,
+        "memory_monitor_refresh_ms": 100,
+    }  # any machine uses more than that
+    node = {
+        "num_cpus": 1,
+        "object_store_memory": 80 << 20,
+        "include_dashboard": False,
+        "_system_config": short,
+    }
     started = Cluster(initialize_head=True, head_node_args=node)
     try:
-        with pytest.raises(ResourceError, match=r"no memory for the task of shard-0000.\.lmdb.* 2 times.*max_pixels.*resume=True"):
+        with pytest.raises(
+            ResourceError,
+            match=r"no memory for the task of shard-0000.\.lmdb.* 2 times.*max_pixels.*resume=True",
+        ):
             fastload.pack(folder(tmp_path / "src"), tmp_path / "out", shard_samples=EACH, ray=started.address)
     finally:
         started.shutdown()

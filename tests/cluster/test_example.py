@@ -19,7 +19,17 @@ SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "pack_on_ray.py"
 def test_example(tmp_path: Path, cluster: Any, more: tuple[str, ...]) -> None:
     """A bad file is left out, by fastload or by the example's own function; images are kept as they are."""
     source, out = folder(tmp_path / "src", bad=(9,)), tmp_path / "out"
-    command = [sys.executable, SCRIPT, source, out, "--address", cluster.address, "--shard-samples", "16", *more]
+    command = [
+        sys.executable,
+        SCRIPT,
+        source,
+        out,
+        "--address",
+        cluster.address,
+        "--shard-samples",
+        "16",
+        *more,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
     assert f"{COUNT - 1} samples in 3 shards, {0 if more else 1} left out" in done.stdout

@@ -16,4 +16,8 @@ def test_nothing_imports_ray(tmp_path: Path) -> None:
         "fastload.pack(sys.argv[1], sys.argv[2], shard_samples=3);"
         "assert not [name for name in sys.modules if name.split('.')[0] == 'ray']"
     )
-    subprocess.run([sys.executable, "-c", script, folder(tmp_path / "src", count=6), tmp_path / "out"], check=True, timeout=120)
+    subprocess.run(
+        [sys.executable, "-c", script, folder(tmp_path / "src", count=6), tmp_path / "out"],
+        check=True,
+        timeout=120,
+    )

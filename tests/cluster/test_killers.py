@@ -29,12 +29,16 @@ def test_the_killer_is_named(tmp_path: Path, cluster: Any, killed: Path) -> None
     """Under on_error="raise" the error names the sample, and no temporary file of the processes that it ended is left; a resume goes on."""
     root, out = folder(tmp_path / "src"), tmp_path / "out"
     place = 2 * EACH + 3
-    with pytest.raises(PackStoppedError, match=r"0015\.jpg: packing it ended its worker process 2 times .*resume=True") as caught:
+    with pytest.raises(
+        PackStoppedError, match=r"0015\.jpg: packing it ended its worker process 2 times .*resume=True"
+    ) as caught:
         fastload.pack(Deadly(root, {place: "segfault"}, killed), out, shard_samples=EACH, ray=cluster.address)
     assert "\n" not in str(caught.value)
     assert len(list(killed.iterdir())) == 1 + CONFIRM
     assert not list(out.glob("*.part"))
-    summary = fastload.pack(Deadly(root, {}, killed), out, shard_samples=EACH, ray=cluster.address, resume=True)
+    summary = fastload.pack(
+        Deadly(root, {}, killed), out, shard_samples=EACH, ray=cluster.address, resume=True
+    )
     assert summary.samples == COUNT
     fastload.pack(root, tmp_path / "one", shard_samples=EACH)
     assert files_of(out) == files_of(tmp_path / "one")
@@ -48,7 +52,12 @@ def test_killers_are_left_out(tmp_path: Path, cluster: Any, killed: Path) -> Non
     deaths = {13: "exit", 16: "kill"}
     root = folder(tmp_path / "src", bad=(14,))
     many = fastload.pack(
-        Deadly(root, deaths, killed), tmp_path / "many", shard_samples=EACH, on_error="skip", workers=1, ray=cluster.address
+        Deadly(root, deaths, killed),
+        tmp_path / "many",
+        shard_samples=EACH,
+        on_error="skip",
+        workers=1,
+        ray=cluster.address,
     )
     assert Counter(path.name.split("-")[0] for path in killed.iterdir()) == {"13": 1 + CONFIRM, "16": CONFIRM}
     assert not list((tmp_path / "many").glob("*.part"))
@@ -60,9 +69,15 @@ def test_killers_are_left_out(tmp_path: Path, cluster: Any, killed: Path) -> Non
         == [Path(name).name for name, _ in one.skipped]
         == [f"{i:04d}.jpg" for i in (13, 14, 16)]
     )
-    assert all(("ended its worker process" in reason) == (Path(name).name != "0014.jpg") for name, reason in many.skipped)
+    assert all(
+        ("ended its worker process" in reason) == (Path(name).name != "0014.jpg")
+        for name, reason in many.skipped
+    )
     assert (many.skipped_count, many.samples) == (one.skipped_count, one.samples) == (3, COUNT - 3)
-    shards = [{name: data for name, data in files_of(tmp_path / each).items() if name.endswith(".lmdb")} for each in ("many", "one")]
+    shards = [
+        {name: data for name, data in files_of(tmp_path / each).items() if name.endswith(".lmdb")}
+        for each in ("many", "one")
+    ]
     assert shards[0] == shards[1]
 
 

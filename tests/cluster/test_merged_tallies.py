@@ -63,5 +63,7 @@ def test_names_that_are_held() -> None:
         found.add(range_of(number))
         tallies = [tally for _, tally in found._tallies.values()]
         assert len(tallies) <= AHEAD
-        assert all(len(tally.warnings) <= NAMES_KEPT and len(tally.skipped) <= NAMES_KEPT for tally in tallies)
+        assert all(
+            len(tally.warnings) <= NAMES_KEPT and len(tally.skipped) <= NAMES_KEPT for tally in tallies
+        )
         assert all(not record.state for record in found.records.values())

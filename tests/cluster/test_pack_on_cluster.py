@@ -22,7 +22,9 @@ from fastload.store import JOURNAL_NAME
 pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 
 
-@pytest.mark.parametrize("how", [{}, {"shuffle": True, "seed": 3, "limit": 33, "workers": 1}, {"encode": "dct"}])
+@pytest.mark.parametrize(
+    "how", [{}, {"shuffle": True, "seed": 3, "limit": 33, "workers": 1}, {"encode": "dct"}]
+)
 def test_the_same_bytes(tmp_path: Path, cluster: Any, how: dict[str, Any]) -> None:
     """Every file equals that of a pack on one machine with the same shard_samples; so does the summary."""
     source = folder(tmp_path / "src")
@@ -104,7 +106,12 @@ def test_a_worker_killed(tmp_path: Path, cluster: Any) -> None:
 
 def test_a_raylet_killed(tmp_path: Path, cluster: Any) -> None:
     """A node dies in the midst: the others make its shards."""
-    root, waiting, flag, out = folder(tmp_path / "src"), tmp_path / "waiting", tmp_path / "go", tmp_path / "many"
+    root, waiting, flag, out = (
+        folder(tmp_path / "src"),
+        tmp_path / "waiting",
+        tmp_path / "go",
+        tmp_path / "many",
+    )
     waiting.mkdir()
     fastload.pack(FolderSource(str(root)), tmp_path / "one", shard_samples=EACH)
     node = cluster.add_node(num_cpus=1, object_store_memory=80 << 20, include_dashboard=False)
@@ -113,7 +120,9 @@ def test_a_raylet_killed(tmp_path: Path, cluster: Any) -> None:
         "root, waiting, flag, out, address = sys.argv[1:];"
         f"fastload.pack(Waits(Path(root), Path(waiting), Path(flag)), out, shard_samples={EACH}, ray=address)"
     )
-    driver = subprocess.Popen([sys.executable, "-c", script, root, waiting, flag, out, cluster.address], stderr=subprocess.PIPE)
+    driver = subprocess.Popen(
+        [sys.executable, "-c", script, root, waiting, flag, out, cluster.address], stderr=subprocess.PIPE
+    )
     try:
         _until(lambda: (waiting / node.node_id).exists(), driver)
         cluster.remove_node(node, allow_graceful=False)
@@ -130,8 +139,24 @@ def test_a_raylet_killed(tmp_path: Path, cluster: Any) -> None:
 
 def test_the_driver_killed(tmp_path: Path, cluster: Any) -> None:
     """A driver ends by signal 9; --resume from another process skips the shards that are whole."""
-    root, waiting, flag, out = folder(tmp_path / "src"), tmp_path / "waiting", tmp_path / "go", tmp_path / "many"
-    command = [sys.executable, "-m", "fastload", "pack", root, out, f"--shard-samples={EACH}", "--quiet", "--ray", cluster.address]
+    root, waiting, flag, out = (
+        folder(tmp_path / "src"),
+        tmp_path / "waiting",
+        tmp_path / "go",
+        tmp_path / "many",
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "fastload",
+        "pack",
+        root,
+        out,
+        f"--shard-samples={EACH}",
+        "--quiet",
+        "--ray",
+        cluster.address,
+    ]
     # a first driver that its own source stops after some shards, and that then is killed
     waiting.mkdir()
     script = (

@@ -96,7 +96,9 @@ def test_a_whole_shard_is_left_alone(tmp_path: Path, source: Path) -> None:
     os.utime(path_of(source, 7), ns=(1, 1))
     before = files_of(out)
     assert made(plan_of(source, out, "later"), 1) == 0
-    assert {name: data for name, data in files_of(out).items() if name != "progress.json"}.items() <= before.items()
+    assert {
+        name: data for name, data in files_of(out).items() if name != "progress.json"
+    }.items() <= before.items()
 
 
 @pytest.mark.parametrize("name", ["shard-00001.lmdb", "shard-00001.section", "shard-00001.done"])
@@ -114,7 +116,9 @@ def test_what_is_not_whole_is_made_again(tmp_path: Path, source: Path, name: str
     assert files_of(out) == whole
 
 
-@pytest.mark.parametrize("key", [b'"count": 6', b'"etag": null', b'"section": [', b'"log": "', b'"version": 1', b'"identity": "'])
+@pytest.mark.parametrize(
+    "key", [b'"count": 6', b'"etag": null', b'"section": [', b'"log": "', b'"version": 1', b'"identity": "']
+)
 def test_damaged_records(tmp_path: Path, source: Path, key: bytes) -> None:
     """A done-record of which a byte was changed is none."""
     out = tmp_path / "out"
@@ -140,7 +144,9 @@ def test_a_damaged_section(tmp_path: Path, source: Path) -> None:
     data[-20] ^= 1
     section.write_bytes(data)
     records = [result.record for result in results if isinstance(result, RangeDone)]
-    shards = [record.shard.at(EACH * number) for number, record in enumerate(records) if record.shard is not None]
+    shards = [
+        record.shard.at(EACH * number) for number, record in enumerate(records) if record.shard is not None
+    ]
     manifest = Manifest(schema_of(PackJob(open_source(source), PackOptions())), tuple(shards))
     sections = {shard.file: record.section for shard, record in zip(shards, records, strict=True)}
     with (
@@ -206,15 +212,22 @@ def test_another_dataset(tmp_path: Path) -> None:
         plan = plan_of(Named(COUNT), outs[-1], shuffle=order == "shuffled", seed=3)
         for number in range(7):
             made(plan, number)
-        for other, text in ((Named(COUNT, "other"), "has other samples"), (Named(3), "has other samples|cannot read the source")):
+        for other, text in (
+            (Named(COUNT, "other"), "has other samples"),
+            (Named(3), "has other samples|cannot read the source"),
+        ):
             packer = RangePacker(replace(plan, spec=SourceSpec.of(other, SourceOptions())))
             result = packer(part(plan, 2))
             packer.close()
             assert isinstance(result, RangeFailed)
             assert re.search(text, str(result.error))
-        fastload.pack(Named(COUNT), tmp_path / f"{order}.fl", shard_samples=EACH, shuffle=order == "shuffled", seed=3)
+        fastload.pack(
+            Named(COUNT), tmp_path / f"{order}.fl", shard_samples=EACH, shuffle=order == "shuffled", seed=3
+        )
         shards = {name: data for name, data in files_of(outs[-1]).items() if name.endswith(".lmdb")}
-        assert shards == {name: data for name, data in files_of(tmp_path / f"{order}.fl").items() if name.endswith(".lmdb")}
+        assert shards == {
+            name: data for name, data in files_of(tmp_path / f"{order}.fl").items() if name.endswith(".lmdb")
+        }
 
 
 def test_an_unpacked_folder(tmp_path: Path) -> None:
@@ -229,7 +242,9 @@ def test_an_unpacked_folder(tmp_path: Path) -> None:
     assert [made(plan, number) for number in range(7)] == [EACH] * 6 + [COUNT - 6 * EACH]
     fastload.pack(tmp_path / "files", tmp_path / "one", shard_samples=EACH)
     shards = {name: data for name, data in files_of(out).items() if name.endswith(".lmdb")}
-    assert shards == {name: data for name, data in files_of(tmp_path / "one").items() if name.endswith(".lmdb")}
+    assert shards == {
+        name: data for name, data in files_of(tmp_path / "one").items() if name.endswith(".lmdb")
+    }
     lines = (tmp_path / "files" / "fields.jsonl").read_bytes().splitlines(keepends=True)
     (tmp_path / "files" / "fields.jsonl").write_bytes(b"".join([lines[0], *lines[2:]]))
     (out / "shard-00002.done").unlink()

@@ -34,7 +34,12 @@ def test_bytes_and_fields(tmp_path: Path, connected: Any) -> None:
 
     def row(i: int) -> dict[str, Any]:
         objects = {"bbox": [[n, 1.5, 3, 4] for n in range(i % 4)], "category": [n % 2 for n in range(i % 4)]}
-        return {"image": encoded(picture(i, 16 + i, 24)), "label": i % 5, "caption": f"number {i}", "objects": objects}
+        return {
+            "image": encoded(picture(i, 16 + i, 24)),
+            "label": i % 5,
+            "caption": f"number {i}",
+            "objects": objects,
+        }
 
     rows = [row(i) for i in range(ROWS)]
 
@@ -47,16 +52,23 @@ def test_bytes_and_fields(tmp_path: Path, connected: Any) -> None:
     fastload.pack(dataset, tmp_path / "many", shard_samples=5, ray=True, box_format="xywh")
     assert files_of(tmp_path / "many") == files_of(tmp_path / "one")
     assert [sample.data for sample in stored_samples(tmp_path / "one")] == [row["image"] for row in rows]
-    assert [sample.values for sample in stored_samples(tmp_path / "one")] == [s.values for s in stored_samples(tmp_path / "list")]
+    assert [sample.values for sample in stored_samples(tmp_path / "one")] == [
+        s.values for s in stored_samples(tmp_path / "list")
+    ]
     for number, want in enumerate(rows):
         sample = fastload.PackedDataset(tmp_path / "many")[number]
-        assert (sample["boxes"].tolist(), sample["labels"].tolist()) == (want["objects"]["bbox"], want["objects"]["category"])
+        assert (sample["boxes"].tolist(), sample["labels"].tolist()) == (
+            want["objects"]["bbox"],
+            want["objects"]["category"],
+        )
 
 
 def test_pixels(tmp_path: Path, connected: Any) -> None:
     """Images as arrays of different shapes."""
     images = [np.asarray(picture(i, 10 + i % 3, 12)) for i in range(9)]
-    dataset = connected.data.from_items([{"image": image, "label": i} for i, image in enumerate(images)], override_num_blocks=2)
+    dataset = connected.data.from_items(
+        [{"image": image, "label": i} for i, image in enumerate(images)], override_num_blocks=2
+    )
     fastload.pack(dataset, tmp_path / "out", shard_samples=4, shuffle=False, ray=True)
     for sample, image in zip(stored_samples(tmp_path / "out"), images, strict=True):
         np.testing.assert_array_equal(sample.pixels, image)

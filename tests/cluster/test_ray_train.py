@@ -53,10 +53,18 @@ def run(folder: Path, *command: str) -> str:
     own = {**os.environ, "RAY_ADDRESS": "local", "RAY_TMPDIR": str(folder / "own")}
     try:
         ended = subprocess.run(
-            [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=200, check=False, cwd=folder, env=own
+            [sys.executable, *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=200,
+            check=False,
+            cwd=folder,
+            env=own,
         )
     except subprocess.TimeoutExpired as late:
-        pytest.fail(f"the program ran for more than {late.timeout} s and printed:\n{(late.stdout or b'').decode()[-3000:]}")
+        pytest.fail(
+            f"the program ran for more than {late.timeout} s and printed:\n{(late.stdout or b'').decode()[-3000:]}"
+        )
     printed = ended.stdout.decode()
     assert ended.returncode == 0, printed[-3000:]
     return printed
@@ -70,14 +78,21 @@ def test_two_workers(tmp_path: Path, ray_environment: Path) -> None:
     schema = Schema((Field("image", "image"), Field("label", "int")))
     with DatasetWriter(tmp_path / "data.fl", schema, shard_size=1 << 20, options={}) as writer:
         for index in range(COUNT):
-            writer.append({"image": bytes([index]) * (16 * 16 * 3), "label": index}, image_kind="raw", height=16, width=16)
+            writer.append(
+                {"image": bytes([index]) * (16 * 16 * 3), "label": index},
+                image_kind="raw",
+                height=16,
+                width=16,
+            )
         writer.finish(None, {"samples": COUNT})
     count = fastload.pack(folder(tmp_path / "src"), tmp_path / "train.fl").samples
     options = ["--epochs", "2", "--size", "32", "--batch-size", "8", "--storage", str(tmp_path / "runs")]
     own = [str(tmp_path / "data.fl"), str(tmp_path)]
     printed = run(ray_environment, "-c", _BOTH, str(EXAMPLE), *own, str(tmp_path / "train.fl"), *options)
     both = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
-    assert [(each["ours"], each["engine"], each["plain"]) for each in both] == [("FastLoader", "threads", "DataLoader")] * 2
+    assert [(each["ours"], each["engine"], each["plain"]) for each in both] == [
+        ("FastLoader", "threads", "DataLoader")
+    ] * 2
     for had in (*zip(*(each["epochs"] for each in both), strict=True), [each["theirs"] for each in both]):
         assert [len(part) for part in had] == [11, 11]
         assert sorted({*had[0], *had[1]}) == list(range(COUNT))

@@ -12,7 +12,9 @@ from fastload.common.imports import after_import
 
 
 @pytest.mark.parametrize("is_namespace", [False, True])
-def test_the_module_is_imported_as_ever(is_namespace: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_module_is_imported_as_ever(
+    is_namespace: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The function runs once the module has; a namespace package, of which nothing runs, is imported, too."""
     (tmp_path / "awaited").mkdir()
     if not is_namespace:

@@ -20,7 +20,10 @@ def texts() -> dict[str, str]:
     return {
         str(each.relative_to(ROOT)): each.read_text(encoding="utf-8", errors="ignore")
         for each in found
-        if each.is_file() and each.suffix in kinds and "__pycache__" not in each.parts and each != Path(__file__)
+        if each.is_file()
+        and each.suffix in kinds
+        and "__pycache__" not in each.parts
+        and each != Path(__file__)
     }
 
 
@@ -39,7 +42,9 @@ def test_no_text_installs_another_project() -> None:
 def test_extras_that_name_extras_name_this_distribution(project: dict[str, Any]) -> None:
     """An extra made of others asks for this distribution's, which exist."""
     extras = project["optional-dependencies"]
-    own = [(name, each) for name, needs in extras.items() for each in needs if re.match(r"[\w-]*fastload", each)]
+    own = [
+        (name, each) for name, needs in extras.items() for each in needs if re.match(r"[\w-]*fastload", each)
+    ]
     assert len(own) >= 3
     for name, each in own:
         match = re.fullmatch(rf"{DISTRIBUTION}\[([\w,-]+)\]", each)
@@ -50,7 +55,12 @@ def test_extras_that_name_extras_name_this_distribution(project: dict[str, Any])
 def test_messages_name_extras_that_exist(project: dict[str, Any]) -> None:
     """Each extra of a message is one of pyproject.toml."""
     calls = re.compile(r"(?:pip_install\(|extra: str = )['\"](\w+)['\"]")
-    named = {match for name, text in texts().items() if name.startswith("fastload/") for match in calls.findall(text)}
+    named = {
+        match
+        for name, text in texts().items()
+        if name.startswith("fastload/")
+        for match in calls.findall(text)
+    }
     assert named >= {"augment", "query", "remote"}
     assert named <= set(project["optional-dependencies"])
 

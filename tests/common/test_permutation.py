@@ -92,7 +92,12 @@ def test_one_long_order(count: int, key: int) -> None:
     far = taken // 3
     assert deviation(np.bincount(cell[:-far] * 64 + cell[far:], minlength=4096), (taken - far) / 4096) < 5
     eighths = cell // 8
-    assert deviation(np.bincount(eighths[:-2] * 64 + eighths[1:-1] * 8 + eighths[2:], minlength=512), (taken - 2) / 512) < 5
+    assert (
+        deviation(
+            np.bincount(eighths[:-2] * 64 + eighths[1:-1] * 8 + eighths[2:], minlength=512), (taken - 2) / 512
+        )
+        < 5
+    )
     steps = np.diff(order) % count
     assert deviation(np.bincount(steps // -(-count // 64), minlength=64), (taken - 1) / 64) < 5
     low = order % 16
@@ -111,7 +116,11 @@ def test_neighbouring_keys() -> None:
 def test_known_orders() -> None:
     """Orders stay what they are, from release to release and on every machine: runs that were begun go on."""
     assert whole(12, 2**63 - 1).tolist() == [2, 0, 3, 1, 11, 8, 6, 10, 4, 7, 9, 5]
-    assert KeyedPermutation(10**9, 5).at(np.array([0, 1, 10**9 - 1])).tolist() == [80822564, 893685223, 495883034]
+    assert KeyedPermutation(10**9, 5).at(np.array([0, 1, 10**9 - 1])).tolist() == [
+        80822564,
+        893685223,
+        495883034,
+    ]
     assert int((whole(70_000, 11) * np.arange(70_000) % 1_000_003).sum()) == 34_960_477_847
 
 

@@ -17,7 +17,14 @@ COUNT = 1_000_003
 def test_every_index_counts() -> None:
     """Also one of a million that lies between others; lists, ranges, arrays and tensors of the same integers have one summary."""
     values = np.arange(COUNT)
-    kinds = [values, values.astype(np.int32), list(range(COUNT)), range(COUNT), torch.arange(COUNT), tuple(range(COUNT))]
+    kinds = [
+        values,
+        values.astype(np.int32),
+        list(range(COUNT)),
+        range(COUNT),
+        torch.arange(COUNT),
+        tuple(range(COUNT)),
+    ]
     (told,) = {summary_of(each) for each in kinds}
     assert told is not None
     assert told.startswith("[0, 1, 2, ...], 1,000,003 of them with the digest ")
@@ -53,5 +60,8 @@ def test_digests_of_any_values() -> None:
 @pytest.mark.parametrize("values", [np.array([0.5]), torch.tensor([0.5]), [0.5]])
 def test_an_error_names_the_type_that_was_given(values: Any) -> None:
     """A tensor is called a Tensor, an array an ndarray, and a value of a list by itself."""
-    with pytest.raises(TypeError, match="not by 0.5" if isinstance(values, list) else f"not by a {type(values).__name__} of float"):
+    with pytest.raises(
+        TypeError,
+        match="not by 0.5" if isinstance(values, list) else f"not by a {type(values).__name__} of float",
+    ):
         as_positions(values)

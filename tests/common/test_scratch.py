@@ -12,9 +12,7 @@ import pytest
 
 from fastload.common.files import scratch_folder
 
-_HOLDS = (
-    "import sys; from fastload.common.files import scratch_folder\nwith scratch_folder('test') as f: print(f, flush=True); sys.stdin.read()"
-)
+_HOLDS = "import sys; from fastload.common.files import scratch_folder\nwith scratch_folder('test') as f: print(f, flush=True); sys.stdin.read()"
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +25,9 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def holder() -> tuple[subprocess.Popen[str], Path]:
     """A process that has a scratch folder, and the folder."""
-    process = subprocess.Popen([sys.executable, "-c", _HOLDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", _HOLDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     return process, Path(process.stdout.readline().strip())
 
@@ -75,6 +75,9 @@ for number in range(300):
 
 def test_processes_that_make_and_remove_them_at_once(temporary: Path) -> None:
     """No one's folder is taken for an abandoned one."""
-    children = [subprocess.Popen([sys.executable, "-c", _MAKES_MANY], stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    children = [
+        subprocess.Popen([sys.executable, "-c", _MAKES_MANY], stderr=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
     assert [child.communicate()[1] for child in children] == [""] * 3
     assert not list(temporary.iterdir())

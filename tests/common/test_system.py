@@ -61,7 +61,11 @@ def test_page_cache_is_not_used_memory(tmp_path: Path) -> None:
 def test_page_cache_in_version_1(tmp_path: Path) -> None:
     """Version 1: the total_ lines, which the groups below are counted in as in the usage."""
     stat = "cache 5\ninactive_file 7\nactive_file 7\ntotal_cache 9000\ntotal_shmem 100\ntotal_inactive_file 3000\ntotal_active_file 1000"
-    files = {"memory/memory.limit_in_bytes": "1000000", "memory/memory.usage_in_bytes": "999000", "memory/memory.stat": stat}
+    files = {
+        "memory/memory.limit_in_bytes": "1000000",
+        "memory/memory.usage_in_bytes": "999000",
+        "memory/memory.stat": stat,
+    }
     shown = "/kubepods/burstable/pod1f/ab12"  # a container without a namespace of its own: the mount shows its group as the root
     root = tree(tmp_path, f"4:memory:{shown}", [V1_MEMORY.format(shown=shown)], files)
     assert system.available_memory(root) == 1000 + 4000
@@ -93,7 +97,11 @@ def test_own_group_not_only_the_root(tmp_path: Path, eight_cpus: None) -> None:
         "job/memory.events": "oom 3\noom_kill 2",
     }
     root = tree(tmp_path, "0::/job", [V2_MOUNT], files)
-    assert (system.available_memory(root), system.available_cpus(root), system.oom_kills(root)) == (4000, 2, 2)
+    assert (system.available_memory(root), system.available_cpus(root), system.oom_kills(root)) == (
+        4000,
+        2,
+        2,
+    )
 
 
 def test_both_versions_side_by_side(tmp_path: Path, eight_cpus: None) -> None:
@@ -110,13 +118,22 @@ def test_both_versions_side_by_side(tmp_path: Path, eight_cpus: None) -> None:
         "cpu,cpuacct/job/cpu.cfs_period_us": "50000",
         "unified/cgroup.procs": "1",
     }
-    mounts = [V1_CPU.format(shown="/"), V1_MEMORY.format(shown="/"), V2_MOUNT.replace("/sys/fs/cgroup ", "/sys/fs/cgroup/unified ")]
+    mounts = [
+        V1_CPU.format(shown="/"),
+        V1_MEMORY.format(shown="/"),
+        V2_MOUNT.replace("/sys/fs/cgroup ", "/sys/fs/cgroup/unified "),
+    ]
     root = tree(tmp_path, "4:memory:/job\n2:cpu,cpuacct:/job\n1:name=systemd:/job\n0::/job", mounts, files)
-    assert (system.available_memory(root), system.available_cpus(root), system.oom_kills(root)) == (5000, 3, 1)
+    assert (system.available_memory(root), system.available_cpus(root), system.oom_kills(root)) == (
+        5000,
+        3,
+        1,
+    )
 
 
 @pytest.mark.parametrize(
-    ("quota", "cpus"), [("10000 100000", 1), ("100000 100000", 1), ("150000 100000", 2), ("900000 100000", 8), ("max 1", 8)]
+    ("quota", "cpus"),
+    [("10000 100000", 1), ("100000 100000", 1), ("150000 100000", 2), ("900000 100000", 8), ("max 1", 8)],
 )
 def test_a_quota_is_rounded_up(tmp_path: Path, eight_cpus: None, quota: str, cpus: int) -> None:
     """One rule for threads and for pack's workers: all of what is granted can be used, and at least one CPU is."""
@@ -125,8 +142,14 @@ def test_a_quota_is_rounded_up(tmp_path: Path, eight_cpus: None, quota: str, cpu
 
 def test_quota_and_limits_themselves(tmp_path: Path) -> None:
     """The tightest quota is a fraction, stopped periods are those of the own group, and the largest number of version 1 is no limit."""
-    files = {"job/cpu.max": "150000 100000", "cpu.max": "max 100000", "job/cpu.stat": "nr_periods 200\nnr_throttled 50"}
-    root = tree(tmp_path / "2", "0::/job", [V2_MOUNT], {**files, "job/memory.max": "1000", "memory.max": "2000"})
+    files = {
+        "job/cpu.max": "150000 100000",
+        "cpu.max": "max 100000",
+        "job/cpu.stat": "nr_periods 200\nnr_throttled 50",
+    }
+    root = tree(
+        tmp_path / "2", "0::/job", [V2_MOUNT], {**files, "job/memory.max": "1000", "memory.max": "2000"}
+    )
     assert system.cpu_quota(root) == Fraction(3, 2)
     assert system.throttled_share(root) == 0.25
     assert system.memory_limit(root) == 1000
@@ -137,14 +160,24 @@ def test_quota_and_limits_themselves(tmp_path: Path) -> None:
     }
     mounts = [V1_CPU.format(shown="/"), V1_MEMORY.format(shown="/")]
     root = tree(tmp_path / "1", "4:memory:/\n3:cpu,cpuacct:/", mounts, files)
-    assert (system.cpu_quota(root), system.throttled_share(root), system.memory_limit(root)) == (None, None, None)
+    assert (system.cpu_quota(root), system.throttled_share(root), system.memory_limit(root)) == (
+        None,
+        None,
+        None,
+    )
 
 
 @pytest.mark.parametrize("cgroup", ["0::/../../other", "0::/of/the/host", "", "nonsense", "0::/"])
 @pytest.mark.parametrize("limit", ["300", "max", "", "\x00"])
 def test_paths_that_are_not_shown(tmp_path: Path, eight_cpus: None, cgroup: str, limit: str) -> None:
     """A group outside of what is mounted here, or files that hold no numbers, set no limit but the mount's own."""
-    root = tree(tmp_path, cgroup, [V2_MOUNT], {"memory.max": limit, "memory.current": "100", "cpu.max": limit}, free=1 << 20)
+    root = tree(
+        tmp_path,
+        cgroup,
+        [V2_MOUNT],
+        {"memory.max": limit, "memory.current": "100", "cpu.max": limit},
+        free=1 << 20,
+    )
     held = limit == "300" and cgroup.startswith("0::")
     assert system.available_memory(root) == (200 if held else 1 << 20)
     assert system.available_cpus(root) == 8
@@ -161,7 +194,10 @@ def test_more_used_than_the_limit(tmp_path: Path) -> None:
 def test_places_with_spaces(tmp_path: Path) -> None:
     """Mount points are written with octal escapes."""
     root = tree(
-        tmp_path, "0::/a b", [V2_MOUNT.replace("/sys/fs/cgroup ", r"/sys/fs/cgroup/x\040y ")], {"x y/a b/memory.events": "oom_kill 7"}
+        tmp_path,
+        "0::/a b",
+        [V2_MOUNT.replace("/sys/fs/cgroup ", r"/sys/fs/cgroup/x\040y ")],
+        {"x y/a b/memory.events": "oom_kill 7"},
     )
     assert system.oom_kills(root) == 7
 
@@ -180,7 +216,10 @@ INSIDE = """
 """
 
 
-@pytest.mark.skipif(not Path("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists(), reason="no control groups of version 1 here")
+@pytest.mark.skipif(
+    not Path("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists(),
+    reason="no control groups of version 1 here",
+)
 def test_in_a_real_group(tmp_path: Path) -> None:
     """In a real group of version 1, below one whose limits are tight: reading a file twice as large as the limit leaves as much memory
     available as before, and the quota of the group above holds."""

@@ -110,7 +110,9 @@ def _same_tensor(a: torch.Tensor, b: torch.Tensor, at: str) -> None:
         same(list(a.unbind()), list(b.unbind()), at)
         return
     for name in ("dtype", "layout", "shape", "requires_grad", "is_quantized"):
-        assert getattr(a, name) == getattr(b, name), f"{at}: {name} {getattr(a, name)} is not {getattr(b, name)}"
+        assert getattr(a, name) == getattr(b, name), (
+            f"{at}: {name} {getattr(a, name)} is not {getattr(b, name)}"
+        )
     if a.is_quantized:
         assert a.qscheme() == b.qscheme(), at
         if a.qscheme() == torch.per_tensor_affine:
@@ -123,7 +125,9 @@ def _same_tensor(a: torch.Tensor, b: torch.Tensor, at: str) -> None:
         assert a.layout != torch.sparse_coo or a.is_coalesced() == b.is_coalesced(), at
         a, b = a.to_dense(), b.to_dense()
     elif b.is_contiguous() or any(b.is_contiguous(memory_format=f) for f in CHANNELS_LAST.get(b.dim(), ())):
-        assert a.stride() == b.stride(), f"{at}: strides {a.stride()} are not {b.stride()}"  # gaps and overlaps need not be kept
+        assert a.stride() == b.stride(), (
+            f"{at}: strides {a.stride()} are not {b.stride()}"
+        )  # gaps and overlaps need not be kept
     if a.is_meta or b.is_meta:
         assert a.is_meta, at
         assert b.is_meta, at
@@ -131,7 +135,9 @@ def _same_tensor(a: torch.Tensor, b: torch.Tensor, at: str) -> None:
     a, b = a.detach(), b.detach()
     if a.dtype.itemsize == 1 and a.dtype.is_floating_point:
         a, b = a.view(torch.uint8), b.view(torch.uint8)
-    equal = torch.equal(a, b) or (torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) and torch.equal(a != a, b != b))
+    equal = torch.equal(a, b) or (
+        torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) and torch.equal(a != a, b != b)
+    )
     assert equal, f"{at}: {a} is not {b}"
 
 
@@ -153,8 +159,14 @@ def same(a: Any, b: Any, at: str = "value") -> None:
         assert list(a) == list(b), f"{at}: keys {list(a)} are not {list(b)}"
         for key in a:
             same(a[key], b[key], f"{at}[{key!r}]")
-        same(getattr(a, "__dict__", {}) if type(a) is not dict else 0, getattr(b, "__dict__", {}) if type(b) is not dict else 0, at)
-    elif isinstance(a, list | tuple) or (hasattr(a, "__getitem__") and hasattr(a, "__len__") and not isinstance(a, str | bytes)):
+        same(
+            getattr(a, "__dict__", {}) if type(a) is not dict else 0,
+            getattr(b, "__dict__", {}) if type(b) is not dict else 0,
+            at,
+        )
+    elif isinstance(a, list | tuple) or (
+        hasattr(a, "__getitem__") and hasattr(a, "__len__") and not isinstance(a, str | bytes)
+    ):
         assert len(a) == len(b), f"{at}: {len(a)} items are not {len(b)}: {a!r}, {b!r}"
         for i, (x, y) in enumerate(zip(a, b, strict=True)):
             same(x, y, f"{at}[{i}]")

@@ -85,7 +85,12 @@ class _Lines(unittest.TestResult):
 
     def stopTest(self, test: unittest.TestCase) -> None:
         super().stopTest(test)
-        self._write(end=test.id(), outcome=self.outcome, detail=self.detail, seconds=round(time.monotonic() - self.began, 2))
+        self._write(
+            end=test.id(),
+            outcome=self.outcome,
+            detail=self.detail,
+            seconds=round(time.monotonic() - self.began, 2),
+        )
 
     def _bad(self, outcome: str, error: Any, test: unittest.TestCase) -> None:
         self.outcome, self.detail = outcome, self._exc_info_to_string(error, test)
@@ -112,7 +117,11 @@ class _Lines(unittest.TestResult):
 
 def _cases(module: Any) -> list[Any]:
     """Every test of the module, class by class; its load_tests is passed by, for it looks at the running script's name."""
-    classes = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, unittest.TestCase)]
+    classes = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, unittest.TestCase)
+    ]
     here = [kind for kind in classes if kind.__module__ == module.__name__]
     return [kind(name) for kind in here for name in unittest.defaultTestLoader.getTestCaseNames(kind)]
 
@@ -166,19 +175,36 @@ def run(file: Path, fast: bool, only: str, limit: float, path: str) -> dict[str,
     results: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as scratch:
         (Path(scratch) / "sitecustomize.py").write_text(SITECUSTOMIZE if fast else "")
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [scratch, str(PACKAGE_FOLDER), path]))}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, [scratch, str(PACKAGE_FOLDER), path])),
+        }
         out = Path(scratch) / "lines.json"
         out.touch()
         while True:
             seen = Path(scratch) / "seen.json"
             seen.write_text(json.dumps(sorted(results)))
-            command = [sys.executable, __file__, str(file), "--inside", str(out), "--seen", str(seen), "--only", only]
-            process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=scratch)
+            command = [
+                sys.executable,
+                __file__,
+                str(file),
+                "--inside",
+                str(out),
+                "--seen",
+                str(seen),
+                "--only",
+                only,
+            ]
+            process = subprocess.Popen(
+                command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=scratch
+            )
             if _follow(process, out, results, limit, "FastLoader" if fast else "DataLoader"):
                 return results
 
 
-def _follow(process: subprocess.Popen[Any], out: Path, results: dict[str, dict[str, Any]], limit: float, who: str) -> bool:
+def _follow(
+    process: subprocess.Popen[Any], out: Path, results: dict[str, dict[str, Any]], limit: float, who: str
+) -> bool:
     """Reads the lines as they come; True when the run has come to its end."""
     current, since, read = "", time.monotonic(), out.stat().st_size
     while True:
@@ -200,8 +226,14 @@ def _follow(process: subprocess.Popen[Any], out: Path, results: dict[str, dict[s
                 return True
         if gone:
             if not current:
-                raise SystemExit(f"the suite cannot be started: exit status {process.returncode}; run it with --inside to see why")
-            results[current] = {"outcome": "crash", "detail": f"exit status {process.returncode}", "seconds": 0.0}
+                raise SystemExit(
+                    f"the suite cannot be started: exit status {process.returncode}; run it with --inside to see why"
+                )
+            results[current] = {
+                "outcome": "crash",
+                "detail": f"exit status {process.returncode}",
+                "seconds": 0.0,
+            }
             return False
         if current and time.monotonic() - since > limit:
             _kill(process)
@@ -211,22 +243,37 @@ def _follow(process: subprocess.Popen[Any], out: Path, results: dict[str, dict[s
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("file", type=Path)
     parser.add_argument("--path", default="", help="folders to add to PYTHONPATH")
     parser.add_argument("--only", default="", help="tests whose id contains this")
     parser.add_argument("--limit", type=float, default=180)
-    parser.add_argument("--baseline", type=Path, help="the --json of an earlier run: its DataLoader outcomes are taken, not run again")
+    parser.add_argument(
+        "--baseline",
+        type=Path,
+        help="the --json of an earlier run: its DataLoader outcomes are taken, not run again",
+    )
     parser.add_argument("--json", type=Path, help="where to write both runs' outcomes")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--seen", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     file = options.file.resolve()
     if options.inside:
-        inside(file, options.only, set(json.loads(options.seen.read_text())) if options.seen else set(), options.inside)
+        inside(
+            file,
+            options.only,
+            set(json.loads(options.seen.read_text())) if options.seen else set(),
+            options.inside,
+        )
         return 0
     if options.baseline:
-        base = {name: line for name, line in json.loads(options.baseline.read_text())["torch"].items() if options.only in name}
+        base = {
+            name: line
+            for name, line in json.loads(options.baseline.read_text())["torch"].items()
+            if options.only in name
+        }
     else:
         base = run(file, False, options.only, options.limit, options.path)
     fast = run(file, True, options.only, options.limit, options.path)
@@ -237,9 +284,13 @@ def main() -> int:
         before, after = (runs.get(name, {"outcome": "missing", "detail": ""}) for runs in (base, fast))
         if before["outcome"] != after["outcome"]:
             worse += before["outcome"] == "ok"
-            sys.stdout.write(f"{name}: DataLoader {before['outcome']}, FastLoader {after['outcome']}\n{after['detail']}\n")
+            sys.stdout.write(
+                f"{name}: DataLoader {before['outcome']}, FastLoader {after['outcome']}\n{after['detail']}\n"
+            )
     passed = [sum(line["outcome"] == "ok" for line in runs.values()) for runs in (base, fast)]
-    sys.stdout.write(f"{len(base)} tests: DataLoader passes {passed[0]}, FastLoader {passed[1]}; {worse} passed by DataLoader only\n")
+    sys.stdout.write(
+        f"{len(base)} tests: DataLoader passes {passed[0]}, FastLoader {passed[1]}; {worse} passed by DataLoader only\n"
+    )
     return int(worse > 0)
 
 

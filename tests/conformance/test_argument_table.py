@@ -116,7 +116,9 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
     out = {}
     for bad in (False, True):
         out[bad] = tmp_path_factory.mktemp("table") / "images.fl"
-        writer = DatasetWriter(out[bad], Schema((Field("image", "image"), Field("label", "int"))), shard_size=1 << 30, options={})
+        writer = DatasetWriter(
+            out[bad], Schema((Field("image", "image"), Field("label", "int"))), shard_size=1 << 30, options={}
+        )
         for label in range(COUNT):
             jpeg = io.BytesIO()
             photo(label, 40, 48).save(jpeg, "JPEG", quality=90)
@@ -255,7 +257,10 @@ def worker_init_fn(on: Engine) -> bool:
 
 def multiprocessing_context(on: Engine) -> bool:
     with on.loader(multiprocessing_context="spawn") as loader:
-        return loader.multiprocessing_context is not None and loader.multiprocessing_context.get_start_method() == "spawn"
+        return (
+            loader.multiprocessing_context is not None
+            and loader.multiprocessing_context.get_start_method() == "spawn"
+        )
 
 
 def generator(on: Engine) -> bool:
@@ -296,7 +301,10 @@ def batch_transform(on: Engine) -> bool:
 
 
 def memory_format(on: Engine) -> bool:
-    return all(images.is_contiguous(memory_format=torch.channels_last) for images, _ in on.batches(memory_format=torch.channels_last))
+    return all(
+        images.is_contiguous(memory_format=torch.channels_last)
+        for images, _ in on.batches(memory_format=torch.channels_last)
+    )
 
 
 def dtype(on: Engine) -> bool:
@@ -316,7 +324,9 @@ def seed_by(on: Engine) -> bool:
 
 def on_error(on: Engine) -> bool:
     replaced = flat(on.labels(bad=True, on_error="replace", seed=1))
-    return flat(on.labels(bad=True, on_error="skip")) == LEFT and len(replaced) == COUNT and BAD not in replaced
+    return (
+        flat(on.labels(bad=True, on_error="skip")) == LEFT and len(replaced) == COUNT and BAD not in replaced
+    )
 
 
 def snapshot_every_n_steps(on: Engine) -> bool:
@@ -375,7 +385,13 @@ IDLE: dict[str, dict[str, Any]] = {
 
 def test_the_table_is_complete() -> None:
     """Every argument but those that choose the engine has a row, a way to show it, and known marks."""
-    arguments = inspect.signature(FastLoader.__init__).parameters.keys() - {"self", "dataset", "num_workers", "transform", "engine"}
+    arguments = inspect.signature(FastLoader.__init__).parameters.keys() - {
+        "self",
+        "dataset",
+        "num_workers",
+        "transform",
+        "engine",
+    }
     assert {argument for argument, _ in TABLE} == arguments
     assert set(TABLE.values()) == {"acts", "refused", "warns", "idle"}
     assert len(TABLE) == 8 * len(arguments)
@@ -385,7 +401,11 @@ def test_the_arguments_are_declared_once() -> None:
     """Signature, fields of Settings and attributes are those that Arguments declares; an attribute's annotation is that of Settings."""
     declared = inspect.signature(Arguments).parameters
     assert inspect.signature(FastLoader).parameters == declared
-    assert declared.keys() == {each.name for each in fields(Arguments)} <= {each.name for each in fields(Settings)}
+    assert (
+        declared.keys()
+        == {each.name for each in fields(Arguments)}
+        <= {each.name for each in fields(Settings)}
+    )
     types = Arguments.__annotations__ | Settings.__annotations__ | {"transform": "None"}
     assert {name: FastLoader.__annotations__[name] for name in SHOWN} == {name: types[name] for name in SHOWN}
 
@@ -415,8 +435,12 @@ assert FastLoader([1, 2]).further == 7
 """
 
 
-@pytest.mark.parametrize(("argument", "engine"), list(TABLE), ids=[f"{a}-{e.replace(', ', '')}" for a, e in TABLE])
-def test_each_cell(argument: str, engine: str, packed: dict[bool, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("argument", "engine"), list(TABLE), ids=[f"{a}-{e.replace(', ', '')}" for a, e in TABLE]
+)
+def test_each_cell(
+    argument: str, engine: str, packed: dict[bool, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """acts: it does what it says. refused: an error with a reason when the loader is made. warns, idle: an epoch is as it is without."""
     monkeypatch.setattr(Noted, "pause", 0.0)
     on, mark = Engine(engine, packed), TABLE[argument, engine]
@@ -424,7 +448,9 @@ def test_each_cell(argument: str, engine: str, packed: dict[bool, Path], monkeyp
     if mark == "acts":
         assert show(on)
     elif mark == "refused":
-        with pytest.raises(ValueError, match=re.compile(rf"{argument}|{argument.partition('_')[0]}|index", re.I)):
+        with pytest.raises(
+            ValueError, match=re.compile(rf"{argument}|{argument.partition('_')[0]}|index", re.I)
+        ):
             on.loader(**REFUSED[argument])
     else:
         with warnings.catch_warnings(record=True) as given:

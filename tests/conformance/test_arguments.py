@@ -83,11 +83,15 @@ BAD: list[dict[str, Any]] = [
 def test_bad_arguments(arguments: dict[str, Any]) -> None:
     """Each is refused, or let pass, as torch does: the same class (or one of its own that is also torch's) and the same words."""
     arguments = {"dataset": DATA, **arguments}
-    expected, got = (attempt(lambda loader_class=loader_class: len(loader_class(**arguments))) for loader_class in LOADERS)
+    expected, got = (
+        attempt(lambda loader_class=loader_class: len(loader_class(**arguments))) for loader_class in LOADERS
+    )
     if isinstance(expected, Failure):
         assert isinstance(got, Failure), f"accepted, but torch says {expected}"
         assert issubclass(got.kind, expected.kind)
-        assert got.first.replace("FastLoader", "DataLoader") == expected.first.replace("DataLoader.__init__", "DataLoader.__init__")
+        assert got.first.replace("FastLoader", "DataLoader") == expected.first.replace(
+            "DataLoader.__init__", "DataLoader.__init__"
+        )
     else:
         assert got == expected
 
@@ -106,7 +110,9 @@ def test_same_parameters() -> None:
     mine = {p.name: p for p in ours}
     for parameter in theirs:
         assert mine[parameter.name].kind is parameter.kind
-        assert parameter.name == "num_workers" or mine[parameter.name].default == parameter.default, parameter.name
+        assert parameter.name == "num_workers" or mine[parameter.name].default == parameter.default, (
+            parameter.name
+        )
     assert FastLoader(DATA).num_workers == 0
 
 
@@ -126,7 +132,9 @@ def test_arguments_of_a_later_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     made: Any = Loader
     assert inspect.signature(made).parameters["worker_method"].default == "multiprocessing"
     assert made(DATA, worker_method="multiprocessing").dataset is made(dataset=DATA).dataset is DATA
-    with pytest.raises(ValueError, match=r"worker_method='thread': .* FastLoader takes 'multiprocessing' alone"):
+    with pytest.raises(
+        ValueError, match=r"worker_method='thread': .* FastLoader takes 'multiprocessing' alone"
+    ):
         made(DATA, worker_method="thread")
     with pytest.raises(TypeError, match="unknown"):
         made(DATA, unknown=1)
@@ -134,7 +142,9 @@ def test_arguments_of_a_later_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_worker_info_is_torchs() -> None:
     """A worker knows of itself what it knows under DataLoader, `worker_method` of torch 2.13 too."""
-    ours, theirs = (next(iter(loader_class(Informed(), batch_size=None, num_workers=1))) for loader_class in LOADERS)
+    ours, theirs = (
+        next(iter(loader_class(Informed(), batch_size=None, num_workers=1))) for loader_class in LOADERS
+    )
     assert ours == theirs
     assert theirs.get("worker_method", "multiprocessing") == "multiprocessing"
 
@@ -147,14 +157,38 @@ class Informed(Dataset[Any]):
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         info: Any = get_worker_info()
-        return {name: getattr(info, name, None) for name in dir(info) if name in ("id", "num_workers", "rng", "worker_method")}
+        return {
+            name: getattr(info, name, None)
+            for name in dir(info)
+            if name in ("id", "num_workers", "rng", "worker_method")
+        }
 
 
 GOOD: list[dict[str, Any]] = [
     {},
-    {"batch_size": 4, "shuffle": True, "num_workers": 1, "drop_last": True, "timeout": 3, "worker_init_fn": nothing, "in_order": False},
-    {"batch_size": None, "sampler": range(4), "pin_memory": False, "num_workers": 2, "prefetch_factor": 7, "persistent_workers": True},
-    {"batch_sampler": [[1, 2], [3]], "collate_fn": list, "pin_memory_device": "cpu", "generator": torch.Generator()},
+    {
+        "batch_size": 4,
+        "shuffle": True,
+        "num_workers": 1,
+        "drop_last": True,
+        "timeout": 3,
+        "worker_init_fn": nothing,
+        "in_order": False,
+    },
+    {
+        "batch_size": None,
+        "sampler": range(4),
+        "pin_memory": False,
+        "num_workers": 2,
+        "prefetch_factor": 7,
+        "persistent_workers": True,
+    },
+    {
+        "batch_sampler": [[1, 2], [3]],
+        "collate_fn": list,
+        "pin_memory_device": "cpu",
+        "generator": torch.Generator(),
+    },
     {"num_workers": 1, "multiprocessing_context": "spawn"},
     {"dataset": Stream(), "batch_size": 2},
     {"dataset": Stream(), "batch_size": None},
@@ -173,7 +207,9 @@ def test_attributes(arguments: dict[str, Any]) -> None:
         for name in ("sampler", "batch_sampler", "multiprocessing_context", "generator", "dataset"):
             shown[name] = type(shown[name])
         shown["collate_fn"] = shown["collate_fn"].__name__
-        return shown, loader._index_sampler is (loader.batch_sampler if loader._auto_collation else loader.sampler)
+        return shown, loader._index_sampler is (
+            loader.batch_sampler if loader._auto_collation else loader.sampler
+        )
 
     agree(run)
 
@@ -191,12 +227,16 @@ def test_samplers_are_torchs() -> None:
     assert FastLoader(DATA, shuffle=True, generator=generator).sampler.generator is generator
 
 
-@pytest.mark.parametrize("name", ["batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"])
+@pytest.mark.parametrize(
+    "name", ["batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"]
+)
 def test_attributes_that_may_not_be_set(name: str) -> None:
     """Setting them after the loader is made raises ValueError in torch's words with our name."""
     loader = FastLoader(DATA)
     before = getattr(loader, name)
-    with pytest.raises(ValueError, match=rf"^{name} attribute should not be set after FastLoader is initialized$"):
+    with pytest.raises(
+        ValueError, match=rf"^{name} attribute should not be set after FastLoader is initialized$"
+    ):
         setattr(loader, name, 3)
     assert getattr(loader, name) is before
 
@@ -214,7 +254,10 @@ def test_attributes_that_may_be_set() -> None:
         loader.multiprocessing_context = "fork"
         context = type(loader.multiprocessing_context)
         seen.append(list(loader))
-        refused = [attempt(lambda value=value: setattr(loader, "multiprocessing_context", value)) for value in ("spoon", 4, None)]
+        refused = [
+            attempt(lambda value=value: setattr(loader, "multiprocessing_context", value))
+            for value in ("spoon", 4, None)
+        ]
         loader.generator = torch.Generator().manual_seed(1)
         loader.extra = "mine"
         return seen, context, refused, list(loader), loader.extra
@@ -249,7 +292,14 @@ def test_iterators(workers: int, persistent: bool) -> None:
         one = iter(loader)
         seen = [len(one), next(one), len(one)]
         two = iter(loader)
-        seen += [one is two, iter(two) is two, next(two), len(two), loader._iterator is two, loader._iterator is None]
+        seen += [
+            one is two,
+            iter(two) is two,
+            next(two),
+            len(two),
+            loader._iterator is two,
+            loader._iterator is None,
+        ]
         seen += [next(one), next(two), list(one), list(two), next(one, "end"), next(two, "end"), len(loader)]
         return seen
 
@@ -296,4 +346,8 @@ def test_numpy_and_bool_arguments() -> None:
     """Numbers that are not int, where torch takes them."""
     agree(lambda loader_class: list(loader_class(DATA, batch_size=4, num_workers=True)))
     agree(lambda loader_class: list(loader_class(DATA, batch_size=4, num_workers=1, timeout=2.5)))
-    agree(lambda loader_class: list(loader_class(DATA, 4, False, None, None, 0, None, False, True, 0, None, None, None)))
+    agree(
+        lambda loader_class: list(
+            loader_class(DATA, 4, False, None, None, 0, None, False, True, 0, None, None, None)
+        )
+    )

@@ -17,7 +17,16 @@ import pytest
 import torch
 from conformance_helpers import LOADERS, Rows, agree, caught, same
 from torch.nn.utils.rnn import pack_sequence, pad_sequence
-from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, Dataset, StackDataset, Subset, TensorDataset, random_split
+from torch.utils.data import (
+    BatchSampler,
+    ConcatDataset,
+    DataLoader,
+    Dataset,
+    StackDataset,
+    Subset,
+    TensorDataset,
+    random_split,
+)
 
 from fastload import FastLoader
 
@@ -25,7 +34,10 @@ pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 
 def sample(i: int) -> Any:
-    return torch.full((3, 40, 50), i, dtype=torch.float32), {"label": i, "box": np.arange(4, dtype=np.int16) + i}
+    return torch.full((3, 40, 50), i, dtype=torch.float32), {
+        "label": i,
+        "box": np.arange(4, dtype=np.int16) + i,
+    }
 
 
 def reference(n: int, batch_size: int) -> list[Any]:
@@ -97,7 +109,11 @@ def test_batches_are_writable_and_independent() -> None:
         held: list[torch.Tensor] = []
         for epoch in range(2):
             for k, (batch,) in enumerate(loader):
-                assert torch.equal(batch, torch.arange(64.0).reshape(32, 2)[4 * k : 4 * k + 4]), (workers, epoch, k)
+                assert torch.equal(batch, torch.arange(64.0).reshape(32, 2)[4 * k : 4 * k + 4]), (
+                    workers,
+                    epoch,
+                    k,
+                )
                 batch.fill_(-1 - k)
                 batch.numpy()[0] = -1 - k
                 held.append(batch)
@@ -141,7 +157,9 @@ def test_pin_memory_without_an_accelerator(workers: int) -> None:
     for device in ("", "cuda:0"):
 
         def run(loader_class: Any, device: str = device) -> Any:
-            loader = loader_class(Rows(sample), batch_size=3, num_workers=workers, pin_memory=True, pin_memory_device=device)
+            loader = loader_class(
+                Rows(sample), batch_size=3, num_workers=workers, pin_memory=True, pin_memory_device=device
+            )
             batches, warned = caught(lambda: list(loader))
             return batches, batches[0][0].is_pinned(), [w for w in warned if "pin" in w[1]]
 
@@ -158,7 +176,9 @@ def test_pin_memory_with_a_gpu(workers: int) -> None:
     """Every tensor of the batch is pinned, nested ones too, and right."""
     for loader_class in LOADERS:
         batches = list(loader_class(Rows(sample, 40), batch_size=3, num_workers=workers, pin_memory=True))
-        assert all(b[0].is_pinned() and b[1]["label"].is_pinned() and b[1]["box"].is_pinned() for b in batches)
+        assert all(
+            b[0].is_pinned() and b[1]["label"].is_pinned() and b[1]["box"].is_pinned() for b in batches
+        )
         same(batches, reference(40, 3))
 
 
@@ -168,7 +188,11 @@ def test_many_held_batches_need_few_file_descriptors() -> None:
     used = max(int(name) for name in os.listdir("/proc/self/fd")) + 1
     resource.setrlimit(resource.RLIMIT_NOFILE, (used + 64, hard))
     try:
-        held = list(FastLoader(Rows(lambda i: (torch.full((100,), i), torch.tensor(i)), 800), batch_size=2, num_workers=2))
+        held = list(
+            FastLoader(
+                Rows(lambda i: (torch.full((100,), i), torch.tensor(i)), 800), batch_size=2, num_workers=2
+            )
+        )
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert [int(b[1][0]) for b in held] == list(range(0, 800, 2))
@@ -183,7 +207,11 @@ class Pack:
 
 
 def as_dataclass(batch: list[Any]) -> Pack:
-    return Pack(torch.stack([x for x, _ in batch]), [str(y["label"]) for _, y in batch], {"boxes": [y["box"] for _, y in batch]})
+    return Pack(
+        torch.stack([x for x, _ in batch]),
+        [str(y["label"]) for _, y in batch],
+        {"boxes": [y["box"] for _, y in batch]},
+    )
 
 
 def as_list(batch: list[Any]) -> list[Any]:
@@ -198,7 +226,9 @@ def growing(batch: list[Any]) -> Any:
 
 
 def padded(batch: list[Any]) -> Any:
-    return pad_sequence([torch.ones(y["label"] + 1) for _, y in batch], batch_first=True), [y["label"] for _, y in batch]
+    return pad_sequence([torch.ones(y["label"] + 1) for _, y in batch], batch_first=True), [
+        y["label"] for _, y in batch
+    ]
 
 
 def packed_sequence(batch: list[Any]) -> Any:
@@ -224,10 +254,30 @@ def grad(batch: list[Any]) -> Any:
 
 
 def no_tensor(batch: list[Any]) -> Any:
-    return {"n": len(batch), "set": {1, 2}, "none": None, "range": range(3), "array": np.arange(3), "type": Pack, "nan": [1.5, 2**80]}
+    return {
+        "n": len(batch),
+        "set": {1, 2},
+        "none": None,
+        "range": range(3),
+        "array": np.arange(3),
+        "type": Pack,
+        "nan": [1.5, 2**80],
+    }
 
 
-COLLATES = [as_dataclass, as_list, growing, padded, packed_sequence, odd_strides, twice, sparse, grad, no_tensor, len]
+COLLATES = [
+    as_dataclass,
+    as_list,
+    growing,
+    padded,
+    packed_sequence,
+    odd_strides,
+    twice,
+    sparse,
+    grad,
+    no_tensor,
+    len,
+]
 
 
 @pytest.mark.filterwarnings("ignore:Sparse")
@@ -235,7 +285,11 @@ COLLATES = [as_dataclass, as_list, growing, padded, packed_sequence, odd_strides
 @pytest.mark.parametrize("workers", [0, 2])
 def test_custom_collate(collate: Any, workers: int) -> None:
     """What collate_fn returns is what the program gets, type for type, whatever it is and however it changes between batches."""
-    agree(lambda loader_class: list(loader_class(Rows(sample, 25), batch_size=3, num_workers=workers, collate_fn=collate)))
+    agree(
+        lambda loader_class: list(
+            loader_class(Rows(sample, 25), batch_size=3, num_workers=workers, collate_fn=collate)
+        )
+    )
 
 
 @pytest.mark.parametrize("collate", [as_list, odd_strides, no_tensor], ids=lambda f: f.__name__)
@@ -245,7 +299,11 @@ def test_custom_collate_without_batching(collate: Any) -> None:
     def one(item: Any) -> Any:
         return collate([item])
 
-    agree(lambda loader_class: list(loader_class(Rows(sample, 5), batch_size=None, num_workers=2, collate_fn=one)))
+    agree(
+        lambda loader_class: list(
+            loader_class(Rows(sample, 5), batch_size=None, num_workers=2, collate_fn=one)
+        )
+    )
 
 
 class Bulk(Dataset[Any]):
@@ -314,12 +372,17 @@ def test_torch_datasets(workers: int) -> None:
         Subset(Bulk(), [3, 4, 5]),
     ]
     for whole in wholes:
-        agree(lambda loader_class, whole=whole: list(loader_class(whole, batch_size=2, shuffle=True, num_workers=workers)))
+        agree(
+            lambda loader_class, whole=whole: list(
+                loader_class(whole, batch_size=2, shuffle=True, num_workers=workers)
+            )
+        )
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize(
-    "arguments", [{}, {"shuffle": True}, {"batch_size": None}, {"drop_last": True}, {"batch_size": 10, "drop_last": True}]
+    "arguments",
+    [{}, {"shuffle": True}, {"batch_size": None}, {"drop_last": True}, {"batch_size": 10, "drop_last": True}],
 )
 def test_empty_and_short(workers: int, arguments: dict[str, Any]) -> None:
     """A dataset of none, and one shorter than a batch: the same batches, lengths and errors."""

@@ -24,7 +24,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Sparse"),
     pytest.mark.filterwarnings("ignore:TypedStorage is deprecated"),
     pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors"),
-    pytest.mark.filterwarnings("ignore:torch.quantize_per|.*quantization is deprecated|.*quantized.*deprecated"),
+    pytest.mark.filterwarnings(
+        "ignore:torch.quantize_per|.*quantization is deprecated|.*quantized.*deprecated"
+    ),
 ]
 
 
@@ -102,7 +104,10 @@ SAMPLES: dict[str, Callable[[int], Any]] = {
     "empty dict": lambda i: {},
     "empty list": lambda i: [],
     "empty tuple": lambda i: (),
-    "nested": lambda i: {"a": [torch.ones(2) * i, {"b": (i, float(i)), "c": [str(i), b"x"]}], "p": Point(i, Point(image(i), "s"))},
+    "nested": lambda i: {
+        "a": [torch.ones(2) * i, {"b": (i, float(i)), "c": [str(i), b"x"]}],
+        "p": Point(i, Point(image(i), "s")),
+    },
     "list": lambda i: [torch.ones(3) * i, i],
     "lists of unequal length": lambda i: [i] * (1 + i % 2),
     "tuple": lambda i: (i, str(i), torch.ones(()) * i),
@@ -130,11 +135,15 @@ SAMPLES: dict[str, Callable[[int], Any]] = {
     "tensors of unequal size": lambda i: torch.ones(2 + i % 2),
     "tensors of unequal rank": lambda i: torch.ones((2,) * (1 + i % 2)),
     "tensors of unequal dtype": lambda i: torch.ones(2, dtype=torch.float32 if i % 3 == 0 else torch.float64),
-    "tensors of unequal dtype, wide first": lambda i: torch.ones(2, dtype=torch.float64 if i % 3 == 0 else torch.float32),
+    "tensors of unequal dtype, wide first": lambda i: torch.ones(
+        2, dtype=torch.float64 if i % 3 == 0 else torch.float32
+    ),
     "integer, then float tensor": lambda i: torch.ones(2, dtype=torch.int64 if i % 3 == 0 else torch.float32),
     "sizes alike within a batch": lambda i: torch.ones(2 + i // 3),
     "sizes falling from batch to batch": lambda i: torch.ones(200 - 50 * (i // 3)),
-    "dtype other in each batch": lambda i: torch.ones(2, dtype=[torch.float32, torch.int64, torch.float64][i // 3]),
+    "dtype other in each batch": lambda i: torch.ones(
+        2, dtype=[torch.float32, torch.int64, torch.float64][i // 3]
+    ),
     "structure other in each batch": lambda i: [(image(i), i), {"a": i}, "text"][i // 3],
     "tensor, then number": lambda i: torch.ones(2) if i < 3 else i,
     "requires grad": lambda i: torch.ones(2, requires_grad=True),
@@ -143,7 +152,9 @@ SAMPLES: dict[str, Callable[[int], Any]] = {
     "mixed subclass": lambda i: torch.full((2,), i).as_subclass(Tagged) if i % 3 else torch.full((2,), i),
     "sparse coo": coo,
     "sparse csr": lambda i: torch.ones(2, 2).to_sparse_csr(),
-    "nested tensor": lambda i: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.strided),
+    "nested tensor": lambda i: torch.nested.nested_tensor(
+        [torch.ones(2), torch.ones(3)], layout=torch.strided
+    ),
     "quantized": lambda i: torch.quantize_per_tensor(torch.ones(4) * i, 0.1, 3, torch.qint8),
     "array 0-d": lambda i: np.array(i),
     "array of no elements": lambda i: np.zeros((0, 3), np.float32),
@@ -174,10 +185,21 @@ SAMPLES: dict[str, Callable[[int], Any]] = {
     **{f"array {d}": lambda i, d=d: (np.arange(4) + i).astype(d) for d in ARRAYS},
 }
 SAMPLES.pop("memory map")  # made of a file below: a memmap without one is no memmap
-UNBATCHED = [name for name in SAMPLES if not name.startswith(("torch.", "array ")) and "unequal" not in name and "then" not in name]
+UNBATCHED = [
+    name
+    for name in SAMPLES
+    if not name.startswith(("torch.", "array ")) and "unequal" not in name and "then" not in name
+]
 # DataLoader's workers lose the quantizer or the conjugation, fail on what stacks well without workers, say of unequal sizes that storage
 # cannot be resized, or hang over an error in their queue's own thread: what it gives without workers is what is right.
-WRONG_IN_TORCHS_WORKERS = {"quantized", "conjugate", "negative bit", "requires grad", "tensor, then array", "MappingProxyType"}
+WRONG_IN_TORCHS_WORKERS = {
+    "quantized",
+    "conjugate",
+    "negative bit",
+    "requires grad",
+    "tensor, then array",
+    "MappingProxyType",
+}
 WRONG_IN_TORCHS_WORKERS |= {"tensors of unequal size", "tensors of unequal rank", "arrays of unequal size"}
 
 
@@ -189,7 +211,9 @@ class Samples(Dataset[Any]):
         return SAMPLES[name](number)
 
 
-def by_kind(loader_class: Any, names: list[str], batch_size: int | None, workers: int) -> dict[str, list[Any]]:
+def by_kind(
+    loader_class: Any, names: list[str], batch_size: int | None, workers: int
+) -> dict[str, list[Any]]:
     """Batches of each kind, the last one short, or the exceptions in their places."""
     if batch_size is None:
         batches: list[Any] = [(name, number) for name in names for number in range(3)]
@@ -204,7 +228,9 @@ def by_kind(loader_class: Any, names: list[str], batch_size: int | None, workers
 def check_kinds(names: list[str], batch_size: int | None) -> None:
     """One worker's batches of each kind are torch's: from a worker, or where that one is wrong, from none."""
     ours = by_kind(FastLoader, names, batch_size, 1)
-    right = by_kind(DataLoader, [name for name in names if name not in WRONG_IN_TORCHS_WORKERS], batch_size, 1)
+    right = by_kind(
+        DataLoader, [name for name in names if name not in WRONG_IN_TORCHS_WORKERS], batch_size, 1
+    )
     other = by_kind(DataLoader, [name for name in names if name in WRONG_IN_TORCHS_WORKERS], batch_size, 0)
     for name in names:
         if name in right:
@@ -241,7 +267,13 @@ def test_what_cannot_be_pickled_is_an_error(batch_size: int | None) -> None:
     def make(i: int) -> Any:
         return threading.Lock() if i == 0 else i
 
-    loader = FastLoader(Rows(make, 7), batch_size=batch_size, num_workers=1, timeout=20, collate_fn=list if batch_size else None)
+    loader = FastLoader(
+        Rows(make, 7),
+        batch_size=batch_size,
+        num_workers=1,
+        timeout=20,
+        collate_fn=list if batch_size else None,
+    )
     iterator = iter(loader)
     with pytest.raises(Exception, match="pickle"):
         next(iterator)
@@ -257,7 +289,12 @@ def test_memory_map(tmp_path: Any) -> None:
 
 def test_plain_sequences_as_datasets() -> None:
     """A list, a range, an array and a TensorDataset are datasets."""
-    for data in ([3, 1, 2], range(5), np.arange(12.0).reshape(4, 3), TensorDataset(torch.arange(6.0).reshape(3, 2), torch.arange(3))):
+    for data in (
+        [3, 1, 2],
+        range(5),
+        np.arange(12.0).reshape(4, 3),
+        TensorDataset(torch.arange(6.0).reshape(3, 2), torch.arange(3)),
+    ):
         agree(lambda loader_class, data=data: list(loader_class(data, batch_size=2, num_workers=2)))
 
 
@@ -277,10 +314,16 @@ def as_tuple(batch: list[Any], *, collate_fn_map: Any = None) -> tuple[Any, ...]
 def test_registered_type(workers: int) -> None:
     """A type registered in default_collate_fn_map is collated by its function, inside containers too."""
     default_collate_fn_map[Opaque] = opaque_batch
-    agree(lambda loader_class: list(loader_class(Rows(lambda i: {"o": Opaque(i), "t": image(i)}), batch_size=2, num_workers=workers)))
+    agree(
+        lambda loader_class: list(
+            loader_class(Rows(lambda i: {"o": Opaque(i), "t": image(i)}), batch_size=2, num_workers=workers)
+        )
+    )
 
 
-@pytest.mark.parametrize(("kind", "function"), [(torch.Tensor, doubled), (float, as_tuple), (Tagged, doubled), (dict, as_tuple)])
+@pytest.mark.parametrize(
+    ("kind", "function"), [(torch.Tensor, doubled), (float, as_tuple), (Tagged, doubled), (dict, as_tuple)]
+)
 def test_registered_function_replaces_torchs(kind: Any, function: Any) -> None:
     """What is registered for a type that torch already collates, or for a subclass, wins."""
     default_collate_fn_map[kind] = function
@@ -297,20 +340,41 @@ def with_own_map(batch: list[Any]) -> Any:
 
 def test_collate_with_a_map_of_its_own() -> None:
     """collate(..., collate_fn_map=) inside a custom collate_fn runs as written."""
-    agree(lambda loader_class: list(loader_class(Rows(image), batch_size=3, num_workers=1, collate_fn=with_own_map)))
+    agree(
+        lambda loader_class: list(
+            loader_class(Rows(image), batch_size=3, num_workers=1, collate_fn=with_own_map)
+        )
+    )
 
 
 def wrapped(batch: list[Any]) -> Any:
     return {"batch": default_collate(batch), "n": len(batch)}
 
 
-@pytest.mark.parametrize("name", ["image and label", "nested", "torch.float16", "sparse coo", "tensors of unequal size"])
+@pytest.mark.parametrize(
+    "name", ["image and label", "nested", "torch.float16", "sparse coo", "tensors of unequal size"]
+)
 def test_default_collate_called_by_a_custom_one(name: str) -> None:
     """A collate_fn that calls default_collate and adds to it."""
-    agree(lambda loader_class: list(loader_class(Rows(SAMPLES[name]), batch_size=3, num_workers=1, collate_fn=wrapped)))
+    agree(
+        lambda loader_class: list(
+            loader_class(Rows(SAMPLES[name]), batch_size=3, num_workers=1, collate_fn=wrapped)
+        )
+    )
 
 
 def test_errors_are_errors_in_both() -> None:
     """The table above holds cases that fail, so that failing alike is tested too."""
-    for name in ("None", "set", "opaque object", "lists of unequal length", "tensors of unequal size", "sparse coo", "array of objects"):
-        assert isinstance(agree(lambda loader_class, name=name: list(loader_class(Rows(SAMPLES[name]), batch_size=3))), Failure), name
+    for name in (
+        "None",
+        "set",
+        "opaque object",
+        "lists of unequal length",
+        "tensors of unequal size",
+        "sparse coo",
+        "array of objects",
+    ):
+        assert isinstance(
+            agree(lambda loader_class, name=name: list(loader_class(Rows(SAMPLES[name]), batch_size=3))),
+            Failure,
+        ), name

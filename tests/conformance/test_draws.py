@@ -12,7 +12,14 @@ import pytest
 import torch
 from pairs import pairwise
 from PIL import Image
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Sampler, SubsetRandomSampler, WeightedRandomSampler
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    RandomSampler,
+    Sampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
 
 from fastload import FastLoader, KeyedSampler, PackedDataset, WindowSampler, pack
 from fastload import transforms as T
@@ -38,10 +45,18 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     root = tmp_path_factory.mktemp("draws")
     for number in range(COUNT):
         (root / "photos" / f"{number:02d}").mkdir(parents=True)
-        Image.fromarray(np.full((8, 8, 3), number, np.uint8)).save(root / "photos" / f"{number:02d}" / "0.jpg")
+        Image.fromarray(np.full((8, 8, 3), number, np.uint8)).save(
+            root / "photos" / f"{number:02d}" / "0.jpg"
+        )
     pack(root / "photos", root / "packed.fl", workers=1)
-    folder = torchvision.datasets.ImageFolder(str(root / "photos"), transform=torchvision.transforms.PILToTensor())
-    return {"packed": PackedDataset(Path(root / "packed.fl"), transform=T.CenterCrop(8)), "in place": folder, "python": Numbers()}
+    folder = torchvision.datasets.ImageFolder(
+        str(root / "photos"), transform=torchvision.transforms.PILToTensor()
+    )
+    return {
+        "packed": PackedDataset(Path(root / "packed.fl"), transform=T.CenterCrop(8)),
+        "in place": folder,
+        "python": Numbers(),
+    }
 
 
 class Eager(Sampler[int]):
@@ -69,7 +84,9 @@ class OneByOne(Eager):
 SAMPLERS: dict[str, Callable[[torch.Generator | None], dict[str, Any]]] = {
     "none": lambda g: {},
     "shuffle": lambda g: {"shuffle": True},
-    "replacement": lambda g: {"sampler": RandomSampler(range(COUNT), replacement=True, num_samples=70, generator=g)},
+    "replacement": lambda g: {
+        "sampler": RandomSampler(range(COUNT), replacement=True, num_samples=70, generator=g)
+    },
     "several rounds": lambda g: {"sampler": RandomSampler(range(COUNT), num_samples=50, generator=g)},
     "subset": lambda g: {"sampler": SubsetRandomSampler(range(COUNT), generator=g)},
     "weighted": lambda g: {"sampler": WeightedRandomSampler([1.0] * COUNT, 30, generator=g)},
@@ -85,7 +102,9 @@ ORDERS = [(order, False) for order in SAMPLERS] + [
 WAYS = [(0, False), (1, False), (1, True)]
 
 
-def trace(loader_class: Any, dataset: Any, order: str, workers: int, persistent: bool, with_generator: bool) -> list[Any]:
+def trace(
+    loader_class: Any, dataset: Any, order: str, workers: int, persistent: bool, with_generator: bool
+) -> list[Any]:
     """What three epochs, the second of them broken off, and two iterators at once give and draw, with a model that draws as well."""
     torch.manual_seed(7)
     generator = torch.Generator().manual_seed(11) if with_generator else None
@@ -93,14 +112,21 @@ def trace(loader_class: Any, dataset: Any, order: str, workers: int, persistent:
 
     def note(batch: Any = None) -> None:
         states = torch.get_rng_state(), torch.get_rng_state() if generator is None else generator.get_state()
-        out.append((None if batch is None else batch[1].tolist(), *(hash(state.numpy().tobytes()) for state in states)))
+        out.append(
+            (
+                None if batch is None else batch[1].tolist(),
+                *(hash(state.numpy().tobytes()) for state in states),
+            )
+        )
 
     given = {"batch_size": BATCH, **SAMPLERS[order](generator)}
     if "batch_sampler" in given:
         del given["batch_size"]
     if workers:
         given["prefetch_factor"] = 3
-    loader = loader_class(dataset, num_workers=workers, persistent_workers=persistent, generator=generator, **given)
+    loader = loader_class(
+        dataset, num_workers=workers, persistent_workers=persistent, generator=generator, **given
+    )
     note()
     for epoch in range(3):
         for number, batch in enumerate(loader):
@@ -133,12 +159,18 @@ def torchs(order: str, workers: int, persistent: bool, with_generator: bool) -> 
 @pytest.mark.parametrize(
     ("engine", "order", "with_generator", "workers", "persistent"),
     [(engine, *order, *way) for engine, order, way in pairwise(["packed", "python"], ORDERS, WAYS)]
-    + [("in place", *order, *way) for order in (("shuffle", True), ("one by one", False)) for way in WAYS],  # packed data's engine
+    + [
+        ("in place", *order, *way) for order in (("shuffle", True), ("one by one", False)) for way in WAYS
+    ],  # packed data's engine
 )
-def test_draws_are_torchs(datasets: dict[str, Any], engine: str, order: str, with_generator: bool, workers: int, persistent: bool) -> None:
+def test_draws_are_torchs(
+    datasets: dict[str, Any], engine: str, order: str, with_generator: bool, workers: int, persistent: bool
+) -> None:
     """After every batch the batches, the global generator and generator= are those of DataLoader with the same arguments."""
     got = trace(FastLoader, datasets[engine], order, workers, persistent, with_generator)
-    for step, (ours, theirs) in enumerate(zip(got, torchs(order, workers, persistent, with_generator), strict=True)):
+    for step, (ours, theirs) in enumerate(
+        zip(got, torchs(order, workers, persistent, with_generator), strict=True)
+    ):
         assert ours == theirs, f"step {step}"
 
 
@@ -215,7 +247,11 @@ def test_two_seeded_iterators_have_the_orders_of_their_epochs(datasets: dict[str
     """With seed= and shuffle=True an iterator has its epoch's order, also where another one began before its first batch."""
     for workers in (0, 1):
         options = {"batch_size": BATCH, "shuffle": True, "seed": 4, "num_workers": workers}
-        alone = [[batch[1].tolist() for batch in each] for loader in [FastLoader(datasets[engine], **options)] for each in (loader, loader)]
+        alone = [
+            [batch[1].tolist() for batch in each]
+            for loader in [FastLoader(datasets[engine], **options)]
+            for each in (loader, loader)
+        ]
         loader = FastLoader(datasets[engine], **options)
         first, second = iter(loader), iter(loader)
         pairs = list(zip(first, second, strict=True))
@@ -234,4 +270,6 @@ def test_explain_says_how_far_a_sampler_is_drawn(datasets: dict[str, Any]) -> No
     again = "; it may give an index again: counted, 4 bytes a sample of the dataset"
     drawn = {0: "a batch drawn at each next()", 3: "6 batches drawn at iter(), one more at each next()"}
     assert line == {workers: f"     Eager, {how}{again}" for workers, how in drawn.items()}
-    assert "SequentialSampler, drawn as far ahead as is read" in FastLoader(datasets["packed"], num_workers=1).explain(all=True)
+    assert "SequentialSampler, drawn as far ahead as is read" in FastLoader(
+        datasets["packed"], num_workers=1
+    ).explain(all=True)

@@ -49,10 +49,14 @@ def test_what_worker_init_fn_raises_comes_from_next(init: Any, iterable: bool) -
     agree(run)
 
 
-@pytest.mark.parametrize("options", [{}, {"persistent_workers": True}, {"seed_by": "sample"}, {"in_order": False}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"persistent_workers": True}, {"seed_by": "sample"}, {"in_order": False}], ids=str
+)
 def test_a_worker_that_was_not_prepared_makes_no_batch(options: dict[str, Any]) -> None:
     """Every later batch of that worker raises the same exception, in later epochs as well; no worker dies of it."""
-    loader = FastLoader(Rows(lambda i: torch.tensor(i), 8), batch_size=2, num_workers=1, worker_init_fn=all_fail, **options)
+    loader = FastLoader(
+        Rows(lambda i: torch.tensor(i), 8), batch_size=2, num_workers=1, worker_init_fn=all_fail, **options
+    )
     for _ in range(2):
         failures = list(drain(iter(loader)))
         assert [each.kind for each in failures] == [KeyError] * 4
@@ -110,10 +114,21 @@ def test_overridden_hooks_are_called_as_under_torch(workers: int, persistent: bo
 
     def run(loader_class: Any) -> Any:
         dataset = Rows(lambda i: torch.tensor(i), 8)
-        loader = hooked(loader_class)(dataset, batch_size=2, num_workers=workers, persistent_workers=persistent)
+        loader = hooked(loader_class)(
+            dataset, batch_size=2, num_workers=workers, persistent_workers=persistent
+        )
         seen = [[batch.tolist() for batch in loader] for _ in range(3)]
         first, second = iter(loader), iter(loader)
-        return seen, len(loader), len(first), next(first).tolist(), next(second).tolist(), first is second, first.resets, loader.calls
+        return (
+            seen,
+            len(loader),
+            len(first),
+            next(first).tolist(),
+            next(second).tolist(),
+            first is second,
+            first.resets,
+            loader.calls,
+        )
 
     agree(run)
 
@@ -124,10 +139,14 @@ def test_overridden_hooks_are_called_on_native_threads(packed: Any, workers: int
     results = []
     for loader_class in (torch.utils.data.DataLoader, FastLoader):
         dataset = PackedDataset(packed, transform=T.CenterCrop(8))
-        loader = hooked(loader_class)(dataset, batch_size=2, num_workers=workers, persistent_workers=persistent)
+        loader = hooked(loader_class)(
+            dataset, batch_size=2, num_workers=workers, persistent_workers=persistent
+        )
         seen = [[batch.tolist() for batch in loader] for _ in range(3)]
         first, second = iter(loader), iter(loader)
-        results.append((seen, len(loader), len(first), next(first).tolist(), first is second, first.resets, loader.calls))
+        results.append(
+            (seen, len(loader), len(first), next(first).tolist(), first is second, first.resets, loader.calls)
+        )
     assert results[0] == results[1]
 
 
@@ -161,14 +180,20 @@ def sampled(loader_class: Any) -> Any:
 @pytest.mark.parametrize("workers", [0, 1])
 def test_overridden_properties_act_as_under_torch(workers: int) -> None:
     """_auto_collation, multiprocessing_context and collate_fn may be properties of a subclass."""
-    agree(lambda loader_class: list(sampled(loader_class)(Rows(lambda i: torch.tensor(i), 5), batch_size=2, num_workers=workers)))
+    agree(
+        lambda loader_class: list(
+            sampled(loader_class)(Rows(lambda i: torch.tensor(i), 5), batch_size=2, num_workers=workers)
+        )
+    )
 
 
 def test_overridden_properties_act_on_native_threads(packed: Any) -> None:
     """The same on packed data."""
     results = []
     for loader_class in (torch.utils.data.DataLoader, FastLoader):
-        loader = sampled(loader_class)(PackedDataset(packed, transform=T.CenterCrop(8)), batch_size=2, num_workers=1)
+        loader = sampled(loader_class)(
+            PackedDataset(packed, transform=T.CenterCrop(8)), batch_size=2, num_workers=1
+        )
         results.append([(name, sample[0].tolist(), sample[1]) for name, sample in loader])
     assert results[0] == results[1]
 
@@ -178,7 +203,11 @@ def test_a_kept_iterator_can_be_taken_away(packed: Any, form: str) -> None:
     """Where a framework sets `_iterator` to None, the next iter() makes one anew, and draws a base seed, as DataLoader's does."""
     results = []
     for loader_class in (torch.utils.data.DataLoader, FastLoader):
-        dataset: Any = PackedDataset(packed, transform=T.CenterCrop(8)) if form == "packed" else Rows(lambda i: (i, i), 9)
+        dataset: Any = (
+            PackedDataset(packed, transform=T.CenterCrop(8))
+            if form == "packed"
+            else Rows(lambda i: (i, i), 9)
+        )
         torch.manual_seed(3)
         loader = loader_class(dataset, batch_size=20, shuffle=True, num_workers=1, persistent_workers=True)
         states = []

@@ -60,13 +60,17 @@ class NoIterator(IterableDataset[int]):
 
 
 @pytest.mark.parametrize(
-    ("sizes", "batch_size", "persistent"), pairwise([(8, 8), (9, 1), (0, 7), (1, 9), (0, 0)], [None, 1, 3], [False, True])
+    ("sizes", "batch_size", "persistent"),
+    pairwise([(8, 8), (9, 1), (0, 7), (1, 9), (0, 0)], [None, 1, 3], [False, True]),
 )
 def test_uneven_shares(sizes: tuple[int, ...], batch_size: int | None, persistent: bool) -> None:
     """Two workers that end at different times: torch's batches in torch's order, over three epochs."""
 
     def run(loader_class: Any) -> Any:
-        return epochs(loader_class(Stream(*sizes), batch_size=batch_size, num_workers=2, persistent_workers=persistent), 3)
+        return epochs(
+            loader_class(Stream(*sizes), batch_size=batch_size, num_workers=2, persistent_workers=persistent),
+            3,
+        )
 
     agree(run, seed=4)
 
@@ -108,7 +112,11 @@ def test_length_that_does_not_match(workers: int, length: int, batch_size: int |
 
 def test_no_warning_when_len_was_not_asked() -> None:
     """The warning is about what len(loader) told; nobody asked, nobody is warned."""
-    agree(lambda loader_class: caught(lambda: list(loader_class(Sized(5, 5, length=3), batch_size=2, num_workers=2))))
+    agree(
+        lambda loader_class: caught(
+            lambda: list(loader_class(Sized(5, 5, length=3), batch_size=2, num_workers=2))
+        )
+    )
 
 
 @pytest.mark.parametrize("drop_last", [False, True])
@@ -122,8 +130,14 @@ def test_len(drop_last: bool) -> None:
 @pytest.mark.parametrize("batch_size", [None, 1, 2])
 def test_failing_stream(workers: int, batch_size: int | None) -> None:
     """An exception in the stream is raised in its place, as torch raises it; one at its start is raised before any batch."""
-    agree(lambda loader_class: list(drain(iter(loader_class(Breaking(), batch_size=batch_size, num_workers=workers)))))
-    failed = agree(lambda loader_class: next(iter(loader_class(BadStart(), batch_size=batch_size, num_workers=workers))))
+    agree(
+        lambda loader_class: list(
+            drain(iter(loader_class(Breaking(), batch_size=batch_size, num_workers=workers)))
+        )
+    )
+    failed = agree(
+        lambda loader_class: next(iter(loader_class(BadStart(), batch_size=batch_size, num_workers=workers)))
+    )
     assert isinstance(failed, Failure)
     assert failed.kind is OSError
 
@@ -160,8 +174,14 @@ def test_chain_and_infinite_streams() -> None:
         def __iter__(self) -> Iterator[int]:
             return itertools.count()
 
-    agree(lambda loader_class: list(loader_class(ChainDataset([NoIterator(), NoIterator()]), batch_size=4, num_workers=1)))
-    agree(lambda loader_class: list(itertools.islice(loader_class(Endless(), batch_size=3, num_workers=2), 9)))
+    agree(
+        lambda loader_class: list(
+            loader_class(ChainDataset([NoIterator(), NoIterator()]), batch_size=4, num_workers=1)
+        )
+    )
+    agree(
+        lambda loader_class: list(itertools.islice(loader_class(Endless(), batch_size=3, num_workers=2), 9))
+    )
 
 
 def test_out_of_order_loses_nothing() -> None:

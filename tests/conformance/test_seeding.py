@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 import torch
 from conformance_helpers import Rows, agree, epochs
-from torch.utils.data import RandomSampler, Sampler, SubsetRandomSampler, WeightedRandomSampler, get_worker_info
+from torch.utils.data import (
+    RandomSampler,
+    Sampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+    get_worker_info,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
@@ -47,7 +53,9 @@ def test_draws_over_epochs(workers: int, persistent: bool, shuffle: bool) -> Non
     """Three epochs: the same indices, the same numbers from torch, random and NumPy, and the same generator state afterwards."""
 
     def run(loader_class: Any) -> Any:
-        loader = loader_class(Rows(draws, 23), batch_size=3, shuffle=shuffle, num_workers=workers, persistent_workers=persistent)
+        loader = loader_class(
+            Rows(draws, 23), batch_size=3, shuffle=shuffle, num_workers=workers, persistent_workers=persistent
+        )
         return epochs(loader, 3), torch.rand(3)
 
     agree(run, seed=41)
@@ -60,7 +68,12 @@ def test_own_generator(persistent: bool) -> None:
     def run(loader_class: Any) -> Any:
         generator = torch.Generator().manual_seed(9)
         loader = loader_class(
-            Rows(draws, 17), batch_size=2, shuffle=True, num_workers=2, persistent_workers=persistent, generator=generator
+            Rows(draws, 17),
+            batch_size=2,
+            shuffle=True,
+            num_workers=2,
+            persistent_workers=persistent,
+            generator=generator,
         )
         return [(list(loader), generator.get_state(), torch.get_rng_state()) for _ in range(3)]
 
@@ -72,7 +85,9 @@ def test_broken_off_epoch(persistent: bool) -> None:
     """An epoch left after two batches changes the next ones exactly as it does in torch."""
 
     def run(loader_class: Any) -> Any:
-        loader = loader_class(Rows(draws, 31), batch_size=2, shuffle=True, num_workers=2, persistent_workers=persistent)
+        loader = loader_class(
+            Rows(draws, 31), batch_size=2, shuffle=True, num_workers=2, persistent_workers=persistent
+        )
         iterator = iter(loader)
         begun = [next(iterator), next(iterator)]
         del iterator
@@ -86,7 +101,9 @@ def test_draws_interleaved_with_the_program(workers: int) -> None:
     """A sampler that draws as it goes and a training loop that draws too get torch's numbers: the same indices are asked for when."""
 
     def run(loader_class: Any) -> Any:
-        loader = loader_class(Rows(draws, 1000), batch_size=2, sampler=DrawingSampler(24), num_workers=workers)
+        loader = loader_class(
+            Rows(draws, 1000), batch_size=2, sampler=DrawingSampler(24), num_workers=workers
+        )
         return [(batch, torch.rand(1)) for batch in loader]
 
     agree(run, seed=12)
@@ -106,7 +123,11 @@ def test_samplers_are_asked_as_far_ahead_as_in_torch(prefetch: int) -> None:
 
     def run(loader_class: Any) -> Any:
         sampler = Noting(40)
-        iterator = iter(loader_class(Rows(draws, 40), batch_size=2, sampler=sampler, num_workers=2, prefetch_factor=prefetch))
+        iterator = iter(
+            loader_class(
+                Rows(draws, 40), batch_size=2, sampler=sampler, num_workers=2, prefetch_factor=prefetch
+            )
+        )
         return [sampler.asked, *(sampler.asked for _ in iterator)]
 
     seen = agree(run)
@@ -139,7 +160,9 @@ def test_worker_seeds(persistent: bool) -> None:
     """get_worker_info().seed is torch's, is torch.initial_seed() there, differs between workers, and between epochs of new workers."""
 
     def run(loader_class: Any) -> Any:
-        return epochs(loader_class(Rows(worker_seed, 6), batch_size=1, num_workers=3, persistent_workers=persistent), 2)
+        return epochs(
+            loader_class(Rows(worker_seed, 6), batch_size=1, num_workers=3, persistent_workers=persistent), 2
+        )
 
     first, second = ([batch[0][0] for batch in epoch] for epoch in agree(run, seed=5))
     assert len(set(first)) == 3

@@ -30,7 +30,14 @@ class Drawn(Dataset[Any]):
 
 def run(loader_class: Any, method: str, persistent: bool) -> Any:
     seeded(21)
-    loader = loader_class(Drawn(), batch_size=2, shuffle=True, num_workers=2, persistent_workers=persistent, multiprocessing_context=method)
+    loader = loader_class(
+        Drawn(),
+        batch_size=2,
+        shuffle=True,
+        num_workers=2,
+        persistent_workers=persistent,
+        multiprocessing_context=method,
+    )
     seen = []
     for _ in range(2):
         iterator = iter(loader)

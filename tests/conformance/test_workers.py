@@ -88,7 +88,10 @@ def test_exception_in_the_dataset(name: str, workers: int) -> None:
 def test_original_traceback_is_in_the_message() -> None:
     """The message holds the worker's traceback down to the line that raised."""
     for loader_class in LOADERS:
-        with pytest.raises(ValueError, match=r"(?s)in DataLoader worker process 1\..*Original Traceback.*test_workers.py.*in make"):
+        with pytest.raises(
+            ValueError,
+            match=r"(?s)in DataLoader worker process 1\..*Original Traceback.*test_workers.py.*in make",
+        ):
             list(loader_class(failing("ValueError"), batch_size=2, num_workers=2))
 
 
@@ -107,7 +110,9 @@ def test_exception_in_collate(workers: int, persistent: bool) -> None:
 
     def run(loader_class: Any) -> Any:
         data = Rows(lambda i: i, 10)
-        loader = loader_class(data, batch_size=2, num_workers=workers, collate_fn=failing_collate, persistent_workers=persistent)
+        loader = loader_class(
+            data, batch_size=2, num_workers=workers, collate_fn=failing_collate, persistent_workers=persistent
+        )
         return [list(drain(iter(loader))) for _ in range(2)]
 
     agree(run)
@@ -119,7 +124,9 @@ def test_exception_in_worker_init_fn() -> None:
     def init(worker: int) -> None:
         raise KeyError(f"no resource for {worker}")
 
-    agree(lambda loader_class: next(iter(loader_class(Rows(lambda i: i), num_workers=1, worker_init_fn=init))))
+    agree(
+        lambda loader_class: next(iter(loader_class(Rows(lambda i: i), num_workers=1, worker_init_fn=init)))
+    )
 
 
 class BrokenSampler(Sampler[int]):
@@ -138,7 +145,11 @@ def test_exception_in_the_sampler(workers: int) -> None:
         got = []
         with pytest.raises(LookupError, match=r"^sampler ended badly$"):
             for batch in loader_class(
-                Rows(lambda i: i, 20), batch_size=2, sampler=BrokenSampler(), num_workers=workers, prefetch_factor=None
+                Rows(lambda i: i, 20),
+                batch_size=2,
+                sampler=BrokenSampler(),
+                num_workers=workers,
+                prefetch_factor=None,
             ):
                 got.append(batch.tolist())  # noqa: PERF401
         assert got == [[0, 1], [2, 3], [4, 5], [6, 7]][: len(got)]
@@ -181,10 +192,14 @@ def test_worker_init_fn(persistent: bool, tmp_path: Path) -> None:
             assert info is not None
             info.dataset.prepared = worker * 10
             with open(notes / f"{time.monotonic_ns()}-{worker}", "w") as note:
-                note.write(f"{worker} {info.id} {info.num_workers} {info.seed} {torch.initial_seed()} {float(torch.rand(()))}")
+                note.write(
+                    f"{worker} {info.id} {info.num_workers} {info.seed} {torch.initial_seed()} {float(torch.rand(()))}"
+                )
 
         data = Rows(lambda i: (i, data.prepared), 8)
-        loader = loader_class(data, batch_size=2, num_workers=2, worker_init_fn=init, persistent_workers=persistent)
+        loader = loader_class(
+            data, batch_size=2, num_workers=2, worker_init_fn=init, persistent_workers=persistent
+        )
         batches = epochs(loader, EPOCHS)
         return batches, sorted(note.read_text() for note in notes.iterdir())
 

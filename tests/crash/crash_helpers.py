@@ -150,7 +150,9 @@ class DoomedStream(IterableDataset[torch.Tensor]):
 class Pids(Dataset[int]):
     """The PID of whoever reads; samples from `slow_from` on take as `how` says."""
 
-    def __init__(self, n: int = 10_000, slow_from: int = 10_000, how: str = "sleep", pause: float = 0.0) -> None:
+    def __init__(
+        self, n: int = 10_000, slow_from: int = 10_000, how: str = "sleep", pause: float = 0.0
+    ) -> None:
         self.n, self.slow_from, self.how, self.pause = n, slow_from, how, pause
 
     def __len__(self) -> int:

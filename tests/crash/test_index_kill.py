@@ -27,7 +27,10 @@ ROUNDS = 6
 
 def environment(*folders: Path) -> dict[str, str]:
     """Of programs that import this fastload, and what lies in folders."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*folders, Path(fastload.__file__).parents[1])))}
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, (*folders, Path(fastload.__file__).parents[1]))),
+    }
 
 
 def contents(path: Path) -> tuple[list[bytes], dict[str, list[Any]], dict[str, Any], dict[str, Any]]:
@@ -61,7 +64,9 @@ def packed_both(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], tup
 
 
 def start(out: Path) -> warm.Program:
-    return warm.Program(warm.COMMAND, "index", out, "--workers", "2", "-q", environment=environment(), session=True)
+    return warm.Program(
+        warm.COMMAND, "index", out, "--workers", "2", "-q", environment=environment(), session=True
+    )
 
 
 def await_new_shard(out: Path, process: warm.Program, number: int) -> None:
@@ -76,8 +81,16 @@ def test_kill_at_every_point(packed_both: Callable[[int], tuple[Path, Path]], tm
     """SIGKILL before each call that changes the disk: the dataset verifies, and another run makes it the one packed with index."""
     bare, expected = packed_both(75)
     assert len(Manifest.load(bare).shards) > 2
-    script = [sys.executable, str(TESTS / "crash" / "index_kill_points.py"), str(bare), str(expected), str(tmp_path)]
-    done = subprocess.run(script, capture_output=True, text=True, timeout=280, check=False, env=environment(TESTS / "store"))
+    script = [
+        sys.executable,
+        str(TESTS / "crash" / "index_kill_points.py"),
+        str(bare),
+        str(expected),
+        str(tmp_path),
+    ]
+    done = subprocess.run(
+        script, capture_output=True, text=True, timeout=280, check=False, env=environment(TESTS / "store")
+    )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 8 * len(Manifest.load(bare).shards)
 

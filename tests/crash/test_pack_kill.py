@@ -49,7 +49,18 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(source: Path, out: Path, *more: str) -> list[str]:
-    options = ["--shard-size", "1MiB", "--workers", "2", "--shuffle", "--seed", "5", "--on-error", "skip", "-q"]
+    options = [
+        "--shard-size",
+        "1MiB",
+        "--workers",
+        "2",
+        "--shuffle",
+        "--seed",
+        "5",
+        "--on-error",
+        "skip",
+        "-q",
+    ]
     return ["pack", str(source), str(out), *options, *more]
 
 
@@ -136,12 +147,16 @@ def test_killed_while_its_source_is_mended(source: Path, tmp_path: Path) -> None
     broken = {path for path in src.rglob("*.jpg") if path.stat().st_size in (cut_off, len(b"broken"))}
     seed = random.SystemRandom().randrange(2**32)
     rng = random.Random(seed)
-    strict = [argument if argument != "skip" else "raise" for argument in command(src, tmp_path / "out", "--resume")]
+    strict = [
+        argument if argument != "skip" else "raise" for argument in command(src, tmp_path / "out", "--resume")
+    ]
     mended = 0
     for attempt in range(200):
         process = warm.Program(warm.COMMAND, *strict)
         try:
-            _, stderr = process.communicate(timeout=rng.uniform(0.2, 2) if attempt % 3 == 0 and attempt < 12 else None)
+            _, stderr = process.communicate(
+                timeout=rng.uniform(0.2, 2) if attempt % 3 == 0 and attempt < 12 else None
+            )
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
@@ -151,7 +166,9 @@ def test_killed_while_its_source_is_mended(source: Path, tmp_path: Path) -> None
         bad = Path(stderr.removeprefix("fastload: ").split(": ")[0])
         assert bad in broken, f"seed {seed}: {stderr}"
         mended += 1
-        for path in sorted({bad} if mended == 1 else broken):  # one by itself, then all: each attempt begins a process
+        for path in sorted(
+            {bad} if mended == 1 else broken
+        ):  # one by itself, then all: each attempt begins a process
             broken.discard(path)
             if rng.random() < 0.5:
                 path.unlink()

@@ -15,7 +15,12 @@ pytestmark = pytest.mark.timeout(120)
 
 @pytest.mark.parametrize(
     ("method", "how", "persistent"),
-    [("fork", "sleep", False), ("fork", "hold", True), ("spawn", "hold", False), ("forkserver", "hold", False)],
+    [
+        ("fork", "sleep", False),
+        ("fork", "hold", True),
+        ("spawn", "hold", False),
+        ("forkserver", "hold", False),
+    ],
 )
 def test_parent_killed(method: str, how: str, persistent: bool, tmp_path: Path) -> None:
     """kill -9 of the program takes idle workers and those inside a long call, even one that holds the interpreter lock, within a second."""
@@ -48,7 +53,9 @@ def test_parent_killed(method: str, how: str, persistent: bool, tmp_path: Path) 
 @pytest.mark.parametrize("where", ["waiting", "stepping", "holding", "spawned"])
 def test_ctrl_c(where: str, tmp_path: Path) -> None:
     """SIGINT to the whole process group ends the loop soon, with the program's own KeyboardInterrupt and not a word from workers."""
-    data = {"waiting": "Pids(slow_from=4)", "holding": "Pids(slow_from=4, how='hold')"}.get(where, "Pids(pause=0.01)")
+    data = {"waiting": "Pids(slow_from=4)", "holding": "Pids(slow_from=4, how='hold')"}.get(
+        where, "Pids(pause=0.01)"
+    )
     context = '"spawn"' if where == "spawned" else None
     process = start(
         tmp_path,

@@ -53,7 +53,13 @@ def test_fork_of_the_program_in_mid_iteration(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("leave", "status"),
-    [("pass", 0), ("sys.exit(4)", 4), ("raise ValueError('mine')", 1), ("os._exit(6)", 6), ("os.kill(os.getpid(), signal.SIGTERM)", -15)],
+    [
+        ("pass", 0),
+        ("sys.exit(4)", 4),
+        ("raise ValueError('mine')", 1),
+        ("os._exit(6)", 6),
+        ("os.kill(os.getpid(), signal.SIGTERM)", -15),
+    ],
 )
 def test_exit_with_an_open_iterator(leave: str, status: int, tmp_path: Path) -> None:
     """However a program ends with iterators open, it ends at once, with its own status, its own traceback, and no worker left."""

@@ -11,7 +11,19 @@ from pathlib import Path
 
 import pytest
 import warm
-from crash_helpers import EXPECTED, SETTLES_S, Doomed, DoomedStream, Pids, alive, census, children, nothing_left, survivors, whole
+from crash_helpers import (
+    EXPECTED,
+    SETTLES_S,
+    Doomed,
+    DoomedStream,
+    Pids,
+    alive,
+    census,
+    children,
+    nothing_left,
+    survivors,
+    whole,
+)
 from handles import grown
 
 from fastload import FastLoader
@@ -51,7 +63,9 @@ ENDS = {
 
 @pytest.mark.parametrize("how", ENDS)
 @pytest.mark.parametrize("persistent", [False, True])
-def test_death_of_a_worker(how: str, persistent: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_death_of_a_worker(
+    how: str, persistent: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """A WorkerError with worker, PID, exit code, signal and indices; the batches before it came; the loader can be iterated again."""
     armed = tmp_path / "armed"
     armed.touch()
@@ -92,7 +106,9 @@ def test_death_in_torchs_words(how: str, tmp_path: Path, capfd: pytest.CaptureFi
     (tmp_path / "armed").touch()
     done = warm.run(TORCHS, tmp_path / "armed", how, Path(__file__).parent, Path(__file__).parents[1])
     how_it_ended = r"is killed by signal: [^.]*|exited unexpectedly with exit code \d+|exited unexpectedly"
-    sentences = re.findall(rf"DataLoader worker \(.*?\) (?:{how_it_ended})", re.sub(r"\d{3,}", "PID", done.stdout))
+    sentences = re.findall(
+        rf"DataLoader worker \(.*?\) (?:{how_it_ended})", re.sub(r"\d{3,}", "PID", done.stdout)
+    )
     assert sentences, done.stdout
     with pytest.raises(WorkerError) as raised:
         list(FastLoader(Doomed(tmp_path / "armed", how), batch_size=3, num_workers=2))
@@ -134,7 +150,9 @@ def test_death_over_a_stream(how: str, tmp_path: Path) -> None:
 def test_death_in_worker_init_fn() -> None:
     """A worker that dies before its first sample is an error too, not a wait."""
     with nothing_left():
-        loader = FastLoader(range(8), num_workers=2, worker_init_fn=lambda worker: os._exit(7) if worker else None)
+        loader = FastLoader(
+            range(8), num_workers=2, worker_init_fn=lambda worker: os._exit(7) if worker else None
+        )
         with pytest.raises(WorkerError) as raised:
             list(loader)
         assert (raised.value.worker, raised.value.exitcode) == (1, 7)
@@ -148,7 +166,9 @@ def test_hanging_worker(how: str, persistent: bool, tmp_path: Path) -> None:
     armed = tmp_path / "armed"
     armed.touch()
     with nothing_left():
-        loader = FastLoader(Doomed(armed, how), batch_size=3, num_workers=2, timeout=1, persistent_workers=persistent)
+        loader = FastLoader(
+            Doomed(armed, how), batch_size=3, num_workers=2, timeout=1, persistent_workers=persistent
+        )
         with pytest.raises(LoaderTimeout, match=r"DataLoader timed out after 1(\.0)? seconds"):
             list(loader)
         armed.unlink()

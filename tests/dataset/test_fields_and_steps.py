@@ -32,13 +32,21 @@ def test_views_leave_nothing_behind(scenes: Path, name: str, engine: Any) -> Non
     dataset = PackedDataset(scenes, T.Views([[T.RandomCrop(8)], [T.RandomCrop(8)]]), fields=["image", name])
     with pytest.raises(TransformError, match=name):
         dataset[0]
-    with pytest.raises(TransformError, match=name), FastLoader(dataset, 3, num_workers=0, engine=engine, collate="padded") as loader:
+    with (
+        pytest.raises(TransformError, match=name),
+        FastLoader(dataset, 3, num_workers=0, engine=engine, collate="padded") as loader,
+    ):
         list(loader)
 
 
 def test_views_with_arrays(scenes: Path) -> None:
     """Arrays of any number of rows do not lie in the image: views go with them."""
-    dataset = PackedDataset(scenes, T.Views([[T.RandomResizedCrop(8)], [T.RandomResizedCrop(6)]]), fields=["image", "tokens"], seed=1)
+    dataset = PackedDataset(
+        scenes,
+        T.Views([[T.RandomResizedCrop(8)], [T.RandomResizedCrop(6)]]),
+        fields=["image", "tokens"],
+        seed=1,
+    )
     whole = PackedDataset(scenes, fields=["tokens"])
     for engine in ("auto", "python"):
         with FastLoader(dataset, COUNT, num_workers=0, engine=engine, collate="flat", seed=1) as loader:
@@ -54,11 +62,15 @@ def test_python_steps_without_the_image(scenes: Path) -> None:
     assert len(PackedDataset(scenes, [lambda sample: 1 / 0], fields=["tokens", "number"])[0]) == 2
 
 
-@pytest.mark.parametrize(("channels", "dtype", "mode"), [(1, "uint8", "L"), (4, "uint8", "RGBA"), (1, "uint16", "I;16")])
+@pytest.mark.parametrize(
+    ("channels", "dtype", "mode"), [(1, "uint8", "L"), (4, "uint8", "RGBA"), (1, "uint16", "I;16")]
+)
 def test_steps_get_the_image_alone(tmp_path: Path, channels: int, dtype: str, mode: str) -> None:
     """Where nothing lies in the image a Python step gets the image alone, of any kind, and beside arrays of any number of rows."""
     fields = (Field("label", "int"),) if channels > 1 else (Field("label", "array", "int64", (None,)),)
-    path = packed(tmp_path / "d", 3 if channels > 1 else np.arange(3), *fields, channels=channels, dtype=dtype)
+    path = packed(
+        tmp_path / "d", 3 if channels > 1 else np.arange(3), *fields, channels=channels, dtype=dtype
+    )
     got: list[Any] = []
 
     def keep(image: Any) -> Any:

@@ -22,7 +22,9 @@ def test_columns_of_several_dtypes(tmp_path: Path, fields: Any) -> None:
     """Datasets whose fields have one name and several dtypes are collated as torch does it, and no value is cut off."""
     whole = packed(tmp_path / "a", np.arange(2), Field("value", "array", "int64", (2,)))
     half = packed(tmp_path / "b", np.array([0.5, 1.5], np.float32), Field("value", "array", "float32", (2,)))
-    dataset: ConcatDataset[Any] = ConcatDataset([PackedDataset(whole, fields=fields), PackedDataset(half, fields=fields)])
+    dataset: ConcatDataset[Any] = ConcatDataset(
+        [PackedDataset(whole, fields=fields), PackedDataset(half, fields=fields)]
+    )
     with FastLoader(dataset, 2 * COUNT, num_workers=0) as loader:
         (batch,) = loader
     assert batch["value"][-1].tolist() == [0.5, 1.5]
@@ -35,7 +37,13 @@ def test_boxes_of_several_formats(tmp_path: Path) -> None:
 
     def loader(*transform: Any) -> FastLoader[Any]:
         parts: ConcatDataset[Any] = ConcatDataset([PackedDataset(path, list(transform)) for path in paths])
-        return FastLoader(parts, 4, num_workers=0, collate="padded", batch_transform=A.AugmentBatch([A.RandomAffine((90, 90))]))
+        return FastLoader(
+            parts,
+            4,
+            num_workers=0,
+            collate="padded",
+            batch_transform=A.AugmentBatch([A.RandomAffine((90, 90))]),
+        )
 
     with pytest.raises(ArgumentError, match="xyxy in one packed dataset and xywh in another"):
         loader()

@@ -116,7 +116,9 @@ def test_given_pairs(folder: Path) -> None:
         assert repr(flip) == "RandomHorizontalFlip(p=1.0, keypoint_pairs=((1, 2), (3, 4)))"
         once = PackedDataset(folder, flip, fields=["image", "points"])[3]["points"]
         torch.testing.assert_close(once, torch.where(swapped[..., 2:] > 0, mirrored, swapped))
-        torch.testing.assert_close(PackedDataset(folder, [flip, flip], fields=["image", "points"])[3]["points"], stored)
+        torch.testing.assert_close(
+            PackedDataset(folder, [flip, flip], fields=["image", "points"])[3]["points"], stored
+        )
     assert repr(T.RandomHorizontalFlip()) == "RandomHorizontalFlip(p=0.5)"
 
 
@@ -127,8 +129,13 @@ def test_without_pairs_points_keep_their_numbers(folder: Path) -> None:
     torch.testing.assert_close(dataset[3]["hands"][..., 0], WIDTH - 1 - stored[..., 0])
     with FastLoader(dataset, batch_size=2, collate="list") as loader:
         assert "'hands' keep their numbers" in loader.explain(all=True)
-    for transform, fields in ((T.RandomHorizontalFlip(1.0, "auto"), ["image", "hands"]), (T.RandomHorizontalFlip(), ["image", "unknown"])):
-        with FastLoader(PackedDataset(folder, transform, fields=fields), batch_size=2, collate="list") as loader:
+    for transform, fields in (
+        (T.RandomHorizontalFlip(1.0, "auto"), ["image", "hands"]),
+        (T.RandomHorizontalFlip(), ["image", "unknown"]),
+    ):
+        with FastLoader(
+            PackedDataset(folder, transform, fields=fields), batch_size=2, collate="list"
+        ) as loader:
             assert "keep their numbers" not in loader.explain(all=True)
 
 
@@ -149,7 +156,9 @@ def test_every_engine(folder: Path, form: Any) -> None:
         with FastLoader(dataset, engine=engine, num_workers=workers, **options) as loader:
             found.append([tensors(batch) for batch in loader])
     for other in found[1:]:
-        assert all(torch.equal(a, b) for x, y in zip(found[0], other, strict=True) for a, b in zip(x, y, strict=True))
+        assert all(
+            torch.equal(a, b) for x, y in zip(found[0], other, strict=True) for a, b in zip(x, y, strict=True)
+        )
 
 
 REFUSED: list[tuple[Any, str]] = [
@@ -178,7 +187,9 @@ def test_what_does_not_fit_is_refused(folder: Path) -> None:
     with pytest.raises(TransformError, match=r"does not fit 'hands' .*numbered from 0 to 1"):
         PackedDataset(folder, T.RandomHorizontalFlip(0.5, PAIRS), fields=["image", "hands"])[0]
     auto = T.RandomHorizontalFlip(0.5, "auto")
-    with pytest.raises(TransformError, match=r"which of the 2 keypoints of 'unknown' mirror each other .*give the pairs"):
+    with pytest.raises(
+        TransformError, match=r"which of the 2 keypoints of 'unknown' mirror each other .*give the pairs"
+    ):
         FastLoader(PackedDataset(folder, auto), batch_size=2, collate="list")
     assert PackedDataset(folder, auto, fields=["image", "boxes"])[3]["boxes"].shape == (3, 4)
 
@@ -190,27 +201,41 @@ KEY: dict[str, Any] = {"seed": 1, "epoch": 0, "indices": range(16)}
 def test_whole_batches(shape: str) -> None:
     """AugmentBatch exchanges the points of the samples that it flips, and of no other, in every form."""
     points, images = torch.rand(16, 3, 5, 3) * 20, torch.zeros(16, 3, HEIGHT, WIDTH, dtype=torch.uint8)
-    values: Any = {"list": list(points), "flat": A.Flat(points.flatten(0, 1), torch.arange(17) * 3), "tensor": points}[shape]
+    values: Any = {
+        "list": list(points),
+        "flat": A.Flat(points.flatten(0, 1), torch.arange(17) * 3),
+        "tensor": points,
+    }[shape]
     found = []
     for pairs in (None, PAIRS):
         ops = A.AugmentBatch([T.RandomHorizontalFlip(0.5, pairs), T.RandomVerticalFlip(0.5)])
         out = ops(images, **KEY, keypoints=values).keypoints
-        found.append(torch.stack(out) if shape == "list" else out.values.view(16, 3, 5, 3) if shape == "flat" else out)
+        found.append(
+            torch.stack(out) if shape == "list" else out.values.view(16, 3, 5, 3) if shape == "flat" else out
+        )
     mirrored = (found[0][..., 0] != points[..., 0]).flatten(1).all(1)
     assert 0 < int(mirrored.sum()) < 16
-    assert torch.equal(found[1], torch.where(mirrored[:, None, None, None], exchanged(found[0], PAIRS), found[0]))
+    assert torch.equal(
+        found[1], torch.where(mirrored[:, None, None, None], exchanged(found[0], PAIRS), found[0])
+    )
 
 
 def test_whole_batches_that_do_not_fit() -> None:
     """Keypoints of fewer points, and pairs that only packed data know, are an error that names the keypoints."""
     points, images = torch.rand(16, 3, 3, 3), torch.zeros(16, 3, HEIGHT, WIDTH, dtype=torch.uint8)
     for values in (points, points[:, :, 0], list(points), list(points[:, :, 0])):
-        with pytest.raises(ArgumentError, match=r"keypoints: a flip exchanges keypoints that its objects of [13] do not have"):
+        with pytest.raises(
+            ArgumentError, match=r"keypoints: a flip exchanges keypoints that its objects of [13] do not have"
+        ):
             A.AugmentBatch([T.RandomHorizontalFlip(0.5, PAIRS)])(images, **KEY, keypoints=values)
     with pytest.raises(ArgumentError, match=r'keypoints: keypoint_pairs="auto", and it is not known here'):
         A.AugmentBatch([T.RandomHorizontalFlip(0.5, "auto")])(images, **KEY, keypoints=points)
     boxes = torch.rand(16, 2, 4)
-    assert A.AugmentBatch([T.RandomHorizontalFlip(0.5, "auto")])(images, **KEY, boxes=boxes).boxes.shape == (16, 2, 4)
+    assert A.AugmentBatch([T.RandomHorizontalFlip(0.5, "auto")])(images, **KEY, boxes=boxes).boxes.shape == (
+        16,
+        2,
+        4,
+    )
 
 
 def test_stages_of_packed_data(folder: Path) -> None:
@@ -219,7 +244,10 @@ def test_stages_of_packed_data(folder: Path) -> None:
     for pairs in (None, "auto"):
         ops = [T.RandomHorizontalFlip(1.0, pairs), A.ColorJitter(0.2)]
         with FastLoader(
-            PackedDataset(folder, fields=FIELDS), batch_size=COUNT, collate="padded", batch_transform=A.AugmentBatch(ops)
+            PackedDataset(folder, fields=FIELDS),
+            batch_size=COUNT,
+            collate="padded",
+            batch_transform=A.AugmentBatch(ops),
         ) as loader:
             (found[pairs],) = list(loader)
     assert torch.equal(found["auto"]["points"].values, exchanged(found[None]["points"].values, PAIRS))
@@ -260,7 +288,9 @@ def test_datasets_are_joined_by_what_their_points_mean(folder: Path, tmp_path: P
     fastload.append(old, Poses())
     assert len(PackedDataset(old)) == 2 * COUNT
     for known, what in (({"names": NAMES[::-1]}, "names"), ({"pairs": ((0, 1),)}, "pairs")):
-        with pytest.raises(PackError, match=f"the keypoints of its field 'points' have other {what} than the dataset's"):
+        with pytest.raises(
+            PackError, match=f"the keypoints of its field 'points' have other {what} than the dataset's"
+        ):
             fastload.append(folder, Poses(known))
     fastload.pack(Poses({"pairs": ((0, 1),)}), other, workers=1)
     with pytest.raises(PackError, match="the keypoints of 'points' have other pairs"):
@@ -270,6 +300,12 @@ def test_datasets_are_joined_by_what_their_points_mean(folder: Path, tmp_path: P
 def test_names_that_mirror_each_other() -> None:
     """Names that differ in left and right alone are pairs, as people write them; one without a partner, or with two, is in none."""
     assert mirrored_pairs(NAMES) == PAIRS
-    for one, other in (("LeftEye", "RightEye"), ("eye left", "eye right"), ("l_hip", "r_hip"), ("hip-L", "hip-R"), ("LEFT", "RIGHT")):
+    for one, other in (
+        ("LeftEye", "RightEye"),
+        ("eye left", "eye right"),
+        ("l_hip", "r_hip"),
+        ("hip-L", "hip-R"),
+        ("LEFT", "RIGHT"),
+    ):
         assert mirrored_pairs(["nose", one, other]) == ((1, 2),) == mirrored_pairs(["nose", other, one])
     assert mirrored_pairs(["left_eye", "nose", "left_eye", "right_eye", "left_ear", "leg", "reg"]) == ()

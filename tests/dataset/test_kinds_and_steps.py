@@ -21,7 +21,12 @@ from fastload.store import Field
 tv = pytest.importorskip("torchvision.tv_tensors")
 v2 = pytest.importorskip("torchvision.transforms.v2")
 
-BOX = {"xyxy": [1.0, 2, 5, 6], "cxcywh": [4.0, 5, 3, 2], "xywhr": [4.0, 5, 3, 2, 30], "cxcywhr": [6.0, 5, 3, 2, 30]}
+BOX = {
+    "xyxy": [1.0, 2, 5, 6],
+    "cxcywh": [4.0, 5, 3, 2],
+    "xywhr": [4.0, 5, 3, 2, 30],
+    "cxcywhr": [6.0, 5, 3, 2, 30],
+}
 
 
 def kept(sample: Any) -> Any:
@@ -33,7 +38,9 @@ def with_boxes(out: Path, form: str) -> Path:
     return packed(out / form, np.float32([BOX[form]] * 2), Field("boxes", "boxes", format=form))
 
 
-@pytest.mark.parametrize(("form", "to"), [("xywhr", "XYXY"), ("cxcywhr", "CXCYWH"), ("xyxy", "XYWHR"), ("cxcywh", "XYXYXYXY")])
+@pytest.mark.parametrize(
+    ("form", "to"), [("xywhr", "XYXY"), ("cxcywhr", "CXCYWH"), ("xyxy", "XYWHR"), ("cxcywh", "XYXYXYXY")]
+)
 @pytest.mark.parametrize("before", [[], [kept]])
 def test_boxes_that_are_not_converted(tmp_path: Path, form: str, to: str, before: list[Any]) -> None:
     """Between rotated and upright formats is no conversion: the plan says so, of dataset[i] and of loaders, natively and in Python."""
@@ -48,7 +55,9 @@ def test_boxes_that_are_not_converted(tmp_path: Path, form: str, to: str, before
         v2.ConvertBoundingBoxFormat(to)(sample)
 
 
-@pytest.mark.parametrize(("form", "to"), [("xywhr", "CXCYWHR"), ("cxcywhr", "XYXYXYXY"), ("xywhr", "XYWHR"), ("cxcywh", "XYXY")])
+@pytest.mark.parametrize(
+    ("form", "to"), [("xywhr", "CXCYWHR"), ("cxcywhr", "XYXYXYXY"), ("xywhr", "XYWHR"), ("cxcywh", "XYXY")]
+)
 def test_boxes_that_are_converted(tmp_path: Path, form: str, to: str) -> None:
     """Rotated formats become each other, and upright ones, as torchvision has it."""
     step = v2.ConvertBoundingBoxFormat(to)
@@ -66,7 +75,11 @@ class Wide(Numbered):
     def read(self, position: int) -> Item:
         rng = np.random.default_rng(position)
         wide = rng.integers(0, 1 << 16, (2, 12, 14), dtype=np.uint16)
-        return Item(self.name(position), rng.integers(0, 256, (12, 14, 3), dtype=np.uint8), {"seg": wide[0], "depth": wide[1, ..., None]})
+        return Item(
+            self.name(position),
+            rng.integers(0, 256, (12, 14, 3), dtype=np.uint8),
+            {"seg": wide[0], "depth": wide[1, ..., None]},
+        )
 
 
 FLIPS = {

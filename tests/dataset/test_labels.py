@@ -27,7 +27,9 @@ def test_a_detection_dataset_has_no_label_of_an_image(coco: Path) -> None:
     """An image's id is no class: there are no targets, and the error says where the classes of objects are."""
     dataset = PackedDataset(coco)
     assert dataset.classes == ["person", "dog", "car"]
-    with pytest.raises(AttributeError, match=r"has no targets.*a class of an image; those of objects are in 'labels'"):
+    with pytest.raises(
+        AttributeError, match=r"has no targets.*a class of an image; those of objects are in 'labels'"
+    ):
         dataset.targets  # noqa: B018
     assert not hasattr(dataset, "targets")
     assert not hasattr(PackedDataset(coco, fields=("image", "image_id")), "targets")
@@ -37,7 +39,9 @@ def test_a_detection_dataset_has_no_label_of_an_image(coco: Path) -> None:
 def test_ids_are_no_labels(name: str) -> None:
     """The one whole number of a sample is its label, unless it is an id by its name."""
     assert label_field(Schema((Field("image", "image"), Field(name, "int")))) is None
-    found = label_field(Schema((Field("image", "image"), Field(name, "int"), Field("label", "int"), Field("width", "int"))))
+    found = label_field(
+        Schema((Field("image", "image"), Field(name, "int"), Field("label", "int"), Field("width", "int")))
+    )
     assert found is not None
     assert found.name == "label"
 
@@ -75,7 +79,10 @@ def rows(name: str, dtype: str = "int64", of: str = "boxes") -> Field:
         ([rows("kind"), rows("colour")], []),
         ([rows("iscrowd")], []),
         ([rows("area", "float32")], []),
-        ([rows("labels"), Field("more", "boxes", format="xyxy"), rows("more_labels", of="more")], ["labels", "more_labels"]),
+        (
+            [rows("labels"), Field("more", "boxes", format="xyxy"), rows("more_labels", of="more")],
+            ["labels", "more_labels"],
+        ),
         ([rows("labels", of=""), rows("tokens", of="")], []),
         ([rows("labels", of=""), Field("masks", "instances")], ["labels"]),
     ],
@@ -89,7 +96,9 @@ def test_which_fields_are_the_labels_of_objects(fields: list[Field], wanted: lis
 def test_show_draws_boxes_with_their_classes(coco: Path, tmp_path: Path) -> None:
     """Boxes lie where the objects are, in their colours, and their classes' names beside them; no image is said to be of a class."""
     fastload.pack(write_coco(tmp_path / "src", names=("a", "b", "c")), tmp_path / "other.fl", workers=1)
-    sheet, other = (np.asarray(PackedDataset(path).show(3, side=128)) for path in (coco, tmp_path / "other.fl"))
+    sheet, other = (
+        np.asarray(PackedDataset(path).show(3, side=128)) for path in (coco, tmp_path / "other.fl")
+    )
     plain = np.asarray(PackedDataset(coco, fields=("image",)).show(3, side=128))
     cells = [slice(4 + 132 * place, 132 + 132 * place) for place in range(3)]
     for place, cell in enumerate(cells):

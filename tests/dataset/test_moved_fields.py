@@ -44,9 +44,16 @@ LISTS: dict[str, list[T.Transform]] = {
         T.SanitizeBoundingBoxes(2, 4),
     ],
     "IoU crop": [T.RandomIoUCrop(), T.RandomHorizontalFlip(), T.SanitizeBoundingBoxes(2, 4)],
-    "IoU crop, jitter": [T.RandomIoUCrop(), T.ScaleJitter((64, 48), dct_scale=False), T.SanitizeBoundingBoxes()],
+    "IoU crop, jitter": [
+        T.RandomIoUCrop(),
+        T.ScaleJitter((64, 48), dct_scale=False),
+        T.SanitizeBoundingBoxes(),
+    ],
     "letterbox": [T.RandomVerticalFlip(), T.Letterbox((48, 64), fill=0, dct_scale=False)],
-    "shortest size": [T.RandomShortestSize([30, 50, 70], max_size=100, dct_scale=False), T.SanitizeBoundingBoxes(3, 20)],
+    "shortest size": [
+        T.RandomShortestSize([30, 50, 70], max_size=100, dct_scale=False),
+        T.SanitizeBoundingBoxes(3, 20),
+    ],
     "random size": [T.RandomResize(10, 80, dct_scale=False), T.CenterCrop(44)],
 }
 
@@ -71,7 +78,9 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[st
 def drawn(dataset: PackedDataset, sample: dict[str, Any], seed: int, epoch: int, index: int) -> core.Geometry:
     """The geometry of one sample."""
     height, width = sample["mask"].shape
-    return core.Geometry(dataset.plan.program, (width, height), seed, epoch, index, sample["boxes"].numpy(), "xyxy")
+    return core.Geometry(
+        dataset.plan.program, (width, height), seed, epoch, index, sample["boxes"].numpy(), "xyxy"
+    )
 
 
 def check(got: dict[str, Any], sample: dict[str, Any], geometry: core.Geometry, where: str) -> None:
@@ -83,18 +92,26 @@ def check(got: dict[str, Any], sample: dict[str, Any], geometry: core.Geometry, 
     assert got["image"].shape == (3, *size), where
     expected: Array = through(tv_tensors.Image(sample["image"]), steps)
     assert np.abs(got["image"].numpy().astype(int) - expected).max() <= 1, where
-    np.testing.assert_array_equal(got["mask"].numpy(), through(tv_tensors.Mask(sample["mask"]), steps), err_msg=where)
+    np.testing.assert_array_equal(
+        got["mask"].numpy(), through(tv_tensors.Mask(sample["mask"]), steps), err_msg=where
+    )
     boxes = through(as_boxes(sample["boxes"].numpy(), "xyxy", width, height), steps)
     np.testing.assert_allclose(got["boxes"].numpy(), boxes[keep], rtol=1e-6, atol=1e-4, err_msg=where)
     np.testing.assert_array_equal(got["labels"].numpy(), sample["labels"].numpy()[keep], err_msg=where)
     np.testing.assert_array_equal(got["tokens"].numpy(), sample["tokens"].numpy(), err_msg=where)
     points = sample["points"].numpy()
     moved = points.copy()
-    moved[..., :2] = through(as_points(points[..., :2].reshape(-1, 2), width, height), steps).reshape(*points.shape[:2], 2)
+    moved[..., :2] = through(as_points(points[..., :2].reshape(-1, 2), width, height), steps).reshape(
+        *points.shape[:2], 2
+    )
     moved[points[..., 2] == 0] = 0
     np.testing.assert_allclose(got["points"].numpy(), moved[keep], rtol=0, atol=1e-4, err_msg=where)
     assert got["masks"].shape == (keep.sum(), *size), where
-    masks = through(tv_tensors.Mask(sample["masks"]), steps) if len(keep) else sample["masks"].numpy().reshape(0, *size)
+    masks = (
+        through(tv_tensors.Mask(sample["masks"]), steps)
+        if len(keep)
+        else sample["masks"].numpy().reshape(0, *size)
+    )
     np.testing.assert_array_equal(got["masks"].numpy(), masks[keep], err_msg=where)
 
 
@@ -129,8 +146,15 @@ def test_odd_samples(scenes: tuple[Path, list[dict[str, Any]]], name: str, index
 
 
 @settings(max_examples=40)
-@given(st.sampled_from(list(LISTS)), st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1), st.integers(3, COUNT - 1))
-def test_any_draw(scenes: tuple[Path, list[dict[str, Any]]], name: str, seed: int, epoch: int, index: int) -> None:
+@given(
+    st.sampled_from(list(LISTS)),
+    st.integers(0, 2**64 - 1),
+    st.integers(0, 2**32 - 1),
+    st.integers(3, COUNT - 1),
+)
+def test_any_draw(
+    scenes: tuple[Path, list[dict[str, Any]]], name: str, seed: int, epoch: int, index: int
+) -> None:
     """Seeds and epochs over their whole range."""
     compare(scenes, name, seed, epoch, index)
 
@@ -146,4 +170,8 @@ def test_fields_left_out_change_nothing(scenes: tuple[Path, list[dict[str, Any]]
                 found, expected = part[index], whole[index]
                 values = dict(zip(fields, found, strict=True)) if isinstance(found, tuple) else found
                 for field in fields:
-                    assert torch.equal(torch.as_tensor(values[field]), torch.as_tensor(expected[field])), (name, fields, index)
+                    assert torch.equal(torch.as_tensor(values[field]), torch.as_tensor(expected[field])), (
+                        name,
+                        fields,
+                        index,
+                    )

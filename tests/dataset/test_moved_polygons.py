@@ -26,7 +26,12 @@ LISTS: dict[str, Callable[[], list[T.Transform]]] = {
     "flips": lambda: [T.RandomHorizontalFlip(), T.RandomVerticalFlip()],
     "resized crop": lambda: [T.RandomHorizontalFlip(), T.RandomResizedCrop((30, 40), scale=(0.05, 1.0))],
     "padded crop": lambda: [T.RandomCrop((70, 50), pad_if_needed=True), T.RandomVerticalFlip()],
-    "zoom out, IoU crop": lambda: [T.RandomZoomOut(), T.RandomIoUCrop(), T.RandomHorizontalFlip(), T.SanitizeBoundingBoxes(2, 4)],
+    "zoom out, IoU crop": lambda: [
+        T.RandomZoomOut(),
+        T.RandomIoUCrop(),
+        T.RandomHorizontalFlip(),
+        T.SanitizeBoundingBoxes(2, 4),
+    ],
     "letterbox": lambda: [T.Letterbox((48, 64)), T.SanitizeBoundingBoxes(3)],
     "jitter": lambda: [T.ScaleJitter((50, 60)), T.RandomHorizontalFlip()],
 }
@@ -41,7 +46,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def moved(part: np.ndarray[Any, Any], steps: list[dict[str, Any]], width: int, height: int) -> np.ndarray[Any, Any]:
+def moved(
+    part: np.ndarray[Any, Any], steps: list[dict[str, Any]], width: int, height: int
+) -> np.ndarray[Any, Any]:
     """Points (P, 2) through the steps of a geometry; nothing is clamped."""
     points, size = part.astype(np.float64), np.array([width, height])
     for step in steps:
@@ -76,10 +83,19 @@ def compare(folder: Path, name: str, seed: int, epoch: int, index: int) -> None:
     dataset.set_epoch(epoch)
     width, height = int(plain.sizes[1][index]), int(plain.sizes[0][index])
     stored = plain.stored_values(index, ["boxes", "lines"])
-    geometry = core.Geometry(dataset.plan.program, (width, height), seed, epoch, index, stored["boxes"].numpy())
+    geometry = core.Geometry(
+        dataset.plan.program, (width, height), seed, epoch, index, stored["boxes"].numpy()
+    )
     sample = dataset[index]
     assert len(sample["lines"]) == len(sample["boxes"])
-    check(sample["lines"], stored["lines"], geometry, width, height, f"{name}, seed {seed}, epoch {epoch}, index {index}")
+    check(
+        sample["lines"],
+        stored["lines"],
+        geometry,
+        width,
+        height,
+        f"{name}, seed {seed}, epoch {epoch}, index {index}",
+    )
 
 
 @pytest.mark.parametrize("name", LISTS)
@@ -90,7 +106,12 @@ def test_every_sample(folder: Path, name: str) -> None:
 
 
 @settings(max_examples=60)
-@given(st.sampled_from(list(LISTS)), st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1), st.integers(3, COUNT - 1))
+@given(
+    st.sampled_from(list(LISTS)),
+    st.integers(0, 2**64 - 1),
+    st.integers(0, 2**32 - 1),
+    st.integers(3, COUNT - 1),
+)
 def test_any_draw(folder: Path, name: str, seed: int, epoch: int, index: int) -> None:
     """Seeds and epochs over their whole range."""
     compare(folder, name, seed, epoch, index)
@@ -98,7 +119,9 @@ def test_any_draw(folder: Path, name: str, seed: int, epoch: int, index: int) ->
 
 def test_outlines_stay_with_their_boxes(folder: Path) -> None:
     """Under flips and resizes the corners that an outline has in common with its box stay in common."""
-    dataset = PackedDataset(folder, [T.RandomHorizontalFlip(1.0), T.RandomVerticalFlip(1.0), T.Resize((30, 90))])
+    dataset = PackedDataset(
+        folder, [T.RandomHorizontalFlip(1.0), T.RandomVerticalFlip(1.0), T.Resize((30, 90))]
+    )
     for index in range(6, COUNT):
         sample = dataset[index]
         for box, parts in zip(sample["boxes"], sample["lines"], strict=True):
@@ -119,7 +142,9 @@ def same(a: Any, b: Any) -> bool:
 
 
 def loader(folder: Path, name: str, **options: Any) -> FastLoader[Any]:
-    return FastLoader(PackedDataset(folder, LISTS[name]()), **{"batch_size": 4, "seed": SEED, "shuffle": True, **options})
+    return FastLoader(
+        PackedDataset(folder, LISTS[name]()), **{"batch_size": 4, "seed": SEED, "shuffle": True, **options}
+    )
 
 
 @pytest.mark.parametrize("form", ["list", "padded", "flat"])
@@ -173,7 +198,14 @@ def test_bad_samples(tmp_path: Path, policy: Any) -> None:
         data[at] ^= 0x5A
     shard.write_bytes(data)
     for form in ("list", "flat"):
-        with loader(tmp_path / "d", "flips", collate=form, pad_to=None if form == "list" else 1, on_error=policy, num_workers=2) as batches:
+        with loader(
+            tmp_path / "d",
+            "flips",
+            collate=form,
+            pad_to=None if form == "list" else 1,
+            on_error=policy,
+            num_workers=2,
+        ) as batches:
             for batch in batches:
                 if form == "flat":
                     assert list(map(len, batch["lines"])) == batch["boxes"].offsets.diff().tolist()
@@ -186,12 +218,17 @@ def test_bad_samples(tmp_path: Path, policy: Any) -> None:
 def test_batches_without_collate(folder: Path, engine: Any, workers: int) -> None:
     """Outlines of different numbers are no tensor: the error names the field, and the way out."""
     dataset = PackedDataset(folder, LISTS["letterbox"](), fields=["image", "lines"])
-    with FastLoader(dataset, 4, num_workers=workers, engine=engine) as batches, pytest.raises(BatchShapeError, match=r"'lines'.*collate="):
+    with (
+        FastLoader(dataset, 4, num_workers=workers, engine=engine) as batches,
+        pytest.raises(BatchShapeError, match=r"'lines'.*collate="),
+    ):
         list(batches)
 
 
 def test_views_leave_no_outline_behind(folder: Path) -> None:
     """Views have several geometries, and polygons one: they are refused."""
-    dataset = PackedDataset(folder, T.Views([[T.RandomCrop(8)], [T.RandomCrop(8)]]), fields=["image", "lines"])
+    dataset = PackedDataset(
+        folder, T.Views([[T.RandomCrop(8)], [T.RandomCrop(8)]]), fields=["image", "lines"]
+    )
     with pytest.raises(TransformError, match="lines"):
         dataset[0]

@@ -28,10 +28,19 @@ NAMES = ["image", *(field.name for field in FIELDS)]
 SPATIAL = [name for name in NAMES if name not in ("image", "number")]
 LISTS: dict[str, list[Any]] = {
     "none": [],
-    "crop": [T.RandomCrop((40, 50), pad_if_needed=True, mask_fill=255), T.RandomHorizontalFlip(), T.RandomVerticalFlip()],
+    "crop": [
+        T.RandomCrop((40, 50), pad_if_needed=True, mask_fill=255),
+        T.RandomHorizontalFlip(),
+        T.RandomVerticalFlip(),
+    ],
     "resized": [T.RandomResizedCrop((33, 47), scale=(0.1, 1.0)), T.RandomHorizontalFlip(), T.ToFloat()],
     "zoom": [T.RandomZoomOut(p=0.7, mask_fill=7), T.Resize((48, 40)), T.RandomHorizontalFlip()],
-    "iou": [T.RandomIoUCrop(), T.RandomHorizontalFlip(), T.Resize((32, 32)), T.SanitizeBoundingBoxes(min_size=2)],
+    "iou": [
+        T.RandomIoUCrop(),
+        T.RandomHorizontalFlip(),
+        T.Resize((32, 32)),
+        T.SanitizeBoundingBoxes(min_size=2),
+    ],
     "letterbox": [T.Letterbox((30, 64), mask_fill=255), T.SanitizeBoundingBoxes()],
 }
 
@@ -82,9 +91,13 @@ def test_samples_are_torchvisions(folder: Path, name: str) -> None:
             np.testing.assert_array_equal(found["masks"].numpy(), masks[g.keep], err_msg=where)
             points = through(as_points(given["points"][..., :2].numpy(), width, height), g.steps)
             seen = (given["points"][..., 2] > 0).numpy()[g.keep]
-            np.testing.assert_allclose(found["points"][..., :2].numpy()[seen], points[g.keep][seen], rtol=0, atol=1e-4, err_msg=where)
+            np.testing.assert_allclose(
+                found["points"][..., :2].numpy()[seen], points[g.keep][seen], rtol=0, atol=1e-4, err_msg=where
+            )
             assert torch.equal(found["points"][..., 2], given["points"][keep][..., 2]), where
-    assert name not in ("iou", "letterbox") or any(len(dataset[i]["boxes"]) < len(stored(folder, i)["boxes"]) for i in range(COUNT))
+    assert name not in ("iou", "letterbox") or any(
+        len(dataset[i]["boxes"]) < len(stored(folder, i)["boxes"]) for i in range(COUNT)
+    )
 
 
 @pytest.mark.parametrize("threads", [0, 1, 3])
@@ -92,7 +105,9 @@ def test_samples_are_torchvisions(folder: Path, name: str) -> None:
 def test_batches_have_the_samples(folder: Path, name: str, threads: int) -> None:
     """A collate_fn on native threads gets what dataset[i] gives, whatever the number of threads."""
     dataset = PackedDataset(folder, LISTS[name], seed=SEED)
-    with FastLoader(dataset, batch_size=5, num_workers=threads, collate_fn=list, seed=SEED, engine="native") as loader:
+    with FastLoader(
+        dataset, batch_size=5, num_workers=threads, collate_fn=list, seed=SEED, engine="native"
+    ) as loader:
         samples = [sample for batch in loader for sample in batch]
     assert len(samples) == COUNT
     for index, sample in enumerate(samples):
@@ -108,7 +123,9 @@ def test_different_sizes(folder: Path, engine: Any) -> None:
     assert len(samples) == COUNT
     for index, sample in enumerate(samples):
         assert same(sample, dataset[index]), index
-    with FastLoader(dataset, batch_size=6, num_workers=0, collate="padded", pad_to=1, seed=SEED, engine=engine) as loader:
+    with FastLoader(
+        dataset, batch_size=6, num_workers=0, collate="padded", pad_to=1, seed=SEED, engine=engine
+    ) as loader:
         batches = list(loader)
     for index, sample in enumerate(samples):
         batch, row = batches[index // 6], index % 6
@@ -127,8 +144,13 @@ def test_fields_left_out(folder: Path) -> None:
     dataset = PackedDataset(folder, LISTS["iou"], seed=SEED, fields=["image", "labels", "mask"])
     for index in range(COUNT):
         assert same(dataset[index], {name: whole[index][name] for name in dataset.fields})
-    with FastLoader(dataset, batch_size=7, num_workers=2, collate_fn=list, seed=SEED, engine="native") as loader:
-        assert all(same(sample, dataset[i]) for i, sample in enumerate(sample for batch in loader for sample in batch))
+    with FastLoader(
+        dataset, batch_size=7, num_workers=2, collate_fn=list, seed=SEED, engine="native"
+    ) as loader:
+        assert all(
+            same(sample, dataset[i])
+            for i, sample in enumerate(sample for batch in loader for sample in batch)
+        )
 
 
 def test_default_collate(folder: Path) -> None:
@@ -139,7 +161,9 @@ def test_default_collate(folder: Path) -> None:
     assert batches[1]["mask"].shape == (6, 40, 50)
     assert all(torch.equal(batches[i // 6]["mask"][i % 6], dataset[i]["mask"]) for i in range(COUNT))
     with (
-        FastLoader(PackedDataset(folder, LISTS["crop"], fields=["image", "boxes"]), batch_size=6, seed=SEED) as loader,
+        FastLoader(
+            PackedDataset(folder, LISTS["crop"], fields=["image", "boxes"]), batch_size=6, seed=SEED
+        ) as loader,
         pytest.raises(BatchShapeError, match=r"sample\['boxes'\] has the shape \(\d+, 4\) at index 0 and"),
     ):
         list(loader)
@@ -207,7 +231,9 @@ def test_bad_samples(tmp_path: Path, policy: str) -> None:
     fastload.pack(Alike(8, few), tmp_path / "d", workers=1)
     broken(tmp_path / "d", 3)
     dataset = PackedDataset(tmp_path / "d", [T.CenterCrop(10)], seed=SEED)
-    with FastLoader(dataset, batch_size=8, num_workers=2, collate_fn=list, seed=SEED, on_error=policy, engine="native") as loader:  # type: ignore[arg-type]
+    with FastLoader(
+        dataset, batch_size=8, num_workers=2, collate_fn=list, seed=SEED, on_error=policy, engine="native"
+    ) as loader:  # type: ignore[arg-type]
         (samples,) = loader
     assert len(samples) == (7 if policy == "skip" else 8)
     for sample in samples:
@@ -224,7 +250,9 @@ def test_resume(folder: Path) -> None:
     dataset = PackedDataset(folder, LISTS["iou"], seed=SEED)
 
     def loader() -> Any:
-        return FastLoader(dataset, batch_size=4, shuffle=True, num_workers=2, collate_fn=list, seed=SEED, engine="native")
+        return FastLoader(
+            dataset, batch_size=4, shuffle=True, num_workers=2, collate_fn=list, seed=SEED, engine="native"
+        )
 
     with loader() as first:
         batches = iter(first)

@@ -90,16 +90,23 @@ def test_seeds(packed: Path) -> None:
     assert not torch.equal(a, b)
 
 
-def pillow_crop(file: Path, box: tuple[int, int, int, int], size: tuple[int, int], resample: Image.Resampling) -> np.ndarray:
+def pillow_crop(
+    file: Path, box: tuple[int, int, int, int], size: tuple[int, int], resample: Image.Resampling
+) -> np.ndarray:
     x, y, w, h = box
     return np.asarray(Image.open(file).crop((x, y, x + w, y + h)).resize(size, resample)).astype(int)
 
 
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("flip", [0.0, 1.0])
-def test_random_resized_crop_is_pillows_crop_and_resize(packed: Path, image_folder: Path, interpolation: str, flip: float) -> None:
+def test_random_resized_crop_is_pillows_crop_and_resize(
+    packed: Path, image_folder: Path, interpolation: str, flip: float
+) -> None:
     """Crop, antialiased resize and flip equal Pillow's on the same box, within 1, when the decoder does not scale."""
-    transform = [T.RandomResizedCrop(48, interpolation=interpolation, dct_scale=False), T.RandomHorizontalFlip(flip)]
+    transform = [
+        T.RandomResizedCrop(48, interpolation=interpolation, dct_scale=False),
+        T.RandomHorizontalFlip(flip),
+    ]
     ds = PackedDataset(packed, transform=transform, seed=2)
     for i, file in enumerate(files_of(image_folder)[:25]):
         height, width = int(ds.column("__height__")[i]), int(ds.column("__width__")[i])
@@ -120,7 +127,9 @@ def test_resize_then_center_crop_is_pillows(packed: Path, image_folder: Path) ->
         size = (80, new_long) if image.width <= image.height else (new_long, 80)
         whole = np.asarray(image.resize(size, Image.Resampling.BILINEAR)).astype(int)
         x, y = round((size[0] - 64) / 2.0), round((size[1] - 64) / 2.0)
-        assert np.abs(ds[i][0].permute(1, 2, 0).numpy().astype(int) - whole[y : y + 64, x : x + 64]).max() <= 1
+        assert (
+            np.abs(ds[i][0].permute(1, 2, 0).numpy().astype(int) - whole[y : y + 64, x : x + 64]).max() <= 1
+        )
 
 
 def test_window_of_a_resize_equals_the_whole(packed: Path) -> None:
@@ -144,7 +153,11 @@ def test_padding_and_unresized_crops(packed_same_size: Path) -> None:
     """CenterCrop beyond the image pads with black, RandomCrop with its fill; the rest are the image's own pixels."""
     plain = PackedDataset(packed_same_size)
     centre = PackedDataset(packed_same_size, transform=T.CenterCrop(90))
-    crop = PackedDataset(packed_same_size, transform=[T.RandomCrop((60, 80), padding=7, fill=(9, 8, 7)), T.RandomVerticalFlip()], seed=1)
+    crop = PackedDataset(
+        packed_same_size,
+        transform=[T.RandomCrop((60, 80), padding=7, fill=(9, 8, 7)), T.RandomVerticalFlip()],
+        seed=1,
+    )
     for i in range(10):
         image = plain[i][0]
         padded = torch.zeros(3, 90, 90, dtype=torch.uint8)

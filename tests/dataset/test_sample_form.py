@@ -82,7 +82,10 @@ FORMS: list[tuple[Any, Any]] = [
         ("image", ("note", {"x": ["weight"], "y": ("label", "mask")})),
         lambda v: (v["image"], (v["note"], {"x": {"weight": v["weight"]}, "y": (v["label"], v["mask"])})),
     ),
-    (("image", ["boxes", "mask", "label"]), lambda v: (v["image"], {"boxes": v["boxes"], "mask": v["mask"], "label": v["label"]})),
+    (
+        ("image", ["boxes", "mask", "label"]),
+        lambda v: (v["image"], {"boxes": v["boxes"], "mask": v["mask"], "label": v["label"]}),
+    ),
 ]
 
 
@@ -92,7 +95,9 @@ def test_samples_and_batches(folder: Path, fields: Any, form: Any) -> None:
     dataset, whole = PackedDataset(folder, fields=fields), PackedDataset(folder)
     samples = [form(whole[index]) for index in range(COUNT)]
     assert all(same(dataset[index], sample) for index, sample in enumerate(samples))
-    assert all(same(pickle.loads(pickle.dumps(dataset))[index], sample) for index, sample in enumerate(samples))
+    assert all(
+        same(pickle.loads(pickle.dumps(dataset))[index], sample) for index, sample in enumerate(samples)
+    )
     flat = isinstance(fields, list) or fields == ("image", "label")
     assert f"fields={list(fields) if flat else fields!r})" in repr(dataset)
     assert sorted(dataset.fields) == sorted(set(dataset.fields))
@@ -102,15 +107,25 @@ def test_samples_and_batches(folder: Path, fields: Any, form: Any) -> None:
             assert all(map(same, loader, wanted))
         with FastLoader(dataset, batch_size=3, num_workers=workers, engine=engine, collate="list") as loader:  # type: ignore[arg-type]
             [first, _] = loader
-            assert same(first, [list(part) for part in zip(*samples[:3], strict=True)] if isinstance(samples[0], tuple) else samples[:3])
+            assert same(
+                first,
+                [list(part) for part in zip(*samples[:3], strict=True)]
+                if isinstance(samples[0], tuple)
+                else samples[:3],
+            )
 
 
 def test_structures_of_one_batch(folder: Path) -> None:
     """Datasets of other structures make no batch together: their samples differ, as torch has it."""
-    pair, nested = PackedDataset(folder, fields=["image", "label"]), PackedDataset(folder, fields=("image", {"y": "label"}))
+    pair, nested = (
+        PackedDataset(folder, fields=["image", "label"]),
+        PackedDataset(folder, fields=("image", {"y": "label"})),
+    )
     with FastLoader(ConcatDataset([pair, pair]), batch_size=2 * COUNT, num_workers=1) as loader:
         assert loader.stats()["engine"] == "threads"
-    with FastLoader(ConcatDataset([pair, nested]), batch_size=2 * COUNT, num_workers=1, collate_fn=list) as loader:
+    with FastLoader(
+        ConcatDataset([pair, nested]), batch_size=2 * COUNT, num_workers=1, collate_fn=list
+    ) as loader:
         assert loader.stats()["engine"] == "processes"
         assert [type(label) for _, label in next(iter(loader))] == [int] * COUNT + [dict] * COUNT
 
@@ -120,25 +135,53 @@ class Halved:
 
     moves = True
 
-    def __call__(self, images: Any, *, seed: int, epoch: int, indices: Any, masks: Any, boxes: Any, keypoints: Any, box_format: Any) -> Any:
-        return images // 2, {k: v + 1 for k, v in masks.items()}, {k: v + 2 for k, v in boxes.items()}, keypoints
+    def __call__(
+        self,
+        images: Any,
+        *,
+        seed: int,
+        epoch: int,
+        indices: Any,
+        masks: Any,
+        boxes: Any,
+        keypoints: Any,
+        box_format: Any,
+    ) -> Any:
+        return (
+            images // 2,
+            {k: v + 1 for k, v in masks.items()},
+            {k: v + 2 for k, v in boxes.items()},
+            keypoints,
+        )
 
     def __repr__(self) -> str:
         return "Halved()"
 
 
-@pytest.mark.parametrize("fields", [("image", ["boxes", "mask", "label"]), ({"x": "image", "z": "mask"}, {"b": "boxes"})])
+@pytest.mark.parametrize(
+    "fields", [("image", ["boxes", "mask", "label"]), ({"x": "image", "z": "mask"}, {"b": "boxes"})]
+)
 def test_batch_transform(folder: Path, fields: Any) -> None:
     """A step on batches finds the images, and what lies in them, where the structure has them."""
 
     def taken(images: Any, *, seed: int, epoch: int, indices: Any, masks: Any = None, boxes: Any = None, keypoints: Any = None,
               box_format: Any = None) -> Any:  # fmt: skip
         return Halved()(
-            images, seed=seed, epoch=epoch, indices=indices, masks=masks, boxes=boxes, keypoints=keypoints, box_format=box_format
+            images,
+            seed=seed,
+            epoch=epoch,
+            indices=indices,
+            masks=masks,
+            boxes=boxes,
+            keypoints=keypoints,
+            box_format=box_format,
         )
 
     dataset = PackedDataset(folder, fields=fields)
-    with FastLoader(dataset, batch_size=2, seed=1) as loader, FastLoader(dataset, batch_size=2, seed=1, batch_transform=taken) as other:
+    with (
+        FastLoader(dataset, batch_size=2, seed=1) as loader,
+        FastLoader(dataset, batch_size=2, seed=1, batch_transform=taken) as other,
+    ):
         for plain, moved in zip(loader, other, strict=True):
             if isinstance(plain[0], dict):
                 assert torch.equal(moved[0]["x"], plain[0]["x"] // 2)
@@ -159,7 +202,9 @@ def test_labels_and_dtype(folder: Path) -> None:
 
     for engine in ("auto", "python"):
         dataset = PackedDataset(folder, T.CenterCrop(8), fields=({"y": "label"}, {"x": "image"}))
-        with FastLoader(dataset, batch_size=5, dtype=torch.float16, batch_transform=mixed, engine=engine) as loader:  # type: ignore[arg-type]
+        with FastLoader(
+            dataset, batch_size=5, dtype=torch.float16, batch_transform=mixed, engine=engine
+        ) as loader:  # type: ignore[arg-type]
             [(label, image)] = loader
         assert label["y"].tolist() == [10, 11, 12, 13, 14]
         assert (image["x"].dtype, image["x"].shape) == (torch.float16, (5, 3, 8, 8))

@@ -40,7 +40,9 @@ def test_chosen_samples(packed: Path) -> None:
 
 def test_what_is_no_contact_sheet(packed: Path) -> None:
     """A sheet has a size that memory has room for."""
-    with pytest.raises(ArgumentError, match=r"at most 1,024 thumbnails of 16 to 1,024 pixels, not 2,000 of 128"):
+    with pytest.raises(
+        ArgumentError, match=r"at most 1,024 thumbnails of 16 to 1,024 pixels, not 2,000 of 128"
+    ):
         PackedDataset(packed).show(indices=[0] * 2000)
     with pytest.raises(ArgumentError, match=r"not 1 of 4096"):
         PackedDataset(packed).show(1, side=4096)

@@ -146,7 +146,9 @@ def test_views_are_refused(folder: Path, views: Any, name: str) -> None:
 
 def test_floats(folder: Path) -> None:
     """ToFloat and Normalize change no place of a pixel: they go with masks and boxes."""
-    dataset = PackedDataset(folder, [T.ToFloat(), T.Normalize((0.5,) * 3, (0.5,) * 3)], fields=["image", "boxes"])
+    dataset = PackedDataset(
+        folder, [T.ToFloat(), T.Normalize((0.5,) * 3, (0.5,) * 3)], fields=["image", "boxes"]
+    )
     assert dataset[2]["image"].dtype == torch.float32
     sample = PackedDataset(folder, T.CenterCrop(4), fields=["image", "second", "mask", "lines"])[2]
     assert (sample["second"].shape, sample["mask"].shape, len(sample["lines"])) == ((3, 4, 4), (4, 4), 4)
@@ -175,8 +177,12 @@ def test_pixel_limit(folder: Path) -> None:
 
 BAD = {
     "annotation 101: its box has x2 < x1": {"boxes": [[0, 0, 1, 1], [5, 0, 4, 1]]},
-    "annotation 100: its box has numbers that are not finite": {"boxes": [[0, 0, float("nan"), 1], [0, 0, 1, 1]]},
-    "annotation 101: its run lengths sum to 5": {"masks": [np.zeros((21, 30), int), {"size": [21, 30], "counts": [5]}]},
+    "annotation 100: its box has numbers that are not finite": {
+        "boxes": [[0, 0, float("nan"), 1], [0, 0, 1, 1]]
+    },
+    "annotation 101: its run lengths sum to 5": {
+        "masks": [np.zeros((21, 30), int), {"size": [21, 30], "counts": [5]}]
+    },
     "its 'mask': .*colours": {"mask": png(np.zeros((21, 30, 3), np.uint8))},
     "its 'mask': .*JPEG": {"mask": jpeg(np.zeros((21, 30), np.uint8))},
     r"'mask'.*\(20, 30\), its image \(21, 30\)": {"mask": np.zeros((20, 30), np.uint8)},
@@ -206,7 +212,22 @@ def test_drop_append_concat(folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "d"
     shutil.copytree(folder, copy)
     fastload.append(copy, Objects(8, None))
-    assert [len(each["boxes"]) for each in PackedDataset(copy)] == [0, 2, 4, 6, 8, 10, 0, 2, 4, 6, 8, 10, 12, 14]
+    assert [len(each["boxes"]) for each in PackedDataset(copy)] == [
+        0,
+        2,
+        4,
+        6,
+        8,
+        10,
+        0,
+        2,
+        4,
+        6,
+        8,
+        10,
+        12,
+        14,
+    ]
     with pytest.raises(ArgumentError, match="of='boxes'"):
         fastload.drop_columns(copy, "boxes")
     fastload.drop_columns(copy, "masks", "second")
@@ -245,4 +266,8 @@ def test_resume(tmp_path: Path) -> None:
     fastload.pack(Objects(), tmp_path / "b", shard_samples=2)
     names = sorted(path.name for path in (tmp_path / "b").iterdir())
     assert names == sorted(path.name for path in (tmp_path / "a").iterdir())
-    assert all((tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes() for name in names if name.endswith("lmdb"))
+    assert all(
+        (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+        for name in names
+        if name.endswith("lmdb")
+    )

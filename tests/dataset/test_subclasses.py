@@ -78,7 +78,9 @@ def test_no_maker_is_bypassed(packed: Path, name: str) -> None:
     kind: Any = type("Overriding", (PackedDataset,), {name: getattr(PackedDataset, name)})
     assert is_plain(kind(packed))
     known = inspect.getattr_static(PackedDataset, name)
-    other = property(lambda self: known.fget(self)) if isinstance(known, property) else lambda *args: known(*args)
+    other = (
+        property(lambda self: known.fget(self)) if isinstance(known, property) else lambda *args: known(*args)
+    )
     assert not is_plain(type("Overriding", (PackedDataset,), {name: other})(packed))
 
 

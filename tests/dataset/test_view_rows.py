@@ -63,9 +63,10 @@ def test_rows_of_nested_datasets(packed: Path, seed: int, depth: int) -> None:
     asked = [rng.randrange(-len(expected), len(expected)) for _ in range(20)]
     source, index = view.rows(asked)
     assert (source.dtype, index.dtype) == (np.uint32, np.uint64)
-    assert [(id(view.datasets[number]), place) for number, place in zip(source.tolist(), index.tolist(), strict=True)] == [
-        expected[each] for each in asked
-    ]
+    assert [
+        (id(view.datasets[number]), place)
+        for number, place in zip(source.tolist(), index.tolist(), strict=True)
+    ] == [expected[each] for each in asked]
     positions = np.arange(len(expected))
     assert np.array_equal(view.existing(positions), positions)
     with pytest.raises(IndexError):
@@ -76,13 +77,22 @@ def test_rows_of_nested_datasets(packed: Path, seed: int, depth: int) -> None:
 def test_samples_that_a_dataset_lacks(packed: Path, indices: Any) -> None:
     """An index beyond the dataset is an error where it is asked for, which names its position, and no sample that exists."""
     (leaf,) = data(packed, 1)
-    for dataset in (Subset(leaf, indices), ConcatDataset([Subset(leaf, indices)]), Subset(Subset(leaf, indices), range(len(indices)))):
+    for dataset in (
+        Subset(leaf, indices),
+        ConcatDataset([Subset(leaf, indices)]),
+        Subset(Subset(leaf, indices), range(len(indices))),
+    ):
         view = Resolver().view(dataset)
         assert view is not None
         missing = [place for place, index in enumerate(indices) if not -len(leaf) <= index < len(leaf)]
-        assert view.existing(np.arange(len(indices))).tolist() == [place for place in range(len(indices)) if place not in missing]
+        assert view.existing(np.arange(len(indices))).tolist() == [
+            place for place in range(len(indices)) if place not in missing
+        ]
         view.rows([0])
-        with pytest.raises(IndexError, match=f"sample {missing[0]} is by the indices of a Subset one that its dataset does not have"):
+        with pytest.raises(
+            IndexError,
+            match=f"sample {missing[0]} is by the indices of a Subset one that its dataset does not have",
+        ):
             view.rows(range(len(indices)))
 
 

@@ -53,7 +53,14 @@ def found(ds: PackedDataset, condition: str) -> list[int]:
 # ---- what it finds ----------------------------------------------------------------------------------------------------------
 
 Predicate = tuple[str, Callable[[dict[str, Any]], bool]]
-_COMPARE = {"=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+_COMPARE = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 def _ordered(value: float) -> tuple[bool, float]:
@@ -72,7 +79,9 @@ def predicate(rng: np.random.Generator, depth: int = 0) -> Predicate:
         return f"{quoted} {sign} {least}", lambda row: bool(compare(row[name], least))
     if choice == 1:
         bound = float(rng.choice([0.0, 0.5, -1.5, np.nan, np.inf]))
-        return f"weight {sign} '{bound}'::double", lambda row: bool(compare(_ordered(row["weight"]), _ordered(bound)))
+        return f"weight {sign} '{bound}'::double", lambda row: bool(
+            compare(_ordered(row["weight"]), _ordered(bound))
+        )
     if choice == 2:
         picked = [int(each) for each in rng.integers(-4, 10, int(rng.integers(1, 5)))]
         negated = bool(rng.integers(0, 2))
@@ -148,7 +157,9 @@ class Numbers:
 
     count = 10**7
     schema = Schema([Field("image", "image"), Field("a", "int"), Field("b", "int")])
-    manifest = SimpleNamespace(shards=[SimpleNamespace(first=first, count=100_000) for first in range(0, count, 100_000)])
+    manifest = SimpleNamespace(
+        shards=[SimpleNamespace(first=first, count=100_000) for first in range(0, count, 100_000)]
+    )
 
     def column_range(self, name: str, start: int, stop: int) -> Any:
         values = np.arange(start, stop, dtype=np.int64)
@@ -158,17 +169,24 @@ class Numbers:
 def test_generated_conditions(ds: PackedDataset, rows: list[dict[str, Any]]) -> None:
     """A thousand conditions find what Python finds sample by sample, and what DuckDB finds in a table made of the same samples."""
     names = ("label", "weight", "width", "height", "odd name", "caption", "box")
-    table = pa.table({name: [np.asarray(row[name]).tolist() for row in rows] for name in names} | {"position": range(COUNT)})
+    table = pa.table(
+        {name: [np.asarray(row[name]).tolist() for row in rows] for name in names}
+        | {"position": range(COUNT)}
+    )
     table = table.append_column("meta", pa.array([json.dumps(row["meta"]) for row in rows]))
     connection = duckdb.connect()
     connection.register("incoming", table)
-    connection.execute("create table samples as from incoming")  # whose conditions are DuckDB's alone, and not partly Arrow's
+    connection.execute(
+        "create table samples as from incoming"
+    )  # whose conditions are DuckDB's alone, and not partly Arrow's
     empty = 0
     for seed in range(1000):
         condition, holds = predicate(np.random.default_rng(seed))
         ours = found(ds, condition)
         assert ours == [index for index, row in enumerate(rows) if holds(row)], f"seed {seed}: {condition}"
-        theirs = connection.execute(f"select position from samples where {condition} order by position").fetchall()
+        theirs = connection.execute(
+            f"select position from samples where {condition} order by position"
+        ).fetchall()
         assert ours == [position for (position,) in theirs], f"seed {seed}: {condition}"
         empty += not ours
     assert empty < 200
@@ -184,14 +202,22 @@ def test_generated_conditions(ds: PackedDataset, rows: list[dict[str, Any]]) -> 
         ("raw = '\\x03'::blob", lambda row: row["raw"] == b"\3"),
         ("grid[2][3] > 0.5", lambda row: row["grid"][1, 2] > 0.5),
         ("5 in box", lambda row: 5 in row["box"]),
-        ("list_sum(list_filter(box, lambda x: x > 4)) > 10", lambda row: row["box"][row["box"] > 4].sum() > 10),
+        (
+            "list_sum(list_filter(box, lambda x: x > 4)) > 10",
+            lambda row: row["box"][row["box"] > 4].sum() > 10,
+        ),
         ("(meta->>'$.n')::int % 2 = 1", lambda row: row["meta"].get("n", 0) % 2 == 1),
-        ("regexp_matches(caption, '^a d.g [0-4]$')", lambda row: row["caption"][:-1] == "a dog " and row["caption"][-1] in "01234"),
+        (
+            "regexp_matches(caption, '^a d.g [0-4]$')",
+            lambda row: row["caption"][:-1] == "a dog " and row["caption"][-1] in "01234",
+        ),
         ("isnan(weight)", lambda row: row["weight"] != row["weight"]),
         ("width * height between 90 and 120", lambda row: 90 <= row["width"] * row["height"] <= 120),
     ],
 )
-def test_kinds_of_columns(ds: PackedDataset, rows: list[dict[str, Any]], condition: str, holds: Callable[[dict[str, Any]], bool]) -> None:
+def test_kinds_of_columns(
+    ds: PackedDataset, rows: list[dict[str, Any]], condition: str, holds: Callable[[dict[str, Any]], bool]
+) -> None:
     """Each kind of field is a column: numbers, text, JSON as text, bytes, arrays as lists; a NULL for some samples leaves them out."""
     assert found(ds, condition) == [index for index, row in enumerate(rows) if holds(row)]
 
@@ -251,7 +277,9 @@ def test_mistakes(ds: PackedDataset, condition: Any, reason: str) -> None:
     """Each mistake is one ArgumentError that says what is wrong and which columns there are."""
     with pytest.raises(ArgumentError, match=reason) as caught:
         ds.where(condition)
-    assert "columns are label (int), weight (float), caption (text), meta (json), box (array)" in str(caught.value)
+    assert "columns are label (int), weight (float), caption (text), meta (json), box (array)" in str(
+        caught.value
+    )
 
 
 @pytest.mark.parametrize(
@@ -381,7 +409,9 @@ FORBIDDEN = [
 @pytest.mark.parametrize("condition", FORBIDDEN)
 def test_functions_that_are_not_of_a_sample(ds: PackedDataset, condition: str) -> None:
     """A condition calls no function that waits, writes, reads the clock, a generator, a setting or the environment, or fills the memory."""
-    with pytest.raises(ArgumentError, match=r"which a condition may not|no column|does not exist|in each other"):
+    with pytest.raises(
+        ArgumentError, match=r"which a condition may not|no column|does not exist|in each other"
+    ):
         ds.where(condition)
 
 
@@ -431,7 +461,11 @@ def test_the_list_of_functions_has_nothing_volatile(ds: PackedDataset) -> None:
     ).fetchall()
     known = [row for row in rows if row[0] in FUNCTIONS and row[1] in ("scalar", "macro")]
     assert len({row[0] for row in known}) > 300
-    by_zone = [row for row in known if row[3].endswith("WITHIN_QUERY") and re.search("TIMESTAMP WITH TIME ZONE|TIMESTAMPTZ", row[4])]
+    by_zone = [
+        row
+        for row in known
+        if row[3].endswith("WITHIN_QUERY") and re.search("TIMESTAMP WITH TIME ZONE|TIMESTAMPTZ", row[4])
+    ]
     depends = {row[0] for row in known if row[2] or (row[3] != "CONSISTENT" and row not in by_zone)}
     assert depends <= {"timezone"}
     assert not [row for row in rows if row[0] in FUNCTIONS and row[1] in ("table_macro", "pragma")]
@@ -449,7 +483,9 @@ def test_times_with_a_zone_are_of_no_machine(tmp_path: Path) -> None:
     ]
     program = "import sys, fastload; ds = fastload.PackedDataset(sys.argv[1]); print([len(ds.where(text)) for text in sys.argv[2:]])"
     for zone in ("UTC", "Asia/Tokyo", "America/New_York"):
-        done = warm.run(program, tmp_path / "ds", *conditions, environment={**os.environ, "TZ": zone})  # DuckDB reads it in the program
+        done = warm.run(
+            program, tmp_path / "ds", *conditions, environment={**os.environ, "TZ": zone}
+        )  # DuckDB reads it in the program
         assert (done.stdout, done.stderr) == ("[2, 2, 6, 2]\n", ""), zone
 
 

@@ -57,8 +57,13 @@ def test_the_view_stays_native(path: Path) -> None:
         with FastLoader(dataset, batch_size=16, num_workers=2) as loader:
             assert "the dataset is packed and its transform is native" in str(loader.explain(all=True))
             batches = list(loader)
-        assert torch.cat([labels for _, labels in batches]).tolist() == ds.column("label")[np.asarray(rows)].tolist()
-        assert torch.equal(torch.cat([images for images, _ in batches]), torch.stack([ds[int(row)][0] for row in rows]))
+        assert (
+            torch.cat([labels for _, labels in batches]).tolist()
+            == ds.column("label")[np.asarray(rows)].tolist()
+        )
+        assert torch.equal(
+            torch.cat([images for images, _ in batches]), torch.stack([ds[int(row)][0] for row in rows])
+        )
     assert view[0][1] in (3, 7)
     assert [label for _, label in view.__getitems__([1, 0])] == [view[1][1], view[0][1]]
     with FastLoader(view, batch_size=16, engine="native") as loader:
@@ -101,7 +106,9 @@ def test_fork(path: Path) -> None:
         ds.close()
         assert len(ds.where("label = 1")) > 0
     """
-    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", code, path], capture_output=True, text=True, check=False, timeout=120
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -109,7 +116,10 @@ def test_threads(path: Path) -> None:
     """Several threads may ask at once, also first."""
     ds = PackedDataset(path)
     counts: list[int] = []
-    threads = [threading.Thread(target=lambda: counts.append(len(ds.where("caption like '%dog%'")))) for _ in range(8)]
+    threads = [
+        threading.Thread(target=lambda: counts.append(len(ds.where("caption like '%dog%'"))))
+        for _ in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -99,11 +99,22 @@ def same(a: Any, b: Any) -> bool:
 
 STEPS = {
     "flips": lambda: [v2.GaussianBlur(3), v2.RandomHorizontalFlip(0.5), v2.RandomVerticalFlip(0.5)],
-    "distort and resize": lambda: [v2.RandomPhotometricDistort(), v2.RandomResize(10, 20), v2.ConvertBoundingBoxFormat("XYXY")],
+    "distort and resize": lambda: [
+        v2.RandomPhotometricDistort(),
+        v2.RandomResize(10, 20),
+        v2.ConvertBoundingBoxFormat("XYXY"),
+    ],
     "affine": lambda: [v2.RandomAffine(20, (0.1, 0.1), (0.5, 1.5)), v2.ClampBoundingBoxes()],
     "crop": lambda: [v2.GaussianBlur(3), v2.RandomCrop(14), v2.ClampKeyPoints()],
-    "labels_getter": lambda: [v2.GaussianBlur(3), v2.SanitizeBoundingBoxes(min_size=6, labels_getter=lambda s: s["labels"])],
-    "to floats": lambda: [v2.ElasticTransform(), v2.ToDtype({tv.Image: torch.float32, "others": None}, scale=True), v2.ToPureTensor()],
+    "labels_getter": lambda: [
+        v2.GaussianBlur(3),
+        v2.SanitizeBoundingBoxes(min_size=6, labels_getter=lambda s: s["labels"]),
+    ],
+    "to floats": lambda: [
+        v2.ElasticTransform(),
+        v2.ToDtype({tv.Image: torch.float32, "others": None}, scale=True),
+        v2.ToPureTensor(),
+    ],
 }
 
 
@@ -122,11 +133,15 @@ def test_as_torchvision(folder: Path, name: str, compose: bool) -> None:
 
 def test_boxes_say_the_format_they_were_given(folder: Path) -> None:
     """Behind a native ConvertBoundingBoxFormat, boxes are tv_tensors of the new format."""
-    dataset = PackedDataset(folder, [v2.ConvertBoundingBoxFormat("CXCYWH"), v2.GaussianBlur(3)], fields=["image", "boxes"])
+    dataset = PackedDataset(
+        folder, [v2.ConvertBoundingBoxFormat("CXCYWH"), v2.GaussianBlur(3)], fields=["image", "boxes"]
+    )
     plain = PackedDataset(folder, fields=["image", "boxes"])
     assert [type(step).__name__ for step in dataset.plan.python] == ["GaussianBlur"]
     for index in range(1, COUNT):
-        wanted = v2.ConvertBoundingBoxFormat("CXCYWH")(tv.BoundingBoxes(plain[index]["boxes"], format="XYWH", canvas_size=CANVAS))
+        wanted = v2.ConvertBoundingBoxFormat("CXCYWH")(
+            tv.BoundingBoxes(plain[index]["boxes"], format="XYWH", canvas_size=CANVAS)
+        )
         found = dataset[index]["boxes"]
         assert found.format == wanted.format
         torch.testing.assert_close(found.as_subclass(torch.Tensor), wanted.as_subclass(torch.Tensor))
@@ -140,7 +155,11 @@ def test_outlines_move_as_natively(folder: Path) -> None:
     for index in range(COUNT):
         mine, theirs = native[index]["lines"], python[index]["lines"]
         assert len(mine) == len(theirs) == index
-        for part, wanted in zip([part for parts in mine for part in parts], [part for parts in theirs for part in parts], strict=True):
+        for part, wanted in zip(
+            [part for parts in mine for part in parts],
+            [part for parts in theirs for part in parts],
+            strict=True,
+        ):
             assert isinstance(wanted, tv.KeyPoints)
             assert wanted.canvas_size == (10, 40)
             torch.testing.assert_close(part, torch.Tensor(wanted), rtol=0, atol=1e-4)
@@ -161,7 +180,9 @@ def test_to_dtype_without_to_image(folder: Path, before: list[Any]) -> None:
     assert dataset.plan.native == (kept not in before)
     for index in range(COUNT):
         sample = dataset[index]
-        wanted = step({name: value if name == "boxes" else _wrap(name, value) for name, value in plain[index].items()})
+        wanted = step(
+            {name: value if name == "boxes" else _wrap(name, value) for name, value in plain[index].items()}
+        )
         for name in fields:
             assert same(sample[name].as_subclass(torch.Tensor), wanted[name].as_subclass(torch.Tensor)), name
     assert wanted["image"].dtype == torch.float32
@@ -198,11 +219,22 @@ def test_to_tensor(folder: Path, before: list[Any]) -> None:
 def test_first_version_of_torchvisions_transforms(folder: Path) -> None:
     """A step of torchvision.transforms that runs in Python takes images alone: refused where more goes with the image, and named."""
     v1 = pytest.importorskip("torchvision.transforms")
-    dataset = PackedDataset(folder, [v1.RandomHorizontalFlip(0.0), v1.ColorJitter(0.5)], fields=["image", "seg"])
-    with pytest.raises(TransformError, match=r"ColorJitter.* takes an image alone, and 'seg' .*v2\.ColorJitter"):
+    dataset = PackedDataset(
+        folder, [v1.RandomHorizontalFlip(0.0), v1.ColorJitter(0.5)], fields=["image", "seg"]
+    )
+    with pytest.raises(
+        TransformError, match=r"ColorJitter.* takes an image alone, and 'seg' .*v2\.ColorJitter"
+    ):
         dataset[0]
-    assert PackedDataset(folder, [v1.RandomHorizontalFlip(0.0), v1.Lambda(kept)], fields=["image", "seg"])[0][0].shape == (3, *CANVAS)
-    assert PackedDataset(folder, [v1.ColorJitter(0.5), v1.ToTensor()], fields=["image", "note"])[0]["image"].dtype == torch.float32
+    assert PackedDataset(folder, [v1.RandomHorizontalFlip(0.0), v1.Lambda(kept)], fields=["image", "seg"])[0][
+        0
+    ].shape == (3, *CANVAS)
+    assert (
+        PackedDataset(folder, [v1.ColorJitter(0.5), v1.ToTensor()], fields=["image", "note"])[0][
+            "image"
+        ].dtype
+        == torch.float32
+    )
 
 
 def test_structures(folder: Path) -> None:
@@ -227,7 +259,10 @@ def test_structures(folder: Path) -> None:
 
 def test_pillow(folder: Path) -> None:
     """Lists that convert Pillow images get tv_tensors too, and leave them as torchvision does."""
-    steps, plain = [v2.RandomGrayscale(1.0), v2.RandomHorizontalFlip(1.0), v2.PILToTensor(), v2.ToImage()], PackedDataset(folder)
+    steps, plain = (
+        [v2.RandomGrayscale(1.0), v2.RandomHorizontalFlip(1.0), v2.PILToTensor(), v2.ToImage()],
+        PackedDataset(folder),
+    )
     assert same(PackedDataset(folder, steps)[2], v2.Compose(steps)(wrapped(plain[2])))
 
 
@@ -247,7 +282,10 @@ def test_visibility_is_the_steps(folder: Path) -> None:
     steps = {
         "dropped": (lambda points: points[1:], plain[1:]),
         "reordered": (lambda points: points.flip(0), plain.flip(0)),
-        "hidden": (lambda points: points * torch.tensor([1.0, 1.0, 0.0]), plain * torch.tensor([1.0, 1.0, 0.0])),
+        "hidden": (
+            lambda points: points * torch.tensor([1.0, 1.0, 0.0]),
+            plain * torch.tensor([1.0, 1.0, 0.0]),
+        ),
         "without": (lambda points: points[..., :2], plain[..., :2]),
     }
     for name, (change, wanted) in steps.items():
@@ -272,8 +310,12 @@ FUNCTIONALS = {
     "rotate": lambda x: v2.functional.rotate(x, 33.0, expand=True),
     "pad": lambda x: v2.functional.pad(x, [1, 2, 3, 4]),
     "crop": lambda x: v2.functional.crop(x, 2, 3, 9, 8),
-    "perspective": lambda x: v2.functional.perspective(x, [[0, 0], [29, 0], [29, 23], [0, 23]], [[2, 1], [27, 0], [29, 23], [1, 20]]),
-    "elastic": lambda x: v2.functional.elastic(x, torch.linspace(-0.2, 0.2, 24 * 30 * 2).reshape(1, 24, 30, 2)),
+    "perspective": lambda x: v2.functional.perspective(
+        x, [[0, 0], [29, 0], [29, 23], [0, 23]], [[2, 1], [27, 0], [29, 23], [1, 20]]
+    ),
+    "elastic": lambda x: v2.functional.elastic(
+        x, torch.linspace(-0.2, 0.2, 24 * 30 * 2).reshape(1, 24, 30, 2)
+    ),
     "centre crop": lambda x: v2.functional.center_crop(x, [11, 40]),
     "resized crop": lambda x: v2.functional.resized_crop(x, 1, 2, 12, 13, [30, 20]),
     "clamp": lambda x: v2.functional.clamp_keypoints(x),
@@ -284,7 +326,9 @@ FUNCTIONALS = {
 @pytest.mark.parametrize("name", FUNCTIONALS)
 @settings(max_examples=25)
 @given(points=rows)
-def test_keypoints_with_visibility_move_as_keypoints(name: str, points: list[tuple[float, float, float]]) -> None:
+def test_keypoints_with_visibility_move_as_keypoints(
+    name: str, points: list[tuple[float, float, float]]
+) -> None:
     """Under each functional that knows KeyPoints labelled points end where torchvision's KeyPoints do, with its canvas; those of visibility
     0 stay, unless they are clamped, and each keeps its visibility."""
     values = torch.tensor(points).reshape(-1, 1, 3)
@@ -294,7 +338,9 @@ def test_keypoints_with_visibility_move_as_keypoints(name: str, points: list[tup
     assert (type(found), found.canvas_size) == (KeyPointsWithVisibility, wanted.canvas_size)
     plain, labelled = found.as_subclass(torch.Tensor), values[..., 2] > 0
     assert torch.equal(plain[..., 2], values[..., 2])
-    torch.testing.assert_close(plain[..., :2][labelled], wanted.as_subclass(torch.Tensor)[labelled], rtol=0, atol=0)
+    torch.testing.assert_close(
+        plain[..., :2][labelled], wanted.as_subclass(torch.Tensor)[labelled], rtol=0, atol=0
+    )
     if name != "clamp":
         assert torch.equal(plain[~labelled], values[~labelled])
     assert torch.equal(values, before)
@@ -302,7 +348,10 @@ def test_keypoints_with_visibility_move_as_keypoints(name: str, points: list[tup
 
 def test_classes_of_points_are_kept() -> None:
     """Copies, conversions and, with torchvision's set_return_type, parts of points are of their class; x and y alone are KeyPoints."""
-    points, corners = KeyPointsWithVisibility(torch.ones(4, 3), canvas_size=CANVAS), Outline(torch.ones(4, 2), canvas_size=CANVAS)
+    points, corners = (
+        KeyPointsWithVisibility(torch.ones(4, 3), canvas_size=CANVAS),
+        Outline(torch.ones(4, 2), canvas_size=CANVAS),
+    )
     for each in (points, corners):
         assert type(each.to(torch.float64)) is type(each.detach()) is type(each)
         assert each.clone().canvas_size == CANVAS
@@ -322,12 +371,20 @@ def test_every_functional_of_keypoints_is_known() -> None:
 SANITIZED = {
     "crop": lambda: [v2.CenterCrop(9), v2.SanitizeBoundingBoxes(2, 6)],
     "none": lambda: [v2.CenterCrop(9), v2.SanitizeBoundingBoxes(labels_getter=None)],
-    "twice": lambda: [v2.SanitizeBoundingBoxes(5), v2.CenterCrop(12), v2.RandomHorizontalFlip(1.0), v2.SanitizeBoundingBoxes(3)],
+    "twice": lambda: [
+        v2.SanitizeBoundingBoxes(5),
+        v2.CenterCrop(12),
+        v2.RandomHorizontalFlip(1.0),
+        v2.SanitizeBoundingBoxes(3),
+    ],
     "all": lambda: [v2.SanitizeBoundingBoxes(100)],
 }
 FORMS: dict[str, Any] = {
     "dict": None,
-    "pair": ("image", {"b": "boxes", "l": "labels", "k": "points", "j": "joints", "o": "lines", "m": "masks"}),
+    "pair": (
+        "image",
+        {"b": "boxes", "l": "labels", "k": "points", "j": "joints", "o": "lines", "m": "masks"},
+    ),
     "no labels": ["image", "boxes", "points"],
 }
 
@@ -397,18 +454,28 @@ def test_sanitize_of_several_boxes(tmp_path: Path) -> None:
 
 def test_sanitize_of_another_structure(folder: Path) -> None:
     """Where a step has made another structure of the sample, the step is torchvision's own; rows that a step has taken away stay away."""
-    renamed = [lambda sample: {"box": sample["boxes"], "labels": sample["labels"]}, v2.SanitizeBoundingBoxes(3)]
+    renamed = [
+        lambda sample: {"box": sample["boxes"], "labels": sample["labels"]},
+        v2.SanitizeBoundingBoxes(3),
+    ]
     plain = PackedDataset(folder)
-    found, kept_rows = PackedDataset(folder, renamed)[5], PackedDataset(folder, v2.SanitizeBoundingBoxes(3))[5]["labels"]
+    found, kept_rows = (
+        PackedDataset(folder, renamed)[5],
+        PackedDataset(folder, v2.SanitizeBoundingBoxes(3))[5]["labels"],
+    )
     assert torch.equal(found["labels"], kept_rows)
     assert 0 < len(kept_rows) < 5
     fewer = [lambda sample: {**sample, "joints": sample["joints"][:2]}, v2.SanitizeBoundingBoxes(3)]
-    assert torch.equal(PackedDataset(folder, fewer)[5]["joints"].as_subclass(torch.Tensor), plain[5]["joints"][:2])
+    assert torch.equal(
+        PackedDataset(folder, fewer)[5]["joints"].as_subclass(torch.Tensor), plain[5]["joints"][:2]
+    )
 
 
 def test_samples_of_steps_are_packed_again(folder: Path, tmp_path: Path) -> None:
     """Keypoints with a visibility that a Python step has left are keypoints for `pack`, whatever their name, and for collate=."""
-    renamed = PackedDataset(folder, lambda sample: {"image": sample["image"], "b": sample["boxes"], "p": sample["points"]})
+    renamed = PackedDataset(
+        folder, lambda sample: {"image": sample["image"], "b": sample["boxes"], "p": sample["points"]}
+    )
     fastload.pack(renamed, tmp_path / "d")
     schema = PackedDataset(tmp_path / "d").opened.reader.schema
     assert schema["p"] == Field("p", "keypoints", shape=(4, 3), of="b")
@@ -423,7 +490,9 @@ def test_loader(folder: Path, collate: Any) -> None:
     dataset = PackedDataset(folder, steps, fields=("image", ["boxes", "labels", "masks", "points"]))
     found = []
     for workers in (0, 2):
-        with FastLoader(dataset, batch_size=3, num_workers=workers, seed=1, seed_by="sample", collate=collate) as loader:
+        with FastLoader(
+            dataset, batch_size=3, num_workers=workers, seed=1, seed_by="sample", collate=collate
+        ) as loader:
             found.append(list(loader))
     assert same(found[0], found[1])
     images, target = found[0][1]
@@ -443,7 +512,11 @@ def test_steps_in_workers(folder: Path, name: str, collate: Any) -> None:
     steps = [kept, *([v2.ToTensor()] if name == "to tensor" else SANITIZED[name]())]
     found = []
     for workers in (0, 1):
-        dataset = PackedDataset(folder, steps, fields=("image", {"b": "boxes", "l": "labels", "k": "points", "j": "joints", "m": "masks"}))
+        dataset = PackedDataset(
+            folder,
+            steps,
+            fields=("image", {"b": "boxes", "l": "labels", "k": "points", "j": "joints", "m": "masks"}),
+        )
         options: dict[str, Any] = {"multiprocessing_context": "fork"} if workers else {}
         with FastLoader(dataset, batch_size=3, num_workers=workers, collate=collate, **options) as loader:
             found.append(list(loader))

@@ -38,7 +38,9 @@ def epoch(loader: FastLoader) -> list[tuple[torch.Tensor, torch.Tensor]]:
 
 
 def same(a: list[Any], b: list[Any]) -> bool:
-    return all(torch.equal(x, y) for one, other in zip(a, b, strict=True) for x, y in zip(one, other, strict=True))
+    return all(
+        torch.equal(x, y) for one, other in zip(a, b, strict=True) for x, y in zip(one, other, strict=True)
+    )
 
 
 def test_torchvisions_mixes_get_labels(packed: Path) -> None:
@@ -54,7 +56,12 @@ def test_torchvisions_mixes_get_labels(packed: Path) -> None:
         found = []
         for _ in range(2):
             with FastLoader(
-                packed, 8, transform=CROP, batch_transform=[v2.RandomInvert(0.5), transform], dtype=torch.float32, seed=4
+                packed,
+                8,
+                transform=CROP,
+                batch_transform=[v2.RandomInvert(0.5), transform],
+                dtype=torch.float32,
+                seed=4,
             ) as loader:
                 found.append(epoch(loader))
         assert all(labels.shape == (len(images), 5) for images, labels in found[0])
@@ -82,14 +89,22 @@ class Stream(IterableDataset[Any]):
         return iter([Numbers()[i] for i in range(12)])
 
 
-@pytest.mark.parametrize("transform", [AUGMENT, noisy, K.AugmentationSequential(K.RandomErasing(p=1.0)), [AUGMENT, noisy]])
+@pytest.mark.parametrize(
+    "transform", [AUGMENT, noisy, K.AugmentationSequential(K.RandomErasing(p=1.0)), [AUGMENT, noisy]]
+)
 def test_function_of_seed_and_epoch(packed: Path, transform: Any) -> None:
     """Two runs are equal, whatever threads and prefetch; another seed, and another epoch, are not. Global generators do not notice."""
     runs = []
     floats = [T.ToFloat(), transform] if not isinstance(transform, list) else [T.ToFloat(), *transform]
     for threads, prefetch, seed in [(1, 0, 3), (2, 2, 3), (2, 3, 3), (2, 2, 4)]:
         with FastLoader(
-            packed, 8, num_workers=threads, transform=CROP, batch_transform=floats, device_prefetch=prefetch, seed=seed
+            packed,
+            8,
+            num_workers=threads,
+            transform=CROP,
+            batch_transform=floats,
+            device_prefetch=prefetch,
+            seed=seed,
         ) as loader:
             state = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()
             runs.append((epoch(loader), epoch(loader)))
@@ -105,7 +120,13 @@ def test_a_samples_pixels_depend_on_no_batch(packed: Path) -> None:
 
     def by_label(batch_size: int, shuffle: bool) -> torch.Tensor:
         with FastLoader(
-            packed, batch_size, shuffle=shuffle, num_workers=2, transform=T.Resize((16, 16)), batch_transform=AUGMENT, seed=1
+            packed,
+            batch_size,
+            shuffle=shuffle,
+            num_workers=2,
+            transform=T.Resize((16, 16)),
+            batch_transform=AUGMENT,
+            seed=1,
         ) as loader:
             images = torch.cat([images for images, _ in loader]).flatten(1)
         return images[np.lexsort(images.numpy().T)]
@@ -116,7 +137,9 @@ def test_a_samples_pixels_depend_on_no_batch(packed: Path) -> None:
 def test_mixing_takes_labels(packed: Path) -> None:
     """What needs two arguments gets images and labels, after what gets images alone; fewer rows at the end are no matter."""
     steps = [AUGMENT, T.Normalize((0.5,) * 3, (0.5,) * 3), A.MixUp(0.4, num_classes=3)]
-    with FastLoader(packed, 8, num_workers=2, transform=CROP, batch_transform=steps, seed=1, dtype=torch.bfloat16) as loader:
+    with FastLoader(
+        packed, 8, num_workers=2, transform=CROP, batch_transform=steps, seed=1, dtype=torch.bfloat16
+    ) as loader:
         batches = list(loader)
     assert [labels.shape for _, labels in batches] == [(8, 3)] * 6 + [(2, 3)]
     assert all(images.dtype == torch.bfloat16 for images, _ in batches)
@@ -128,13 +151,22 @@ def test_mixing_takes_labels(packed: Path) -> None:
     with FastLoader(packed, 10, num_workers=2, transform=CROP, seed=1) as plain:
         want = epoch(plain)
     with FastLoader(packed, 10, num_workers=2, transform=CROP, batch_transform=swapped, seed=1) as loader:
-        assert all(torch.equal(x, a.flip(0)) and torch.equal(y, b.flip(0)) for (x, y), (a, b) in zip(loader, want, strict=True))
+        assert all(
+            torch.equal(x, a.flip(0)) and torch.equal(y, b.flip(0))
+            for (x, y), (a, b) in zip(loader, want, strict=True)
+        )
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_any_dataset(workers: int) -> None:
     """On Python datasets too: images in a tuple, or under "image" in a dict; the indices are the sampler's; labels pass through."""
-    common: dict[str, Any] = {"batch_size": 5, "shuffle": True, "num_workers": workers, "seed": 2, "batch_transform": AUGMENT}
+    common: dict[str, Any] = {
+        "batch_size": 5,
+        "shuffle": True,
+        "num_workers": workers,
+        "seed": 2,
+        "batch_transform": AUGMENT,
+    }
     with FastLoader(Numbers(), **common, device="cpu") as loader:
         batches = list(loader)
     with FastLoader(Named(), **common) as loader:
@@ -150,7 +182,10 @@ def test_any_dataset(workers: int) -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_iterable_datasets_have_no_indices(workers: int) -> None:
     """What draws by index says so; what draws by batch runs."""
-    with FastLoader(Stream(), 4, num_workers=workers, batch_transform=AUGMENT) as loader, pytest.raises(ArgumentError, match="Seeded"):
+    with (
+        FastLoader(Stream(), 4, num_workers=workers, batch_transform=AUGMENT) as loader,
+        pytest.raises(ArgumentError, match="Seeded"),
+    ):
         list(loader)
     with FastLoader(Stream(), 4, num_workers=workers, batch_transform=[T.ToFloat(), noisy], seed=1) as loader:
         first, second = list(loader), list(loader)
@@ -191,7 +226,13 @@ def queued(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("persistent", [False, True])
 def test_workers_batches_moved_ahead(queued: None, in_order: bool, persistent: bool) -> None:
     """The batches of worker processes, moved ahead: the same ones, in order, at most device_prefetch of them."""
-    common: dict[str, Any] = {"batch_size": 2, "num_workers": 2, "device": "cpu", "in_order": in_order, "persistent_workers": persistent}
+    common: dict[str, Any] = {
+        "batch_size": 2,
+        "num_workers": 2,
+        "device": "cpu",
+        "in_order": in_order,
+        "persistent_workers": persistent,
+    }
     with FastLoader(Numbers(), **common, device_prefetch=2) as loader:
         for _ in range(2):
             iterator, seen = iter(loader), []
@@ -234,7 +275,9 @@ def test_draws_of_workers_repeat_when_moved_ahead(queued: None) -> None:
     def run(delay: float) -> list[Any]:
         torch.manual_seed(3)
         out = []
-        with FastLoader(Numbers(), 2, sampler=Drawing(), num_workers=2, device="cpu", device_prefetch=2) as loader:
+        with FastLoader(
+            Numbers(), 2, sampler=Drawing(), num_workers=2, device="cpu", device_prefetch=2
+        ) as loader:
             for _, labels in loader:
                 time.sleep(delay)
                 out.append((labels.tolist(), torch.rand(()).item()))
@@ -246,7 +289,9 @@ def test_draws_of_workers_repeat_when_moved_ahead(queued: None) -> None:
 def test_dtype_without_packed_data() -> None:
     """dtype= goes with Normalize in batch_transform= on any dataset, and is refused without."""
     steps = T.Normalize((0.5,) * 3, (0.5,) * 3)
-    with FastLoader(Numbers(), 4, batch_transform=steps, dtype=torch.float16, memory_format=torch.contiguous_format) as loader:
+    with FastLoader(
+        Numbers(), 4, batch_transform=steps, dtype=torch.float16, memory_format=torch.contiguous_format
+    ) as loader:
         images, _ = next(iter(loader))
     assert images.dtype == torch.float16
     assert images.is_contiguous()
@@ -271,7 +316,16 @@ def test_what_cannot_run_is_said(packed: Path) -> None:
 
 def test_loader_with_a_transform_is_picklable(packed: Path) -> None:
     """As without one; the copy makes the same batches."""
-    loader = FastLoader(packed, 8, num_workers=1, transform=CROP, batch_transform=AUGMENT, seed=1, device="cpu", device_prefetch=1)
+    loader = FastLoader(
+        packed,
+        8,
+        num_workers=1,
+        transform=CROP,
+        batch_transform=AUGMENT,
+        seed=1,
+        device="cpu",
+        device_prefetch=1,
+    )
     with loader, pickle.loads(pickle.dumps(loader)) as copy:
         assert copy.device_prefetch == 1
         assert same(epoch(copy), epoch(loader))
@@ -282,13 +336,21 @@ def test_loader_with_a_transform_is_picklable(packed: Path) -> None:
 def test_its_time_is_counted(packed: Path, data: str, step: Any) -> None:
     """stats() and the health report tell what steps on whole batches took, of each engine; nothing where there are none."""
     source: Any = packed if data == "packed" else Numbers()
-    common: dict[str, Any] = {"batch_size": 4, "num_workers": 2, "transform": CROP if data == "packed" else None}
-    with FastLoader(source, **common, device="cpu", batch_transform=[A.AugmentBatch([A.ColorJitter(0.4)]), step]) as loader:
+    common: dict[str, Any] = {
+        "batch_size": 4,
+        "num_workers": 2,
+        "transform": CROP if data == "packed" else None,
+    }
+    with FastLoader(
+        source, **common, device="cpu", batch_transform=[A.AugmentBatch([A.ColorJitter(0.4)]), step]
+    ) as loader:
         began = time.perf_counter()
         for _ in loader:
             pass
         stages = loader.stats()["stage_seconds"]
-        threads = 2 if step is noisy else 1  # the one ahead, and beside it the loop's with what has to wait for it
+        threads = (
+            2 if step is noisy else 1
+        )  # the one ahead, and beside it the loop's with what has to wait for it
         assert 0 < stages["augment"] < threads * (time.perf_counter() - began)
         assert "augment" in loader.health.report()
         before = stages["augment"]

@@ -114,7 +114,11 @@ def test_parts_after_a_crash_are_done_by_another_process(tmp_path: Path) -> None
         if [ -e $2 ]; then sed -i 's/"parts": {/"parts": {"c": {"verdict": "right"}, /' $2; exit; fi
         echo '{"parts": {"a": {"verdict": "right"}}, "running": "b"}' > $2; kill -SEGV $$"""
     found = checked(tmp_path, script, device_check.Section("probes", "", 60, "", restarts=2))["probes"]
-    assert {name: part["verdict"] for name, part in found["parts"].items()} == {"a": "right", "b": report.CRASHED, "c": "right"}
+    assert {name: part["verdict"] for name, part in found["parts"].items()} == {
+        "a": "right",
+        "b": report.CRASHED,
+        "c": "right",
+    }
     assert found["verdict"] == "FAILED"
 
 
@@ -178,7 +182,10 @@ def test_the_pack_is_for_its_python(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with zipfile.ZipFile(tmp_path / "wheels" / "a.whl", "w") as wheel:
         wheel.writestr("a/__init__.py", "")
     site = str(tmp_path / "site")
-    assert site not in environment.environment(rehearse=False)["PYTHONPATH"].split(os.pathsep) or sys.version_info[:2] == environment.PYTHON
+    assert (
+        site not in environment.environment(rehearse=False)["PYTHONPATH"].split(os.pathsep)
+        or sys.version_info[:2] == environment.PYTHON
+    )
     monkeypatch.setattr(environment, "PYTHON", sys.version_info[:2])
     found = environment.environment(rehearse=False)
     assert site in found["PYTHONPATH"].split(os.pathsep)
@@ -212,4 +219,8 @@ def test_tests_that_did_not_pass(tmp_path: Path) -> None:
         "<testsuites><testsuite><testcase classname='m' name='a'/><testcase classname='m' name='b'><failure message='no'>trace</failure>"
         "</testcase><testcase classname='m' name='c'><skipped message='one device'>at</skipped></testcase></testsuite></testsuites>"
     )
-    assert suite.outcomes(file) == [("m::a", report.RIGHT, ""), ("m::b", report.WRONG, "no\ntrace"), ("m::c", report.SKIPPED, "one device")]
+    assert suite.outcomes(file) == [
+        ("m::a", report.RIGHT, ""),
+        ("m::b", report.WRONG, "no\ntrace"),
+        ("m::c", report.SKIPPED, "one device"),
+    ]

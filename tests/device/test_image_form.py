@@ -18,7 +18,11 @@ FORMS: list[dict[str, Any]] = [
     {"dtype": torch.float16},
     {"dtype": torch.bfloat16, "memory_format": torch.channels_last},
     {"memory_format": torch.channels_last},
-    {"dtype": torch.float32, "batch_transform": T.Normalize((0.5, 0.4, 0.3), (0.2, 0.2, 0.3)), "memory_format": torch.channels_last},
+    {
+        "dtype": torch.float32,
+        "batch_transform": T.Normalize((0.5, 0.4, 0.3), (0.2, 0.2, 0.3)),
+        "memory_format": torch.channels_last,
+    },
 ]
 
 
@@ -39,13 +43,21 @@ def images(packed: Path, transform: Any, **arguments: Any) -> list[Any]:
         return [batch[0] for batch in loader]
 
 
-TAKERS: dict[str, dict[str, Any]] = {"batches": {}, "collate_fn": {"collate_fn": stacked}, "samples": {"batch_size": None}}
+TAKERS: dict[str, dict[str, Any]] = {
+    "batches": {},
+    "collate_fn": {"collate_fn": stacked},
+    "samples": {"batch_size": None},
+}
 CASES = [(form, steps, taker) for form in FORMS[:3] for steps in (CROP, FLOATS) for taker in TAKERS]
-CASES += [(FORMS[3], CROP, "batches")]  # elsewhere floats come twice, or there are no batches to transform: refused on every engine
+CASES += [
+    (FORMS[3], CROP, "batches")
+]  # elsewhere floats come twice, or there are no batches to transform: refused on every engine
 
 
 @pytest.mark.parametrize(("form", "transform", "taken"), CASES)
-def test_the_native_form_with_a_python_step(packed: Path, form: dict[str, Any], transform: Any, taken: str) -> None:
+def test_the_native_form_with_a_python_step(
+    packed: Path, form: dict[str, Any], transform: Any, taken: str
+) -> None:
     """Images have the dtype, the values to the bit, and the strides that native threads write, whoever takes them, on every engine."""
     taker = TAKERS[taken]
     expected = images(packed, transform, num_workers=1, **form, **taker)
@@ -73,7 +85,9 @@ def test_grey_images(packed: Path) -> None:
         (lambda image: image.sum().item(), torch.float16, r"leave int|batches of torch.int64"),
     ],
 )
-def test_what_cannot_be_converted(packed: Path, collate_fn: Any, leaves: Any, dtype: torch.dtype, told: str) -> None:
+def test_what_cannot_be_converted(
+    packed: Path, collate_fn: Any, leaves: Any, dtype: torch.dtype, told: str
+) -> None:
     """Where a Python step leaves no image tensors, the error says what it leaves, and what to do."""
     with pytest.raises(ArgumentError, match=told):
         images(packed, [*CROP, leaves], dtype=dtype, collate_fn=collate_fn, num_workers=1)

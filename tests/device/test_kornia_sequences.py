@@ -40,7 +40,9 @@ SEQUENCES: dict[str, Callable[[], Any]] = {
     "AugmentationSequential": lambda: K.AugmentationSequential(flip(), jitter(), turn(), data_keys=["input"]),
     "ImageSequential": lambda: K.ImageSequential(flip(), jitter(), turn(), keepdim=True),
     "nn.Sequential": lambda: nn.Sequential(flip(), jitter(), turn()),
-    "nested": lambda: K.AugmentationSequential(K.ImageSequential(flip(), jitter()), nn.Sequential(turn()), same_on_batch=False),
+    "nested": lambda: K.AugmentationSequential(
+        K.ImageSequential(flip(), jitter()), nn.Sequential(turn()), same_on_batch=False
+    ),
     "options": lambda: K.AugmentationSequential(
         flip(), jitter(), turn(), transformation_matrix_mode="skip", random_apply_weights=[1, 2, 3]
     ),
@@ -50,7 +52,9 @@ SEQUENCES: dict[str, Callable[[], Any]] = {
 def pixels(data: Any, transform: Any, **options: Any) -> Tensor:
     """Images of the second epoch, in the dataset's order."""
     with FastLoader(
-        data, **{"batch_size": 8, "seed": 3, "transform": SIZE, "device": "cpu", **options}, batch_transform=transform
+        data,
+        **{"batch_size": 8, "seed": 3, "transform": SIZE, "device": "cpu", **options},
+        batch_transform=transform,
     ) as loader:
         loader.set_epoch(1)
         return torch.cat([images.clone() for images, *_ in loader])
@@ -90,7 +94,14 @@ def test_changes_between_epochs(packed: Path) -> None:
 
 def test_resumed_in_mid_epoch(packed: Path) -> None:
     """A loader that goes on from a state makes the batches that the first one still would have made."""
-    options: dict[str, Any] = {"batch_size": 8, "shuffle": True, "seed": 3, "transform": SIZE, "num_workers": 2, "device": "cpu"}
+    options: dict[str, Any] = {
+        "batch_size": 8,
+        "shuffle": True,
+        "seed": 3,
+        "transform": SIZE,
+        "num_workers": 2,
+        "device": "cpu",
+    }
     with FastLoader(packed, **options, batch_transform=SEQUENCES["nested"]()) as loader:
         batches = iter(loader)
         for _ in range(3):
@@ -114,7 +125,11 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def of_scenes(path: Path, transform: Any, fields: list[str], **options: Any) -> FastLoader[Any]:
     dataset = PackedDataset(path, T.Resize((40, 48)), fields=fields)
-    return FastLoader(dataset, **{"batch_size": 6, "seed": 3, "device": "cpu", "collate": "padded", **options}, batch_transform=transform)
+    return FastLoader(
+        dataset,
+        **{"batch_size": 6, "seed": 3, "device": "cpu", "collate": "padded", **options},
+        batch_transform=transform,
+    )
 
 
 def test_data_keys_move_the_batchs_fields(scenes: Path) -> None:
@@ -125,7 +140,13 @@ def test_data_keys_move_the_batchs_fields(scenes: Path) -> None:
     sequence = K.AugmentationSequential(K.RandomVerticalFlip(), jitter(), crop, data_keys=keys)
     with (
         of_scenes(scenes, sequence, fields) as found,
-        of_scenes(scenes, A.AugmentBatch([K.RandomVerticalFlip(), jitter(), crop]), fields, batch_size=5, num_workers=1) as want,
+        of_scenes(
+            scenes,
+            A.AugmentBatch([K.RandomVerticalFlip(), jitter(), crop]),
+            fields,
+            batch_size=5,
+            num_workers=1,
+        ) as want,
     ):
         got = {int(number): (batch, row) for batch in found for row, number in enumerate(batch["number"])}
         for batch in want:
@@ -142,12 +163,22 @@ def test_data_keys_move_the_batchs_fields(scenes: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "fields", "said"),
     [
-        (["input"], ["image", "mask"], "the batch has masks, which would stay where they are: add 'mask' to data_keys"),
+        (
+            ["input"],
+            ["image", "mask"],
+            "the batch has masks, which would stay where they are: add 'mask' to data_keys",
+        ),
         (["input", "mask"], ["image", "number"], "data_keys name masks, and the batch has none"),
-        (["input", "bbox_xywh"], ["image", "boxes"], "the batch's boxes are xyxy: write 'bbox_xyxy' in data_keys"),
+        (
+            ["input", "bbox_xywh"],
+            ["image", "boxes"],
+            "the batch's boxes are xyxy: write 'bbox_xyxy' in data_keys",
+        ),
     ],
 )
-def test_contradictions_are_found_before_a_batch(scenes: Path, keys: list[str], fields: list[str], said: str) -> None:
+def test_contradictions_are_found_before_a_batch(
+    scenes: Path, keys: list[str], fields: list[str], said: str
+) -> None:
     """A data key without a field, a field without a data key, and another format of boxes are errors when the loader plans."""
     with pytest.raises(ArgumentError, match=re.escape(said)):
         of_scenes(scenes, K.AugmentationSequential(turn(), data_keys=keys), fields)
@@ -155,7 +186,9 @@ def test_contradictions_are_found_before_a_batch(scenes: Path, keys: list[str], 
 
 def test_objects_may_stay_where_nothing_moves(scenes: Path) -> None:
     """Fields in the image need no data key beside modules that change colours alone."""
-    with of_scenes(scenes, K.AugmentationSequential(jitter(), data_keys=["input"]), ["image", "mask", "number"]) as loader:
+    with of_scenes(
+        scenes, K.AugmentationSequential(jitter(), data_keys=["input"]), ["image", "mask", "number"]
+    ) as loader:
         assert [len(batch["mask"]) for batch in loader] == [6] * 3
 
 
@@ -166,14 +199,18 @@ class Pairs(Dataset[Any]):
         return 10
 
     def __getitem__(self, index: int) -> Any:
-        image = torch.randint(0, 256, (3, 16, 20), dtype=torch.uint8, generator=torch.Generator().manual_seed(index))
+        image = torch.randint(
+            0, 256, (3, 16, 20), dtype=torch.uint8, generator=torch.Generator().manual_seed(index)
+        )
         return image, image[0].clone(), index
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_data_keys_name_the_values_of_a_tuple(workers: int) -> None:
     """Of a dataset of Python whose samples are tuples, data_keys name the values in order: masks follow, labels stay."""
-    sequence = K.AugmentationSequential(K.RandomHorizontalFlip(), K.RandomVerticalFlip(), data_keys=["input", "mask", "class"])
+    sequence = K.AugmentationSequential(
+        K.RandomHorizontalFlip(), K.RandomVerticalFlip(), data_keys=["input", "mask", "class"]
+    )
     with FastLoader(Pairs(), 5, num_workers=workers, seed=1, batch_transform=sequence) as loader:
         for images, masks, labels in loader:
             assert torch.equal(masks, images[:, 0])
@@ -204,7 +241,9 @@ class Grey(Pairs):
 
 def test_any_channels_and_float64() -> None:
     """Where Kornia takes one channel, or float64, so does its sequence here."""
-    with FastLoader(Grey(), 5, seed=1, batch_transform=nn.Sequential(K.RandomAffine(20.0), K.RandomGamma((0.5, 2.0)))) as loader:
+    with FastLoader(
+        Grey(), 5, seed=1, batch_transform=nn.Sequential(K.RandomAffine(20.0), K.RandomGamma((0.5, 2.0)))
+    ) as loader:
         images = torch.cat([images for images, _ in loader])
     assert (images.dtype, images.shape[1]) == (torch.float64, 1)
     assert not torch.equal(images, torch.stack([Grey()[index][0] for index in range(10)]))
@@ -228,22 +267,36 @@ def replaced() -> Any:
 
 
 WHOLE: dict[str, tuple[Callable[[], Any], str]] = {
-    "random_apply": (lambda: K.AugmentationSequential(flip(), jitter(), random_apply=1), "its random_apply is not the default"),
+    "random_apply": (
+        lambda: K.AugmentationSequential(flip(), jitter(), random_apply=1),
+        "its random_apply is not the default",
+    ),
     "extra_args": (
-        lambda: K.AugmentationSequential(flip(), extra_args={K.AugmentationSequential().data_keys[0]: {"resample": "nearest"}}),
+        lambda: K.AugmentationSequential(
+            flip(), extra_args={K.AugmentationSequential().data_keys[0]: {"resample": "nearest"}}
+        ),
         "its extra_args is not the default",
     ),
     "rigid": (
         lambda: K.AugmentationSequential(flip(), transformation_matrix_mode="rigid"),
         "its transformation_matrix_arg is not the default",
     ),
-    "same_on_batch": (lambda: K.AugmentationSequential(turn(), same_on_batch=True), "RandomAffine does not run per sample: it draws once"),
+    "same_on_batch": (
+        lambda: K.AugmentationSequential(turn(), same_on_batch=True),
+        "RandomAffine does not run per sample: it draws once",
+    ),
     "a mix": (
         lambda: K.ImageSequential(flip(), K.RandomMixUpV2(data_keys=["input"])),
         "RandomMixUpV2 does not run per sample: it mixes samples",
     ),
-    "another module": (lambda: nn.Sequential(flip(), nn.Identity()), "Identity does not run per sample: its class is not known to"),
-    "inside": (lambda: K.ImageSequential(flip(), K.ImageSequential(jitter(), random_apply=1)), "its random_apply is not the default"),
+    "another module": (
+        lambda: nn.Sequential(flip(), nn.Identity()),
+        "Identity does not run per sample: its class is not known to",
+    ),
+    "inside": (
+        lambda: K.ImageSequential(flip(), K.ImageSequential(jitter(), random_apply=1)),
+        "its random_apply is not the default",
+    ),
     "a subclass": (lambda: Own(flip()), "Own does not run per sample: its class is not known to"),
     "a hook": (hooked, "its forward_hooks is not the default"),
     "a replaced method": (replaced, "its forward is not the default"),
@@ -253,10 +306,14 @@ WHOLE: dict[str, tuple[Callable[[], Any], str]] = {
 @pytest.mark.parametrize(("make", "said"), WHOLE.values(), ids=WHOLE)
 def test_what_stays_whole_says_why(packed: Path, make: Callable[[], Any], said: str) -> None:
     """What cannot be taken apart runs as it is, seeded per batch, and explain() says why in its line; AugmentBatch says it in its error."""
-    with FastLoader(packed, 8, transform=SIZE, device="cpu", dtype=torch.float32, batch_transform=make()) as loader:
+    with FastLoader(
+        packed, 8, transform=SIZE, device="cpu", dtype=torch.float32, batch_transform=make()
+    ) as loader:
         (line,) = [line for line in loader.explain(all=True).splitlines() if "global generators" in line]
     assert said in line
-    assert torch.equal(*(pixels(packed, make(), dtype=torch.float32, device_prefetch=prefetch) for prefetch in (0, 2)))
+    assert torch.equal(
+        *(pixels(packed, make(), dtype=torch.float32, device_prefetch=prefetch) for prefetch in (0, 2))
+    )
     with pytest.raises(TransformError, match=re.escape(said)):
         A.AugmentBatch([make()])
 
@@ -292,7 +349,10 @@ def test_a_sequence_that_takes_dicts() -> None:
 def test_a_dict_of_packed_data(scenes: Path) -> None:
     """data_keys=None on packed data: every field that lies in the image moves with it."""
     sequence = K.AugmentationSequential(K.RandomHorizontalFlip(p=1.0), data_keys=None)
-    with of_scenes(scenes, sequence, ["image", "mask", "number"]) as found, of_scenes(scenes, None, ["image", "mask", "number"]) as plain:
+    with (
+        of_scenes(scenes, sequence, ["image", "mask", "number"]) as found,
+        of_scenes(scenes, None, ["image", "mask", "number"]) as plain,
+    ):
         for after, before in zip(found, plain, strict=True):
             assert torch.equal(after["image"], before["image"].flip(-1))
             assert torch.equal(after["mask"], before["mask"].flip(-1))
@@ -311,5 +371,9 @@ def test_explain_names_each_module(packed: Path) -> None:
     """Each module of a sequence has its line, and none waits for the loop."""
     with FastLoader(packed, 8, transform=SIZE, device="cpu", batch_transform=SEQUENCES["nested"]()) as loader:
         text = loader.explain(all=True)
-    assert re.findall(r"^KorniaOp\((\w+)", text, re.MULTILINE) == ["RandomHorizontalFlip", "ColorJitter", "RandomAffine"]
+    assert re.findall(r"^KorniaOp\((\w+)", text, re.MULTILINE) == [
+        "RandomHorizontalFlip",
+        "ColorJitter",
+        "RandomAffine",
+    ]
     assert "global generators" not in text

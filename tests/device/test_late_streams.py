@@ -68,7 +68,9 @@ ENGINES = pytest.mark.parametrize("native", [True, False], ids=["threads", "proc
 @ENGINES
 @pytest.mark.parametrize("inside", [True, False], ids=["dropped inside", "dropped outside"])
 @pytest.mark.parametrize("contexts", [True, False], ids=["", "old driver"])
-def test_no_memory_is_filled_again_under_a_users_copy(cuda: FakeCuda, packed: Path, native: bool, inside: bool, contexts: bool) -> None:
+def test_no_memory_is_filled_again_under_a_users_copy(
+    cuda: FakeCuda, packed: Path, native: bool, inside: bool, contexts: bool
+) -> None:
     """A copy that was queued on any stream reads the batch's bytes, wherever the batch was dropped, and however late the stream runs."""
     cuda.records_contexts = contexts
     data = packed if native else None
@@ -107,7 +109,10 @@ def test_batches_arrive_whole(cuda: FakeCuda, packed: Path, native: bool, prefet
     """With device=, batches that are dropped at once, used late and on a stream of the user's have the host's bytes."""
     data = packed if native else None
     want = expected(data, epochs=3)
-    with loader_of(data, device="cuda", device_prefetch=prefetch) as loader, torch.cuda.stream(torch.cuda.Stream()):
+    with (
+        loader_of(data, device="cuda", device_prefetch=prefetch) as loader,
+        torch.cuda.stream(torch.cuda.Stream()),
+    ):
         sums = [images.long().sum() for _ in range(3) for images, _ in loader]
     assert same(sums, [images.long().sum() for images in want])
 
@@ -127,7 +132,13 @@ def test_every_kind_of_field_is_in_pinned_memory(cuda: FakeCuda, tmp_path: Path)
 
 
 def _cloned(value: Any) -> Any:
-    return tuple(map(_cloned, value)) if isinstance(value, tuple) else value.clone() if isinstance(value, torch.Tensor) else value
+    return (
+        tuple(map(_cloned, value))
+        if isinstance(value, tuple)
+        else value.clone()
+        if isinstance(value, torch.Tensor)
+        else value
+    )
 
 
 def _equal(value: Any, other: Any) -> bool:
@@ -140,7 +151,9 @@ def _equal(value: Any, other: Any) -> bool:
 
 
 @ENGINES
-def test_a_refusal_leaves_no_error(cuda: FakeCuda, packed: Path, native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_leaves_no_error(
+    cuda: FakeCuda, packed: Path, native: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where the driver will not pin, it is said once, batches come all the same, and the user's next kernel runs."""
     cuda.refuse = True
     want = expected(packed if native else None)
@@ -207,7 +220,10 @@ def test_a_stage_reads_what_the_loop_wrote(cuda: FakeCuda, packed: Path, native:
     }
     data = packed if native else None
     want = [images.float() for images in expected(data)]
-    with loader_of(data, device="cuda", device_prefetch=2, batch_transform=stages[how]) as loader, torch.no_grad():
+    with (
+        loader_of(data, device="cuda", device_prefetch=2, batch_transform=stages[how]) as loader,
+        torch.no_grad(),
+    ):
         got = []
         for images, _ in loader:
             got.append(images)
@@ -247,7 +263,9 @@ def test_contexts_are_opened_on_the_loops_device_alone(cuda: FakeCuda, packed: P
         list(loader)
     torch.cuda.set_device(1)
     for memory in ({"pin_memory": True}, {"device": "cuda"}):
-        with loader_of(packed, **memory, batch_transform=lambda images, *, seed, epoch, indices: images) as loader:
+        with loader_of(
+            packed, **memory, batch_transform=lambda images, *, seed, epoch, indices: images
+        ) as loader:
             list(loader)
     with loader_of(None, pin_memory=True) as loader:
         for batch in loader:
@@ -264,7 +282,9 @@ def test_contexts_are_opened_on_the_loops_device_alone(cuda: FakeCuda, packed: P
 
 @ENGINES
 @pytest.mark.parametrize("memory", [{"device": "cuda"}, {"pin_memory": True}], ids=["device", "pinned"])
-def test_a_graph_can_be_captured_in_the_loop(cuda: FakeCuda, packed: Path, native: bool, memory: dict[str, Any]) -> None:
+def test_a_graph_can_be_captured_in_the_loop(
+    cuda: FakeCuda, packed: Path, native: bool, memory: dict[str, Any]
+) -> None:
     """While a graph is captured the loader makes no call that would end the capture, though batches are dropped, and goes on afterwards."""
     data = packed if native else None
     held: list[Any] = []
@@ -284,7 +304,9 @@ def test_a_graph_can_be_captured_in_the_loop(cuda: FakeCuda, packed: Path, nativ
     assert len(again) == len(want)
 
 
-def test_a_slot_that_is_dropped_in_a_capture_stays_mapped(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slot_that_is_dropped_in_a_capture_stays_mapped(
+    cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A registered slot whose lease and last reference end while a graph is captured is neither waited for nor unmapped."""
     told: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: told.append(str(unraisable.exc_value)))
@@ -298,7 +320,9 @@ def test_a_slot_that_is_dropped_in_a_capture_stays_mapped(cuda: FakeCuda, monkey
     assert (ctypes.c_uint8 * 4096).from_address(address)[4095] == 0
 
 
-def test_a_slot_stays_mapped_where_the_driver_refuses(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slot_stays_mapped_where_the_driver_refuses(
+    cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A registered slot is not unmapped if the driver does not say when its copies end, and its code is told."""
     told: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: told.append(str(unraisable.exc_value)))
@@ -328,7 +352,10 @@ class Graph:
 
 
 def graphs(samples: list[Any]) -> dict[str, Any]:
-    return {"graph": Graph(torch.stack([image for image, _ in samples])), "image": torch.stack([image for image, _ in samples])}
+    return {
+        "graph": Graph(torch.stack([image for image, _ in samples])),
+        "image": torch.stack([image for image, _ in samples]),
+    }
 
 
 def test_objects_that_move_themselves(cuda: FakeCuda) -> None:

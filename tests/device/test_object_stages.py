@@ -12,7 +12,9 @@ from fastload.device.stages import BatchFields, BatchKey, StageCall, stage_calls
 from fastload.errors import ArgumentError
 
 KEY = BatchKey(5, 1, 0, range(4))
-FIELDS = BatchFields("photo", "label", (("seg", "mask", ""), ("people", "boxes", "xywh"), ("joints", "keypoints", "")))
+FIELDS = BatchFields(
+    "photo", "label", (("seg", "mask", ""), ("people", "boxes", "xywh"), ("joints", "keypoints", ""))
+)
 
 
 def stage(*transforms: Any) -> tuple[StageCall, ...]:
@@ -59,7 +61,9 @@ def test_what_cannot_follow_is_refused(kind: str) -> None:
     """A field that would stay behind is named, unless no op moves pixels."""
     given = {**batch(), "other": torch.zeros(4)}
     fields = BatchFields("photo", "label", (*FIELDS.objects, ("other", kind, "")))
-    moving, still = stage(A.AugmentBatch([A.RandomRotation(5)]), A.AugmentBatch([A.ColorJitter(0.5), A.RandomErasing()]))
+    moving, still = stage(
+        A.AugmentBatch([A.RandomRotation(5)]), A.AugmentBatch([A.ColorJitter(0.5), A.RandomErasing()])
+    )
     with pytest.raises(ArgumentError, match=f"'other' \\({kind}\\) cannot follow"):
         moving(given, KEY, fields)
     out = still(given, KEY, fields)

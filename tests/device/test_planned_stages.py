@@ -21,7 +21,10 @@ from fastload.errors import ArgumentError
 v1 = pytest.importorskip("torchvision.transforms")
 v2 = pytest.importorskip("torchvision.transforms.v2")
 
-pytestmark = [pytest.mark.usefixtures("no_leaks"), pytest.mark.filterwarnings("ignore:The transform `ToTensor")]
+pytestmark = [
+    pytest.mark.usefixtures("no_leaks"),
+    pytest.mark.filterwarnings("ignore:The transform `ToTensor"),
+]
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 SEED = 20261121
 FLOATS = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
@@ -32,7 +35,9 @@ def draw(op: int, words: int, index: int, epoch: int = 0, seed: int = SEED) -> D
     return Draw(words_of(seed, epoch, as_indices([index]), [(OP_STREAM + op, words)])[0])
 
 
-def batches(path: Path, transform: Any, batch_size: int = 8, **kwargs: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def batches(
+    path: Path, transform: Any, batch_size: int = 8, **kwargs: Any
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """One epoch on the CPU as the device."""
     common: dict[str, Any] = {"seed": SEED, "num_workers": 1, "device": "cpu", **kwargs}
     with FastLoader(path, batch_size, transform=transform, **common) as loader:
@@ -108,7 +113,11 @@ def test_the_same_bytes_whatever_the_batches_and_threads(packed: Path) -> None:
     """(seed, epoch, index) decides: not the batch size, its order, the number of threads, nor how far ahead; another epoch differs."""
     want = images_of(packed, LIGHT)
     order = torch.randperm(50, generator=torch.Generator().manual_seed(1)).tolist()
-    for changed in ({"batch_size": 5, "num_workers": 2}, {"batch_size": 13, "num_workers": 0}, {"batch_size": 50, "device_prefetch": 0}):
+    for changed in (
+        {"batch_size": 5, "num_workers": 2},
+        {"batch_size": 13, "num_workers": 0},
+        {"batch_size": 50, "device_prefetch": 0},
+    ):
         assert torch.equal(images_of(packed, LIGHT, **changed), want)
     assert torch.equal(images_of(packed, LIGHT, batch_size=7, num_workers=2, sampler=order), want[order])
     assert not torch.equal(images_of(packed, LIGHT, seed=SEED + 1), want)
@@ -157,7 +166,9 @@ def test_numbering_of_an_augment_batch() -> None:
     whole, later = A.AugmentBatch(ops), A.AugmentBatch(ops, first=2)
     x = torch.randint(0, 256, (6, 3, 24, 24), dtype=torch.uint8, generator=torch.Generator().manual_seed(5))
     key: dict[str, Any] = {"seed": 1, "epoch": 2, "indices": range(6)}
-    assert whole != later == whole.numbered(2) == pickle.loads(pickle.dumps(later)) == eval(repr(later), vars(A))
+    assert (
+        whole != later == whole.numbered(2) == pickle.loads(pickle.dumps(later)) == eval(repr(later), vars(A))
+    )
     assert not torch.equal(whole(x, **key), later(x, **key))
     step_by_step = x
     for part in later.apart():
@@ -171,7 +182,9 @@ def test_bytes_become_floats_as_the_list_says(packed: Path) -> None:
         steps = [v2.Resize((20, 20)), v2.RandomInvert(1.0), *floats]
         left = PackedDataset(packed, transform=steps).snapshot(device=True)
         inverted = 255 - torch.stack([left.decode(index, SEED, 0) for index in range(50)])
-        want = inverted.float() * torch.tensor(1 / 255) if reciprocal else inverted.float() / torch.tensor(255.0)
+        want = (
+            inverted.float() * torch.tensor(1 / 255) if reciprocal else inverted.float() / torch.tensor(255.0)
+        )
         assert torch.equal(images_of(packed, steps), want)
 
 
@@ -183,7 +196,9 @@ def test_the_dtype_is_that_of_the_last_conversion(packed: Path) -> None:
     bare = [v2.Resize((20, 20)), v2.RandomInvert(1.0)]
     inverted = images_of(packed, bare)
     assert inverted.dtype == torch.uint8
-    assert torch.equal(images_of(packed, bare, dtype=torch.bfloat16), (inverted / torch.tensor(255.0)).bfloat16())
+    assert torch.equal(
+        images_of(packed, bare, dtype=torch.bfloat16), (inverted / torch.tensor(255.0)).bfloat16()
+    )
     for contiguous in (torch.contiguous_format, torch.channels_last):
         ((images, _), *_) = batches(packed, between, memory_format=contiguous, dtype=torch.float16)
         assert images.is_contiguous(memory_format=contiguous)
@@ -211,13 +226,20 @@ def test_where_samples_have_to_be_whole_it_stays_python(packed: Path, kwargs: di
         text = loader.explain(all=True)
     flat = torch.stack(got) if kwargs.get("batch_size", 10) is None else torch.cat(got)
     assert torch.equal(flat, torch.stack([dataset[index][0] for index in range(50)]))
-    reason = {"collate_fn": "but your collate_fn", "batch_size": "but batch_size=None", "device": "with device= it runs on whole batches"}
+    reason = {
+        "collate_fn": "but your collate_fn",
+        "batch_size": "but batch_size=None",
+        "device": "with device= it runs on whole batches",
+    }
     assert reason[next(iter(kwargs))] in text
 
 
 def test_lists_that_differ_on_the_device_stay_python(packed: Path) -> None:
     """A ConcatDataset whose parts leave different ops to the device has batches that no one list is right for."""
-    parts = [PackedDataset(packed, transform=[v2.Resize((20, 20)), v2.RandomInvert(p), v1.ToTensor()]) for p in (0.0, 1.0)]
+    parts = [
+        PackedDataset(packed, transform=[v2.Resize((20, 20)), v2.RandomInvert(p), v1.ToTensor()])
+        for p in (0.0, 1.0)
+    ]
     with FastLoader(parts[0] + parts[1], 25, num_workers=0, device="cpu") as loader:
         assert loader._fastload.plan.native is None
         assert "the packed datasets differ" in loader.explain(all=True)

@@ -21,7 +21,11 @@ from fastload.device.quiet import quiet
 from fastload.device.transfer import Clock, StageTimer
 
 RESIZE = T.Resize((24, 24))
-STAGES = [A.AugmentBatch([A.RandomHorizontalFlip(), A.ColorJitter(0.4, 0.4, 0.4, 0.1), A.GaussianBlur(5), A.RandomRotation(20)])]
+STAGES = [
+    A.AugmentBatch(
+        [A.RandomHorizontalFlip(), A.ColorJitter(0.4, 0.4, 0.4, 0.1), A.GaussianBlur(5), A.RandomRotation(20)]
+    )
+]
 FLOATS = [T.Normalize((0.4, 0.5, 0.6), (0.2, 0.3, 0.4)), A.MixUp(0.3, num_classes=3)]
 
 
@@ -85,7 +89,9 @@ SETTINGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 }
 
 
-def batches(path: Path, setting: Callable[[], AbstractContextManager[Any]] = nullcontext, **kwargs: Any) -> list[tuple[torch.Tensor, ...]]:
+def batches(
+    path: Path, setting: Callable[[], AbstractContextManager[Any]] = nullcontext, **kwargs: Any
+) -> list[tuple[torch.Tensor, ...]]:
     """The batches of a loop under a setting; with seeds of the loader's, so that nothing is drawn where the default device would draw."""
     with FastLoader(path, 4, seed=3, **kwargs) as loader, setting():
         return [tuple(tensor.clone() for tensor in tensors_of(batch)) for batch in loader]
@@ -95,7 +101,10 @@ def batches(path: Path, setting: Callable[[], AbstractContextManager[Any]] = nul
 @pytest.mark.parametrize("engine", ["threads ahead", "threads", "calling thread", "python"])
 def test_stages_do_not_see_it(packed: Path, setting: str, engine: str) -> None:
     """Fastload's stages, one with parameters that draws, and one that writes to its input, give the same bits under every setting."""
-    kwargs: dict[str, Any] = {"device": "cpu", "num_workers": 0 if engine in ("calling thread", "python") else 2}
+    kwargs: dict[str, Any] = {
+        "device": "cpu",
+        "num_workers": 0 if engine in ("calling thread", "python") else 2,
+    }
     kwargs |= {
         "device_prefetch": 2 if engine == "threads ahead" else 0,
         "batch_transform": [*STAGES, *FLOATS[:1], Blur(), InPlace(), FLOATS[1]],
@@ -153,7 +162,10 @@ def test_two_threads_share_a_clock() -> None:
 
     timer = StageTimer()
     clock = Clock(timer, on_stream=True)
-    threads = [threading.Thread(target=lambda: [clock.count(Event(), Event(), Event()) for _ in range(1000)]) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: [clock.count(Event(), Event(), Event()) for _ in range(1000)])
+        for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

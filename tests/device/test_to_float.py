@@ -20,9 +20,16 @@ FORMATS = [torch.channels_last, torch.contiguous_format]
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("source", FORMATS)
 @pytest.mark.parametrize("out", FORMATS)
-def test_every_byte_as_torchs_arithmetic(dtype: torch.dtype, source: torch.memory_format, out: torch.memory_format) -> None:
+def test_every_byte_as_torchs_arithmetic(
+    dtype: torch.dtype, source: torch.memory_format, out: torch.memory_format
+) -> None:
     """All 256 values of each channel: (x / 255 - mean) / std in float32, rounded once; the input stays as it was."""
-    x = torch.arange(256, dtype=torch.uint8).view(2, 1, 8, 16).expand(2, 3, 8, 16).contiguous(memory_format=source)
+    x = (
+        torch.arange(256, dtype=torch.uint8)
+        .view(2, 1, 8, 16)
+        .expand(2, 3, 8, 16)
+        .contiguous(memory_format=source)
+    )
     before = x.clone()
     want = (x.float() / 255 - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1)
     got = to_float(x, dtype, MEAN, STD, out)
@@ -35,14 +42,19 @@ def test_every_byte_as_torchs_arithmetic(dtype: torch.dtype, source: torch.memor
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("form", FORMATS)
-def test_after_the_move_as_in_the_native_pass(packed: Path, dtype: torch.dtype, form: torch.memory_format) -> None:
+def test_after_the_move_as_in_the_native_pass(
+    packed: Path, dtype: torch.dtype, form: torch.memory_format
+) -> None:
     """Normalize in batch_transform= gives the bits of Normalize in the transform, dtype and layout included."""
     crops = [T.RandomResizedCrop(48), T.RandomHorizontalFlip()]
     native = PackedDataset(packed, transform=[*crops, T.Normalize(MEAN, STD)])
     plain = PackedDataset(packed, transform=crops)
     form_of = {"batch_size": 8, "seed": 3, "dtype": dtype, "memory_format": form}
     for steps in (T.Normalize(MEAN, STD), [T.ToFloat(), T.Normalize(MEAN, STD)]):
-        with FastLoader(native, **form_of) as want, FastLoader(plain, batch_transform=steps, **form_of) as got:
+        with (
+            FastLoader(native, **form_of) as want,
+            FastLoader(plain, batch_transform=steps, **form_of) as got,
+        ):
             for (a, _), (b, _) in zip(want, got, strict=True):
                 assert a.dtype == b.dtype == dtype
                 assert torch.equal(a, b)
@@ -52,7 +64,10 @@ def test_after_the_move_as_in_the_native_pass(packed: Path, dtype: torch.dtype, 
 def test_floats_are_not_divided_again() -> None:
     """Floats are taken as 0..1; without anything to change the tensor itself comes back."""
     x = torch.rand(2, 3, 4, 4)
-    assert torch.equal(to_float(x, mean=MEAN, std=STD), (x - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1))
+    assert torch.equal(
+        to_float(x, mean=MEAN, std=STD),
+        (x - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1),
+    )
     before = x.clone()
     to_float(x, torch.bfloat16, MEAN, STD)
     assert torch.equal(x, before)
@@ -66,7 +81,9 @@ def test_other_forms(channels: int, dtype: torch.dtype) -> None:
     x = torch.arange(2 * channels * 20).reshape(2, channels, 4, 5).mul(most // (2 * channels * 20)).to(dtype)
     half = (0.5, 0.5, 0.5)
     assert torch.equal(to_float(x), x.float() / most)
-    assert torch.equal(to_float(x, torch.bfloat16, half, half), ((x.float() / most - 0.5) / 0.5).to(torch.bfloat16))
+    assert torch.equal(
+        to_float(x, torch.bfloat16, half, half), ((x.float() / most - 0.5) / 0.5).to(torch.bfloat16)
+    )
 
 
 def test_what_cannot_be_is_said() -> None:

@@ -54,4 +54,6 @@ def test_mixing_labels_is_refused(packed: Path) -> None:
     from fastload import augment as A
 
     with pytest.raises(ArgumentError, match="mix them in the loop"):
-        FastLoader(packed, 8, transform=T.Views([T.Resize((40, 40))] * 2), batch_transform=A.MixUp(num_classes=3))
+        FastLoader(
+            packed, 8, transform=T.Views([T.Resize((40, 40))] * 2), batch_transform=A.MixUp(num_classes=3)
+        )

@@ -22,7 +22,10 @@ class Block(NamedTuple):
 
 def blocks(page: Path) -> list[Block]:
     """The fenced blocks of a page, in order."""
-    return [Block(language, attributes.strip(), text) for language, attributes, text in _BLOCK.findall(page.read_text())]
+    return [
+        Block(language, attributes.strip(), text)
+        for language, attributes, text in _BLOCK.findall(page.read_text())
+    ]
 
 
 def name_of(page: Path) -> str:

@@ -34,7 +34,9 @@ def run_page(page: Path, scratch: Path) -> str | None:
     main = sys.modules["__main__"] = types.ModuleType("__main__")
     for block in blocks(page):
         if block.language == "sh" and not block.text.startswith("make"):
-            done = subprocess.run(["bash", "-euc", block.text], capture_output=True, text=True, timeout=120, check=False)
+            done = subprocess.run(
+                ["bash", "-euc", block.text], capture_output=True, text=True, timeout=120, check=False
+            )
             if done.returncode:
                 return f"{block.text}\n{done.stdout}\n{done.stderr}"
         elif block.language in ("python", "diff"):
@@ -55,14 +57,18 @@ def check(names: dict[str, Any], language: str) -> None:
         for data, labels in batches:
             assert len(data) == len(labels) > 0, (data.shape, labels.shape)
             assert str(labels.dtype) == "torch.int64", labels.dtype
-        for loader in (each for each in list(names.values()) if hasattr(each, "close") and hasattr(each, "dataset")):
+        for loader in (
+            each for each in list(names.values()) if hasattr(each, "close") and hasattr(each, "dataset")
+        ):
             loader.close()
 
 
 def main() -> None:
     warnings.simplefilter("error")
     # Of libraries that pages import, in their own files: not what a page says.
-    warnings.filterwarnings("ignore", module=r"(lightning|torch|timm|accelerate|kornia|datasets|dill|multiprocess)\b")
+    warnings.filterwarnings(
+        "ignore", module=r"(lightning|torch|timm|accelerate|kornia|datasets|dill|multiprocess)\b"
+    )
     scratch = Path(sys.argv[1])
     with os.fdopen(os.dup(1), "w") as out:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

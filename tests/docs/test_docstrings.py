@@ -10,10 +10,17 @@ from pathlib import Path
 import pytest
 from docs_helpers import ROOT
 
-PACKAGE = sorted(path for path in (ROOT / "fastload").rglob("*.p*") if path.suffix in (".py", ".pyi", ".pyx", ".pxi", ".pxd"))
+PACKAGE = sorted(
+    path
+    for path in (ROOT / "fastload").rglob("*.p*")
+    if path.suffix in (".py", ".pyi", ".pyx", ".pxi", ".pxd")
+)
 _WORDS = "What|Of|How|Where|Which|That|Whether"
 _OPENING = re.compile(rf"\s*({_WORDS})\b")
-_ENTRY = re.compile(rf"^ +(?:\*{{0,2}}\w+(?:, \*{{0,2}}\w+)*: (?:{_WORDS.lower()})\b|Returns:\n +(?:{_WORDS})\b).*", re.MULTILINE)
+_ENTRY = re.compile(
+    rf"^ +(?:\*{{0,2}}\w+(?:, \*{{0,2}}\w+)*: (?:{_WORDS.lower()})\b|Returns:\n +(?:{_WORDS})\b).*",
+    re.MULTILINE,
+)
 _CYTHON = re.compile(r'^ *"""(.*?)"""', re.MULTILINE | re.DOTALL)
 
 
@@ -22,7 +29,11 @@ def docstrings(path: Path) -> Iterator[str]:
     text = path.read_text("utf-8")
     if path.suffix in (".py", ".pyi"):
         for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            if (
+                isinstance(node, ast.Expr)
+                and isinstance(node.value, ast.Constant)
+                and isinstance(node.value.value, str)
+            ):
                 yield node.value.value
     else:
         yield from _CYTHON.findall(text)
@@ -31,12 +42,17 @@ def docstrings(path: Path) -> Iterator[str]:
 def guessed(docstring: str) -> list[str]:
     """The first line, and the entries, that open with one of the words."""
     first = docstring.strip().partition("\n")[0]
-    return [first] * bool(_OPENING.match(docstring)) + [found[0].strip() for found in _ENTRY.finditer(docstring)]
+    return [first] * bool(_OPENING.match(docstring)) + [
+        found[0].strip() for found in _ENTRY.finditer(docstring)
+    ]
 
 
 def test_no_docstring_leaves_its_subject_to_be_guessed() -> None:
     """No docstring opens with "What", "Of" or "Whether", and no entry of Args, Attributes or Returns does."""
-    found = {path.relative_to(ROOT): [line for text in docstrings(path) for line in guessed(text)] for path in PACKAGE}
+    found = {
+        path.relative_to(ROOT): [line for text in docstrings(path) for line in guessed(text)]
+        for path in PACKAGE
+    }
     assert {str(path): lines for path, lines in found.items() if lines} == {}
 
 

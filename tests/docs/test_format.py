@@ -41,7 +41,13 @@ sys.stdout.buffer.write(pickle.dumps(read_dataset(sys.argv[1])))
 
 def read_by_the_page(path: Path) -> list[dict[str, Any]]:
     """What the page's reader makes of a dataset, in a process that can import neither fastload nor lmdb."""
-    done = subprocess.run([sys.executable, "-I", "-c", _RUN, path], input=READER.encode(), capture_output=True, check=False, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", _RUN, path],
+        input=READER.encode(),
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr.decode()
     samples: list[dict[str, Any]] = pickle.loads(done.stdout)
     return samples
@@ -120,7 +126,11 @@ def test_every_kind_of_field(tmp_path: Path) -> None:
         if index % 3:
             assert sample["image"] == ("raw", 9 + index, 12, given["image"].tobytes())
         else:
-            assert Image.open(io.BytesIO(sample["image"][1])).size == (56, 40) == (sample["__width__"], sample["__height__"])
+            assert (
+                Image.open(io.BytesIO(sample["image"][1])).size
+                == (56, 40)
+                == (sample["__width__"], sample["__height__"])
+            )
 
 
 def test_several_shards_of_deep_trees(packed: Path, tmp_path: Path) -> None:
@@ -177,7 +187,9 @@ def test_a_sidecar(packed: Path) -> None:
     for _ in range(sections):
         (tables,) = struct.unpack_from("<Q", data, at)
         at += 8
-        magic, length, key, stored, size, crc, count, groups, single, tables_size = struct.unpack_from("<4sIQQQIIIIQ", data, at)
+        magic, length, key, stored, size, crc, count, groups, single, tables_size = struct.unpack_from(
+            "<4sIQQQIIIIQ", data, at
+        )
         assert (magic, length % 8) == (b"FLX2", 0)
         shard = next(each for each in manifest["shards"] if each["crc32c"] == crc)
         assert (key, stored, size) == (shard["first"], shard["count"], shard["bytes"])
@@ -189,7 +201,10 @@ def test_a_sidecar(packed: Path) -> None:
         for width, chunk in [(16, None), *((column[3], column) for column in columns if column[3])]:
             rows = data[tables : tables + stored * width]
             for block in range(0, len(rows), 4096 // width * width):
-                assert core.crc32c(rows[block : block + 4096 // width * width]) == struct.unpack_from("<I", data, crcs_at)[0]
+                assert (
+                    core.crc32c(rows[block : block + 4096 // width * width])
+                    == struct.unpack_from("<I", data, crcs_at)[0]
+                )
                 crcs_at += 4
             assert chunk is None or rows == content[chunk[0] : chunk[0] + chunk[1]]
             found.append(rows)
@@ -275,12 +290,18 @@ def marks_of(jpeg: bytes) -> tuple[int, int, list[tuple[int, ...]]]:
         elif marker == 0xC0:
             height, width = int.from_bytes(content[1:3], "big"), int.from_bytes(content[3:5], "big")
             factors = {content[6 + 3 * i]: divmod(content[7 + 3 * i], 16) for i in range(content[5])}
-            most = [max(pair[side] for pair in factors.values()) for side in (0, 1)] if len(factors) > 1 else [1, 1]
+            most = (
+                [max(pair[side] for pair in factors.values()) for side in (0, 1)]
+                if len(factors) > 1
+                else [1, 1]
+            )
             across, down = -(-width // (8 * most[0])), -(-height // (8 * most[1]))
             counts = [h * v if len(factors) > 1 else 1 for h, v in factors.values()]
         elif marker == 0xDA:
             chosen = [content[2 + 2 * i] for i in range(content[0])]
-            blocks_of = [(i, chosen[i] >> 4, chosen[i] & 15) for i, count in enumerate(counts) for _ in range(count)]
+            blocks_of = [
+                (i, chosen[i] >> 4, chosen[i] & 15) for i, count in enumerate(counts) for _ in range(count)
+            ]
             start = end
     bits, places = [], []  # of the coded data without stuffed zeros and markers; where each byte lies
     at, after_restart = start, []
@@ -324,8 +345,12 @@ def test_the_entropy_index(form: str) -> None:
     """Every mark of an index, read by the page, is where the walk of the codes finds that MCU."""
     buffer = io.BytesIO()
     picture = photo(5, 150, 210).convert("L" if form == "grey" else "RGB")
-    options: dict[str, Any] = {} if form == "grey" else {"subsampling": "4:4:4" if form == "4:4:4" else "4:2:0"}
-    picture.save(buffer, "JPEG", quality=97, **options, **({"restart_marker_rows": 1} if form == "restarts" else {}))
+    options: dict[str, Any] = (
+        {} if form == "grey" else {"subsampling": "4:4:4" if form == "4:4:4" else "4:2:0"}
+    )
+    picture.save(
+        buffer, "JPEG", quality=97, **options, **({"restart_marker_rows": 1} if form == "restarts" else {})
+    )
     jpeg = buffer.getvalue()
     index = core.JpegPreparer().index(jpeg)
     assert index

@@ -28,7 +28,11 @@ from servers.seaweedfs import SeaweedFS
 import fastload
 from fastload import pack, push, sources
 
-RUN = [page for page in PAGES if page.name != "format.md" and any(block.language in ("sh", "python", "diff") for block in blocks(page))]
+RUN = [
+    page
+    for page in PAGES
+    if page.name != "format.md" and any(block.language in ("sh", "python", "diff") for block in blocks(page))
+]
 MIGRATIONS = [page for page in PAGES if any(block.language == "diff" for block in blocks(page))]
 DOCUMENTS = [*PAGES, *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))]
 
@@ -67,7 +71,9 @@ HEAVY = ("torchvision", "lightning", "accelerate", "timm")
 @pytest.mark.parametrize("heavy", [False, True], ids=["plain", "with-frameworks"])
 def test_blocks_run(heavy: bool, tmp_path: Path) -> None:
     """Commands and programs of each page succeed, without a warning, one after another. Pages that import frameworks share a process."""
-    pages = [page for page in RUN if any(name in block.text for block in blocks(page) for name in HEAVY) == heavy]
+    pages = [
+        page for page in RUN if any(name in block.text for block in blocks(page) for name in HEAVY) == heavy
+    ]
     assert len(pages) >= 5
     given = tmp_path / "given"
     (given / "photos").mkdir(parents=True)
@@ -79,11 +85,20 @@ def test_blocks_run(heavy: bool, tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     script = Path(__file__).with_name("run_blocks.py")
     with bucket(given / "train.fl") as credentials:
-        environment = {**os.environ, **credentials, "PATH": path, "XDG_CACHE_HOME": str(tmp_path / "user-cache")}
+        environment = {
+            **os.environ,
+            **credentials,
+            "PATH": path,
+            "XDG_CACHE_HOME": str(tmp_path / "user-cache"),
+        }
         imports = warm.TRAINING if heavy else ()
         done = warm.run(script, tmp_path, *pages, environment=environment, imports=imports, timeout=280)
     found = {line["page"]: line["error"] for line in map(json.loads, done.stdout.splitlines())}
-    wrong = [f"{name_of(page)}: {error}" for page in pages if (error := found.get(str(page), f"not reached: {done.stderr}"))]
+    wrong = [
+        f"{name_of(page)}: {error}"
+        for page in pages
+        if (error := found.get(str(page), f"not reached: {done.stderr}"))
+    ]
     assert not wrong, "\n".join(wrong)
 
 
@@ -99,14 +114,20 @@ def test_migrations_are_diffs(page: Path) -> None:
             ast.parse(program)
         stays = [line[1:] for line in diff.splitlines() if line.startswith(" ")]
         assert stays
-        assert [line for line in before.splitlines() if line and line in stays] == [line for line in stays if line]
-        assert [line for line in after.splitlines() if line and line in stays] == [line for line in stays if line]
+        assert [line for line in before.splitlines() if line and line in stays] == [
+            line for line in stays if line
+        ]
+        assert [line for line in after.splitlines() if line and line in stays] == [
+            line for line in stays if line
+        ]
         assert "fastload" not in before
         assert "fastload" in after
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_the_program_before_gives_the_same(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_program_before_gives_the_same(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Both sides of the diffs of two pages run; batches are equal, or, where images are resampled, within 1 of 255."""
     pytest.importorskip("torchvision")
     write_folder(tmp_path / "photos" / "train", 20)
@@ -133,7 +154,11 @@ def test_the_source_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """The worked example is a source of 30 lines. By its entry in the list its file is packed by path, to what its folder is packed to."""
     write_folder(tmp_path / "photos" / "train", 6)
     monkeypatch.chdir(tmp_path)
-    texts = [block.text for block in blocks(ROOT / "docs" / "reference" / "sources.md") if block.language == "python"]
+    texts = [
+        block.text
+        for block in blocks(ROOT / "docs" / "reference" / "sources.md")
+        if block.language == "python"
+    ]
     names: dict[str, Any] = {"__name__": "page"}
     for text in texts:
         exec(text, names)
@@ -143,7 +168,10 @@ def test_the_source_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert pack("photos.zip", "by-path.fl").samples == 6
     assert pack("photos.zip", "by-path.fl", resume=True).packed_now == 0
     pack("photos/train", "of-folder.fl")
-    first, second = (sorted(path.read_bytes() for path in Path(out).glob("shard-*")) for out in ("by-path.fl", "of-folder.fl"))
+    first, second = (
+        sorted(path.read_bytes() for path in Path(out).glob("shard-*"))
+        for out in ("by-path.fl", "of-folder.fl")
+    )
     assert first == second
 
 
@@ -152,8 +180,15 @@ def test_the_source_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def _anchors(page: Path) -> set[str]:
     """Anchors of a page's headings."""
-    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.replace("`", "")).strip().lower().replace(" ", "-") for heading in headings}
+    headings = re.findall(
+        r"^#+ (.+)$",
+        re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL),
+        re.MULTILINE,
+    )
+    return {
+        re.sub(r"[^\w\- ]", "", heading.replace("`", "")).strip().lower().replace(" ", "-")
+        for heading in headings
+    }
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=name_of)
@@ -179,11 +214,15 @@ def test_paths_exist(page: Path) -> None:
         assert list(ROOT.glob(path.rstrip("/"))), path
 
 
-@pytest.mark.parametrize("workflow", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "workflow", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.name
+)
 def test_workflows_name_what_is_there(workflow: Path) -> None:
     """Each make target, script, test folder and called workflow of a GitHub workflow exists. What GitHub makes of them is not tested."""
     text, makefile = workflow.read_text(), (ROOT / "Makefile").read_text()
-    makefile += "".join((ROOT / included).read_text() for included in re.findall(r"^include (\S+)", makefile, re.MULTILINE))
+    makefile += "".join(
+        (ROOT / included).read_text() for included in re.findall(r"^include (\S+)", makefile, re.MULTILINE)
+    )
     for targets in re.findall(r"run: make ([a-z -]+)(?![\w=])", text):
         for target in re.findall(r"(?<![\w-])[a-z][a-z-]*", targets):
             assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
@@ -214,17 +253,28 @@ def test_public_names_are_documented() -> None:
     assert list(docs_hooks.missing_from_reference()) == []
 
 
-@pytest.mark.parametrize("name", ["fastload.packing.packer.pack", "fastload.packing.attach.attach", "fastload.versions.append.append"])
+@pytest.mark.parametrize(
+    "name",
+    ["fastload.packing.packer.pack", "fastload.packing.attach.attach", "fastload.versions.append.append"],
+)
 def test_the_reference_shows_the_options(name: str) -> None:
     """The page of `pack` names and describes each keyword, as help() does; the others name those that they take."""
     griffe = pytest.importorskip("griffe")
     module, _, function = name.rpartition(".")
     extensions = griffe.load_extensions(str(ROOT / "tools" / "docs_signatures.py"))
-    shown = griffe.load(module, search_paths=[str(ROOT)], extensions=extensions, try_relative_path=False)[function]
-    (described,) = (part.value for part in shown.docstring.parse("google", warnings=False) if part.kind.value == "parameters")
+    shown = griffe.load(module, search_paths=[str(ROOT)], extensions=extensions, try_relative_path=False)[
+        function
+    ]
+    (described,) = (
+        part.value
+        for part in shown.docstring.parse("google", warnings=False)
+        if part.kind.value == "parameters"
+    )
     parameters = inspect.signature(getattr(fastload, function)).parameters
     if function == "pack":
-        assert [each.name for each in shown.parameters] == [each.name for each in described] == list(parameters)
+        assert (
+            [each.name for each in shown.parameters] == [each.name for each in described] == list(parameters)
+        )
     else:
         told = re.findall(r"`(\w+)`", described[-1].description)
         assert [*(each.name for each in described[:-1]), *told] == list(parameters)
@@ -234,7 +284,9 @@ def test_contributing_names_every_suite() -> None:
     """CONTRIBUTING's table names each room, each folder of tests, and each file of tests beside them, and every suite in it exists."""
     rows = [line for line in (ROOT / "CONTRIBUTING.md").read_text().splitlines() if line.startswith("| ")]
     named = {suite for line in rows for suite in re.findall(r"`(tests/[\w./]+)`", line.split("|")[2])}
-    holding = {path.parent for pattern in ("test_*.py", "test_*.c") for path in (ROOT / "tests").rglob(pattern)} - {ROOT / "tests"}
+    holding = {
+        path.parent for pattern in ("test_*.py", "test_*.c") for path in (ROOT / "tests").rglob(pattern)
+    } - {ROOT / "tests"}
     there = {f"tests/{folder.relative_to(ROOT / 'tests').parts[0]}" for folder in holding}
     there |= {f"tests/{path.name}" for path in (ROOT / "tests").glob("test_*.py")}
     assert there <= named
@@ -249,14 +301,18 @@ def test_the_reference_has_every_command() -> None:
 
     page = (ROOT / "docs" / "reference" / "cli.md").read_text()
     assert sorted(re.findall(r"^## fastload (\w+)$", page, re.MULTILINE)) == sorted(COMMANDS)
-    assert re.findall(r"^## fastload (\w+)\n\n<!-- generated: cli \1 -->$", page, re.MULTILINE) == re.findall(r"cli (\w+) -->", page)
+    assert re.findall(r"^## fastload (\w+)\n\n<!-- generated: cli \1 -->$", page, re.MULTILINE) == re.findall(
+        r"cli (\w+) -->", page
+    )
     assert len(re.findall(r"cli (\w+) -->", page)) == len(COMMANDS)
 
 
 def test_generated_parts_are_made() -> None:
     """Tables of the command line and of results hold what the code and the files hold."""
     cli = docs_hooks.expand((ROOT / "docs" / "reference" / "cli.md").read_text())
-    assert {"`--json FILE`", "`--encode lossless|keep|dct|jpeg|raw`", "`DATASET`"} <= set(re.findall(r"`[^`\n]+`", cli))
+    assert {"`--json FILE`", "`--encode lossless|keep|dct|jpeg|raw`", "`DATASET`"} <= set(
+        re.findall(r"`[^`\n]+`", cli)
+    )
     assert "\\|" not in cli
     results = docs_hooks.expand((ROOT / "docs" / "benchmarks.md").read_text()).partition("## All results")[2]
     for file in (ROOT / "benchmarks" / "results").glob("*.json"):

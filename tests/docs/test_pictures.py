@@ -36,11 +36,17 @@ def test_pictures_follow_the_colour_scheme() -> None:
 
 def test_pages_show_pictures_that_exist() -> None:
     """Each drawn picture is on a page, and each that a page shows is there, with a text for those who do not see it."""
-    shown = [(page, *found) for page in (*PAGES, ROOT / "README.md") for found in _SHOWN.findall(page.read_text(encoding="utf-8"))]
+    shown = [
+        (page, *found)
+        for page in (*PAGES, ROOT / "README.md")
+        for found in _SHOWN.findall(page.read_text(encoding="utf-8"))
+    ]
     for page, words, source in shown:
         assert (page.parent / source).is_file(), page
         assert len(words) >= 10, page
-    assert {(page.parent / source).resolve() for page, _, source in shown} == set(draw_pictures.FOLDER.iterdir())
+    assert {(page.parent / source).resolve() for page, _, source in shown} == set(
+        draw_pictures.FOLDER.iterdir()
+    )
     assert [page.name for page, _, _ in shown].count("index.md") == 1
 
 

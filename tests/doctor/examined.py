@@ -13,20 +13,38 @@ from typing import Any
 Found = dict[str, dict[str, Any]]
 
 
-def doctor(*arguments: str | Path, env: Mapping[str, str] | None = None, before: Callable[[], None] | None = None) -> tuple[int, Found]:
+def doctor(
+    *arguments: str | Path, env: Mapping[str, str] | None = None, before: Callable[[], None] | None = None
+) -> tuple[int, Found]:
     """Runs ``fastload doctor --json`` in a process for which `before` is called first. Returns the exit status, and findings by name."""
     return findings([sys.executable, "-m", "fastload", "doctor", "--json", *map(str, arguments)], env, before)
 
 
-def findings(command: Sequence[str], env: Mapping[str, str] | None = None, before: Callable[[], None] | None = None) -> tuple[int, Found]:
+def findings(
+    command: Sequence[str], env: Mapping[str, str] | None = None, before: Callable[[], None] | None = None
+) -> tuple[int, Found]:
     """The same, of a whole command."""
-    kept = {name: text for name, text in os.environ.items() if not name.endswith("_NUM_THREADS") and name != "FASTLOAD_CPU"}
-    done = subprocess.run(command, env={**kept, **(env or {})}, preexec_fn=before, capture_output=True, text=True, timeout=120, check=False)
+    kept = {
+        name: text
+        for name, text in os.environ.items()
+        if not name.endswith("_NUM_THREADS") and name != "FASTLOAD_CPU"
+    }
+    done = subprocess.run(
+        command,
+        env={**kept, **(env or {})},
+        preexec_fn=before,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.stderr == ""
     document = json.loads(done.stdout)
     found = {each["name"]: each for each in document["findings"]}
     assert len(found) == len(document["findings"])
-    assert document["ok"] == (done.returncode == 0) == all(each["verdict"] != "bad" for each in found.values())
+    assert (
+        document["ok"] == (done.returncode == 0) == all(each["verdict"] != "bad" for each in found.values())
+    )
     return done.returncode, found
 
 

@@ -52,8 +52,17 @@ def test_a_bucket_without_the_dataset(seaweedfs: SeaweedFS) -> None:
 
 def test_a_store_that_is_not_there(seaweedfs: SeaweedFS) -> None:
     """A store that does not answer is bad once --timeout has passed."""
-    given = ["--storage-option", "endpoint=http://127.0.0.1:1", "--storage-option", "client_options.allow_http=true", "--timeout", "2s"]
-    status, found = doctor(URL, *given, "--storage-option", "access_key_id=x", "--storage-option", "secret_access_key=y")
+    given = [
+        "--storage-option",
+        "endpoint=http://127.0.0.1:1",
+        "--storage-option",
+        "client_options.allow_http=true",
+        "--timeout",
+        "2s",
+    ]
+    status, found = doctor(
+        URL, *given, "--storage-option", "access_key_id=x", "--storage-option", "secret_access_key=y"
+    )
     assert status == 1
     assert bad(found) == {"dataset"}
     assert URL in found["dataset"]["text"]

@@ -26,7 +26,10 @@ def content(folder: Path) -> dict[str, tuple[str, int, int]]:
     """Digest, mode and time of the last change of each file."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     found = [(path, path.stat()) for path in files]
-    return {str(path): (hashlib.sha256(path.read_bytes()).hexdigest(), stat.st_mode, stat.st_mtime_ns) for path, stat in found}
+    return {
+        str(path): (hashlib.sha256(path.read_bytes()).hexdigest(), stat.st_mode, stat.st_mtime_ns)
+        for path, stat in found
+    }
 
 
 def on(dataset: Path, job: Job) -> dict[str, Finding]:
@@ -70,7 +73,14 @@ def test_a_step_that_is_too_fast(packed: Path) -> None:
 
 @pytest.mark.parametrize(
     ("there", "others", "verdict"),
-    [(1000, 0.0, "good"), (840, 0.0, "unknown"), (500, 0.0, "bad"), (500, 0.5, "unknown"), (1000, 0.5, "good"), (500, None, "bad")],
+    [
+        (1000, 0.0, "good"),
+        (840, 0.0, "unknown"),
+        (500, 0.0, "bad"),
+        (500, 0.5, "unknown"),
+        (1000, 0.5, "good"),
+        (500, None, "bad"),
+    ],
 )
 def test_a_step_against_a_rate(there: float, others: float | None, verdict: str) -> None:
     """A step that takes 800 samples a second: clearly more is good, clearly less bad, unless others took the CPUs; else unknown."""
@@ -191,7 +201,9 @@ def test_attached_images(tmp_path: Path) -> None:
     assert "disk" not in found
 
 
-def test_the_text_fits_80_columns(packed: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_text_fits_80_columns(
+    packed: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each line begins with a verdict, goes on below its text, or is a remedy; the last one counts them."""
     monkeypatch.chdir(packed.parent)
     monkeypatch.setenv("COLUMNS", "80")
@@ -217,7 +229,9 @@ def test_the_text_fits_80_columns(packed: Path, capsys: pytest.CaptureFixture[st
         (["a.fl", "b.fl"], "b.fl is more than `fastload doctor` takes"),
     ],
 )
-def test_wrong_usage(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_usage(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A wrong argument is exit status 2 and one sentence, as of the other commands."""
     monkeypatch.setattr(sys, "argv", ["fastload", "doctor", *arguments])
     with pytest.raises(SystemExit) as ended:

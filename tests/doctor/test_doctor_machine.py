@@ -31,7 +31,9 @@ def test_each_fault_is_named() -> None:
     status, found = doctor(env={"FASTLOAD_CPU": "plain", "OMP_NUM_THREADS": "1000"}, before=few_resources)
     assert status == 1
     one_cpu = {"cpus"} if (os.cpu_count() or 1) > 1 else set()
-    assert bad(found) == one_cpu | {"open files", "threads"} | ({"simd"} if core.cpu_features() != "plain" else set())
+    assert bad(found) == one_cpu | {"open files", "threads"} | (
+        {"simd"} if core.cpu_features() != "plain" else set()
+    )
     assert all(found[name]["remedy"] for name in bad(found))
     assert found["cpus"]["value"]["affinity"] == 1
     assert found["workers"]["value"]["workers"] == 1
@@ -55,7 +57,9 @@ def test_a_tiny_shm() -> None:
     mount = "mount -t tmpfs -o size=1m tmpfs /dev/shm"
     if (
         shutil.which("unshare") is None
-        or subprocess.run(["unshare", "--mount", "sh", "-c", mount], capture_output=True, check=False).returncode
+        or subprocess.run(
+            ["unshare", "--mount", "sh", "-c", mount], capture_output=True, check=False
+        ).returncode
     ):
         pytest.skip("this user may not mount a tmpfs")
     status, found = findings(["unshare", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh", *COMMAND])
@@ -68,7 +72,9 @@ def test_a_tiny_shm() -> None:
 COMMAND = (sys.executable, "-m", "fastload", "doctor", "--json")
 
 
-@pytest.mark.skipif(not Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us").exists(), reason="no control groups of version 1 here")
+@pytest.mark.skipif(
+    not Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us").exists(), reason="no control groups of version 1 here"
+)
 def test_a_quota_of_a_group() -> None:
     """In a real group with a quota of half a CPU, the quota is told, and one CPU is too few; so are torch's threads too many."""
     group = Path("/sys/fs/cgroup/cpu", f"fastload-doctor-{os.getpid()}")
@@ -93,13 +99,18 @@ def test_a_quota_of_a_group() -> None:
 
 @pytest.mark.parametrize(
     ("source", "said"),
-    [("raise ImportError('libtorch_cpu.so: no such file')", "libtorch_cpu.so: no such file"), ("import os; os.abort()", "SIGABRT")],
+    [
+        ("raise ImportError('libtorch_cpu.so: no such file')", "libtorch_cpu.so: no such file"),
+        ("import os; os.abort()", "SIGABRT"),
+    ],
 )
 def test_a_broken_torch(tmp_path: Path, source: str, said: str) -> None:
     """A torch that cannot be imported, or ends the process, is one bad line; all else is checked."""
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text(source)
-    status, found = doctor(env={"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])})
+    status, found = doctor(
+        env={"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    )
     assert status == 1
     assert bad(found) == {"torch"}
     assert said in found["torch"]["text"]

@@ -17,19 +17,28 @@ GOOD = {each.name: each.least for each in RANGES}
 
 def test_the_ranges_are_those_of_the_package(project: dict[str, Any]) -> None:
     """Each range is a requirement of pyproject.toml, and all that it requires of a job have one."""
-    required, extras = project["dependencies"], [*chain.from_iterable(project["optional-dependencies"].values())]
+    required, extras = (
+        project["dependencies"],
+        [*chain.from_iterable(project["optional-dependencies"].values())],
+    )
     for each in (TORCH, *RANGES):
         assert each.requirement in (required if each.required else extras)
-    names = {re.split(r"[<>=]", line)[0] for line in required} - {"typer", "rich"}  # the command itself runs on them
+    names = {re.split(r"[<>=]", line)[0] for line in required} - {
+        "typer",
+        "rich",
+    }  # the command itself runs on them
     assert names == {each.name for each in (TORCH, *RANGES) if each.required}
     assert PYTHONS == tuple(
-        (3, edge(int(line.rpartition(".")[2]) for line in project["classifiers"] if "Python :: 3." in line)) for edge in (min, max)
+        (3, edge(int(line.rpartition(".")[2]) for line in project["classifiers"] if "Python :: 3." in line))
+        for edge in (min, max)
     )
 
 
 def test_the_pair_of_the_extra_is_a_good_one(project: dict[str, Any]) -> None:
     """The torchvision that pyproject.toml pins is the one that goes with the Makefile's torch."""
-    (pinned,) = (each for each in project["optional-dependencies"]["integrations"] if each.startswith("torchvision"))
+    (pinned,) = (
+        each for each in project["optional-dependencies"]["integrations"] if each.startswith("torchvision")
+    )
     makes = re.search(r"torch==2\.(\d+)", (ROOT / "Makefile").read_text())
     assert makes is not None
     assert pinned == f"torchvision==0.{int(makes[1]) + TORCHVISION_AHEAD}.*"
@@ -70,7 +79,10 @@ def test_torchvision_of_another_release() -> None:
     assert torchvision("0.21.0+cu124", {"torch": "2.6.0+cu124"}).verdict == "good"
     found = torchvision("0.20.1", {"torch": "2.6.0"})
     assert (found.verdict, found.remedy) == ("bad", "pip install 'torchvision==0.21.*'")
-    found = torchvision("0.21.0", {"torch": "2.6.0", "torchvision_error": "RuntimeError: operator torchvision::nms does not exist"})
+    found = torchvision(
+        "0.21.0",
+        {"torch": "2.6.0", "torchvision_error": "RuntimeError: operator torchvision::nms does not exist"},
+    )
     assert found.verdict == "bad"
     assert "operator torchvision::nms does not exist" in found.text
     assert torchvision("0.21.0", "no module named torch").verdict == "unknown"

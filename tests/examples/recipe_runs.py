@@ -25,7 +25,15 @@ def environment() -> dict[str, str]:
 
 def printed(folder: Path, script: str, *words: str, imports: tuple[str, ...] = IMPORTS) -> str:
     """The output of a recipe that ran to its end in a folder."""
-    done = warm.run(PROGRAM, EXAMPLES / script, *words, folder=folder, environment=environment(), imports=imports, timeout=240)
+    done = warm.run(
+        PROGRAM,
+        EXAMPLES / script,
+        *words,
+        folder=folder,
+        environment=environment(),
+        imports=imports,
+        timeout=240,
+    )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout
 

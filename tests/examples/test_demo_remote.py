@@ -28,9 +28,13 @@ def test_the_demo_trains_from_a_bucket(tmp_path: Path) -> None:
     photos = write_folder(tmp_path / "photos", 60)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     command = [sys.executable, "-W", "error", str(SCRIPT), str(photos)]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    fetched = [float(found) for found in re.findall(r"fetched from s3://demo/photos\.fl: ([\d.]+) MB", done.stdout)]
+    fetched = [
+        float(found) for found in re.findall(r"fetched from s3://demo/photos\.fl: ([\d.]+) MB", done.stdout)
+    ]
     stored = sum(path.stat().st_size for path in photos.rglob("*.jpg")) / 1e6
     assert fetched[0] == pytest.approx(stored, rel=0.1)
     assert fetched[1:] == [0.0]

@@ -22,7 +22,10 @@ needed("lightning", "timm", "torchvision")
 
 ROOT = EXAMPLES.parent
 CLASSES, TRAIN, VAL, BATCH = 3, 48, 11, 8
-TINY = [*"--model test_resnet --size 32 --val-size 32 --epochs 3 --warmup 0 --lr 4 --print-every 1 --batch-size".split(), str(BATCH)]
+TINY = [
+    *"--model test_resnet --size 32 --val-size 32 --epochs 3 --warmup 0 --lr 4 --print-every 1 --batch-size".split(),
+    str(BATCH),
+]
 
 
 def write_tinted(root: Path, count: int, first: int) -> Path:
@@ -55,7 +58,9 @@ def here(tinted: Path, tmp_path: Path) -> Path:
 
 def commands() -> dict[str, str]:
     """Of the first page: the command by its beginning, `python` or `torchrun`, and the script's name."""
-    found = re.findall(r"`((python|torchrun)[^`]* (?:examples/)(\w+)\.py [^`]*)`", (ROOT / "docs" / "index.md").read_text())
+    found = re.findall(
+        r"`((python|torchrun)[^`]* (?:examples/)(\w+)\.py [^`]*)`", (ROOT / "docs" / "index.md").read_text()
+    )
     return {f"{launcher} {name}": command for command, launcher, name in found}
 
 
@@ -90,12 +95,17 @@ def by_step(text: str) -> dict[int, str]:
     """imagenet.py's lines, by step; each is printed once, over all ranks."""
     lines = re.findall(r"^epoch \d+ step (\d+)/.*$", text, re.MULTILINE)
     assert len(lines) == len(set(lines))
-    return {int(found[1]): found[0] for found in re.finditer(r"^epoch \d+ step (\d+)/.*$", text, re.MULTILINE)}
+    return {
+        int(found[1]): found[0] for found in re.finditer(r"^epoch \d+ step (\d+)/.*$", text, re.MULTILINE)
+    }
 
 
 def test_every_script_is_on_a_page() -> None:
     """The table has commands of scripts that exist; those of other topics are on the page of theirs."""
-    scripts = {path.stem for path in EXAMPLES.glob("*.py")} - {"demo", "demo_remote"}  # they are the Makefile's
+    scripts = {path.stem for path in EXAMPLES.glob("*.py")} - {
+        "demo",
+        "demo_remote",
+    }  # they are the Makefile's
     recipes = {command.split()[1] for command in commands()}
     assert len(recipes) == 6
     assert recipes < scripts
@@ -109,7 +119,9 @@ def check_imagenet(text: str, steps: int) -> None:
     assert len(numbers("loss", text)) == steps
     right = [share * VAL / 100 for share in numbers("accuracy", text)]
     assert len(right) == 3
-    assert all(abs(count - round(count)) < 0.01 for count in right), "a share of other than the images there are"
+    assert all(abs(count - round(count)) < 0.01 for count in right), (
+        "a share of other than the images there are"
+    )
     assert right[-1] > VAL / CLASSES + 2
 
 
@@ -118,7 +130,13 @@ def test_imagenet(here: Path) -> None:
     """In one process, by the other policy and in float32."""
     text = run(here, "python imagenet", *TINY, "--augment", "rand", "--amp", "none")
     check_imagenet(text, 3 * TRAIN // BATCH)
-    assert set(torch.load(here / "checkpoint.pt", weights_only=True)) == {"model", "optimizer", "schedule", "scaler", "loader"}
+    assert set(torch.load(here / "checkpoint.pt", weights_only=True)) == {
+        "model",
+        "optimizer",
+        "schedule",
+        "scaler",
+        "loader",
+    }
 
 
 @pytest.mark.long
@@ -151,7 +169,18 @@ def test_finetune_timm(here: Path) -> None:
     """From random weights, with what timm says of the model; the saved weights load into timm's model."""
     import timm
 
-    command = ["--model", "test_resnet", "--epochs", "2", "--batch-size", str(BATCH), "--lr", "0.01", "--head-lr", "0.01"]
+    command = [
+        "--model",
+        "test_resnet",
+        "--epochs",
+        "2",
+        "--batch-size",
+        str(BATCH),
+        "--lr",
+        "0.01",
+        "--head-lr",
+        "0.01",
+    ]
     text = run(here, "python finetune_timm", *command)
     config = timm.data.resolve_model_data_config(timm.create_model("test_resnet"))
     assert f"input_size {config['input_size']}" in text

@@ -20,7 +20,11 @@ TINY = "train.fl --backbone test_resnet --size 96 --batch-size 6 --print-every 1
 def test_detection(tmp_path: Path) -> None:
     """The loss falls; with another number of threads it is the same to the last digit."""
     root = write_coco(tmp_path / "coco", 24)
-    pack(root / "train2017", tmp_path / "train.fl", annotations=root / "annotations" / "instances_train2017.json")
+    pack(
+        root / "train2017",
+        tmp_path / "train.fl",
+        annotations=root / "annotations" / "instances_train2017.json",
+    )
     first = losses(tmp_path, "detection.py", *TINY, "--epochs", "5", "--workers", "2")
     assert len(first) == 20
     assert sum(first[-4:]) < 0.9 * sum(first[:4])

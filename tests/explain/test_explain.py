@@ -42,7 +42,9 @@ def line(text: str, start: str) -> str:
 
 def test_a_native_list(packed: Path) -> None:
     """Every step runs on native threads; what makes it slower than it might be is said."""
-    steps = v1.Compose([v1.RandomResizedCrop(32), v1.RandomHorizontalFlip(), v1.ToTensor(), v1.Normalize(MEAN, STD)])
+    steps = v1.Compose(
+        [v1.RandomResizedCrop(32), v1.RandomHorizontalFlip(), v1.ToTensor(), v1.Normalize(MEAN, STD)]
+    )
     with FastLoader(packed, batch_size=8, num_workers=2, transform=steps) as loader:
         text = loader.explain(all=True)
     assert "2 native threads" in text
@@ -77,7 +79,12 @@ def test_reasons_for_known_classes() -> None:
 
 def costs(rows: Sequence[str]) -> list[float]:
     """The numbers of the column of microseconds."""
-    return [float(cell) for row in rows for cell in row.split("  ") if cell.strip().replace(".", "", 1).isdigit() and "." in cell]
+    return [
+        float(cell)
+        for row in rows
+        for cell in row.split("  ")
+        if cell.strip().replace(".", "", 1).isdigit() and "." in cell
+    ]
 
 
 def test_measured_costs(packed: Path, no_leaks: None) -> None:
@@ -93,7 +100,9 @@ def test_measured_costs(packed: Path, no_leaks: None) -> None:
     with FastLoader(packed, batch_size=8, num_workers=1, transform=T.CenterCrop(32)) as loader:
         assert len(costs(stages(loader.explain(measure=True, all=True)))) == 3
         assert len(list(loader)) == 7
-    with FastLoader(packed, batch_size=8, transform=[T.CenterCrop(32), T.RandomHorizontalFlip()]) as loader:  # both in one pass
+    with FastLoader(
+        packed, batch_size=8, transform=[T.CenterCrop(32), T.RandomHorizontalFlip()]
+    ) as loader:  # both in one pass
         text = loader.explain(measure=True, all=True)
         assert len(costs(stages(text))) == 3
         assert [row.split()[0] for row in stages(text) if "″" in row and "us:" not in row] == ["2"]
@@ -140,9 +149,18 @@ def blend(images: torch.Tensor) -> torch.Tensor:
 
 def test_device_stages_are_shown(packed: Path, no_leaks: None) -> None:
     """What runs on whole batches has its rows, in order, after the copy: of the plan and of batch_transform=; and they are measured."""
-    steps = [v1.CenterCrop(32), v1.ColorJitter(0.4), v1.RandomInvert(), v1.ToTensor(), v1.Normalize(MEAN, STD), v1.RandomErasing()]
+    steps = [
+        v1.CenterCrop(32),
+        v1.ColorJitter(0.4),
+        v1.RandomInvert(),
+        v1.ToTensor(),
+        v1.Normalize(MEAN, STD),
+        v1.RandomErasing(),
+    ]
     own = [A.AugmentBatch([A.RandomGrayscale(), A.RandomHorizontalFlip()]), blend, A.MixUp(num_classes=3)]
-    with FastLoader(packed, batch_size=8, num_workers=1, transform=steps, device="cpu", batch_transform=own) as loader:
+    with FastLoader(
+        packed, batch_size=8, num_workers=1, transform=steps, device="cpu", batch_transform=own
+    ) as loader:
         text, measured = loader.explain(all=True), loader.explain(measure=True, all=True)
         assert len(list(loader)) == 7
     order = [row.split("(")[0].split("  ")[0].strip() for row in stages(text)]
@@ -157,7 +175,13 @@ def test_device_stages_are_shown(packed: Path, no_leaks: None) -> None:
     assert "of 8 where it is whole batches" in measured
     assert "″" in line(measured, "5 Normalize")
     assert len(costs(stages(measured)[:-1])) == len(order) - 1
-    with FastLoader(packed, batch_size=8, num_workers=1, transform=T.CenterCrop(32), batch_transform=T.Normalize(MEAN, STD)) as loader:
+    with FastLoader(
+        packed,
+        batch_size=8,
+        num_workers=1,
+        transform=T.CenterCrop(32),
+        batch_transform=T.Normalize(MEAN, STD),
+    ) as loader:
         row = line(loader.explain(all=True), "Normalize")
     assert "host, whole batches" in row
     assert row.endswith("no device= is given")
@@ -165,7 +189,10 @@ def test_device_stages_are_shown(packed: Path, no_leaks: None) -> None:
 
 def test_measuring_batches_of_python(packed: Path) -> None:
     """Of a Dataset of Python as well, and of batches whose samples run in Python."""
-    for dataset in (Drawn(), PackedDataset(packed, transform=[v1.CenterCrop(32), v1.Lambda(invert), v1.ToTensor()])):
+    for dataset in (
+        Drawn(),
+        PackedDataset(packed, transform=[v1.CenterCrop(32), v1.Lambda(invert), v1.ToTensor()]),
+    ):
         loader: Any = FastLoader(dataset, batch_size=10, device="cpu", num_workers=0, batch_transform=blend)
         measured = loader.explain(measure=True, all=True)
         assert "of 10 where it is whole batches" in measured
@@ -174,7 +201,13 @@ def test_measuring_batches_of_python(packed: Path) -> None:
 
 def test_one_step_of_python_keeps_the_rest_from_the_device(packed: Path) -> None:
     """The step that no device does is named, at the first Python stage and at its own."""
-    middle = [v1.RandomResizedCrop(32), v1.RandomHorizontalFlip(), v1.Lambda(invert), v1.ColorJitter(0.4), v1.ToTensor()]
+    middle = [
+        v1.RandomResizedCrop(32),
+        v1.RandomHorizontalFlip(),
+        v1.Lambda(invert),
+        v1.ColorJitter(0.4),
+        v1.ToTensor(),
+    ]
     with FastLoader(packed, batch_size=8, num_workers=0, transform=middle, device="cpu") as loader:
         text = loader.explain(all=True)
     assert "Lambda at position 3" in line(text, "3 Lambda")

@@ -60,7 +60,12 @@ def test_a_list_of_all_samples_is_named(count: int) -> None:
         said = f'{size * gigabytes:,.1f} GB in each process; shuffle="window" or "huge" takes no memory for each sample'
         assert (said in told) == (count >= 10**8)
         assert ("Python's integers, 40 more" in told) == (count >= 10**8 and size == 48)
-    for options in ({"shuffle": "window"}, {"shuffle": "huge"}, {}, {"sampler": RandomSampler(data, replacement=True)}):
+    for options in (
+        {"shuffle": "window"},
+        {"shuffle": "huge"},
+        {},
+        {"sampler": RandomSampler(data, replacement=True)},
+    ):
         assert "in each process" not in FastLoader(data, **options).explain(all=True)
 
 

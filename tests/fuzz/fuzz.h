@@ -25,7 +25,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed);
-size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size); /* libFuzzer's own; replay.c stands in for it */
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size,
+                        size_t max_size); /* libFuzzer's own; replay.c stands in for it */
 
 /* What the run has compared; printed when it ends, for a target that compares nothing finds nothing. */
 static struct {
@@ -34,7 +35,8 @@ static struct {
 } fuzz_counts[8];
 
 static void fuzz_print_counts(void) {
-    const char *to = getenv("FUZZ_COUNTS"); /* a file that is added to: under -fork=1 every job has a log of its own */
+    const char *to =
+        getenv("FUZZ_COUNTS"); /* a file that is added to: under -fork=1 every job has a log of its own */
     FILE *file = to ? fopen(to, "a") : NULL;
     for (int i = 0; i < 8 && fuzz_counts[i].name; i++) {
         fprintf(stderr, "%s%ld %s", i ? ", " : "compared: ", fuzz_counts[i].count, fuzz_counts[i].name);
@@ -55,14 +57,16 @@ static void fuzz_count(const char *name) {
 /* A failure must have a code of common/status.h, its own among those that the function's header names, and a text. */
 static void fuzz_known(fl_code code, const fl_error *err, uint32_t allowed) {
     if (code == FL_OK) return;
-    if (!(code > 0 && code < 32 && allowed >> code & 1)) fprintf(stderr, "code %d: %s\n", (int)code, err->text);
+    if (!(code > 0 && code < 32 && allowed >> code & 1))
+        fprintf(stderr, "code %d: %s\n", (int)code, err->text);
     CHECK(code > 0 && code < 32 && (allowed >> code & 1) && err->code == code && err->text[0]);
     CHECK(memchr(err->text, 0, FL_TEXT));
 }
 
 #define FUZZ_CODE(name) (1u << (name))
 enum {
-    FUZZ_JPEG_CODES = FUZZ_CODE(FL_EJPEG) | FUZZ_CODE(FL_ETRUNCATED) | FUZZ_CODE(FL_ELIMIT) | FUZZ_CODE(FL_EUNSUPPORTED),
+    FUZZ_JPEG_CODES = FUZZ_CODE(FL_EJPEG) | FUZZ_CODE(FL_ETRUNCATED) | FUZZ_CODE(FL_ELIMIT) |
+        FUZZ_CODE(FL_EUNSUPPORTED),
 };
 
 static void *fuzz_allocate(size_t size) {

@@ -7,7 +7,8 @@
 
 static fl_jpeg_dct *dct;
 
-static const char *const CPUS[] = {"plain", "bmi2", "bmi2,avx2", "bmi2,avx2,pdep", "bmi2,avx512,pdep", "neon"};
+static const char *const CPUS[] = {"plain", "bmi2", "bmi2,avx2", "bmi2,avx2,pdep", "bmi2,avx512,pdep",
+                                   "neon"};
 enum { CPU_SETS = sizeof CPUS / sizeof *CPUS };
 
 /* The JPEG of a form, the same with all kernel sets, or NULL. */
@@ -38,8 +39,8 @@ static void check_boxes(const uint8_t *form, size_t form_size, const uint8_t *by
         fl_view v;
         if (!fl_jpeg_baseline_decode(baseline, &box, eighths, NULL, 0, &v)) continue;
         const fl_view truth = keep_view(&v);
-        CHECK(fl_jpeg_baseline_open(baseline, form, form_size, &again_width, &again_height) && width == again_width &&
-              height == again_height);
+        CHECK(fl_jpeg_baseline_open(baseline, form, form_size, &again_width, &again_height) &&
+              width == again_width && height == again_height);
         CHECK(fl_jpeg_baseline_decode(baseline, &box, eighths, NULL, 0, &v) && equal_views(&truth, &v));
         free((void *)(uintptr_t)truth.pixels);
         fuzz_count("boxes");
@@ -72,7 +73,8 @@ static void check_progressive(const uint8_t *form, size_t form_size, const uint8
     if (t.decodes && !t.warnings && fl_jpeg_baseline_decode(baseline, &box, eighths, NULL, 0, &v)) {
         CHECK(v.width == t.width && v.height == t.height);
         for (uint32_t y = 0; y < v.height; y++)
-            CHECK(memcmp(v.pixels + y * v.stride, t.pixels + (size_t)y * v.width * 3, (size_t)v.width * 3) == 0);
+            CHECK(memcmp(v.pixels + y * v.stride, t.pixels + (size_t)y * v.width * 3, (size_t)v.width * 3) ==
+                  0);
         fuzz_count("progressive pictures");
     }
     free(t.pixels);
@@ -81,8 +83,8 @@ static void check_progressive(const uint8_t *form, size_t form_size, const uint8
 #endif
 }
 
-static void put_scan_header(jpeg_out *o, const uint8_t *components, uint32_t count, uint32_t from, uint32_t to, uint32_t high,
-                            uint32_t low) {
+static void put_scan_header(jpeg_out *o, const uint8_t *components, uint32_t count, uint32_t from,
+                            uint32_t to, uint32_t high, uint32_t low) {
     const size_t start = begin_segment(o, 0xDA);
     put_byte(o, count);
     for (uint32_t i = 0; i < count; i++) put_byte(o, components[2 * i]), put_byte(o, 0);
@@ -95,7 +97,8 @@ static void put_full_tables(jpeg_out *o) {
     const size_t start = begin_segment(o, 0xC4);
     for (uint32_t ac = 0; ac < 2; ac++) {
         put_byte(o, ac << 4);
-        for (uint32_t bits = 1; bits <= 16; bits++) put_byte(o, ac ? bits == 8 ? 254 : bits == 9 ? 2 : 0 : bits == 5 ? 16 : 0);
+        for (uint32_t bits = 1; bits <= 16; bits++)
+            put_byte(o, ac ? bits == 8 ? 254 : bits == 9 ? 2 : 0 : bits == 5 ? 16 : 0);
         for (uint32_t i = 0; i < (ac ? 256 : 16); i++) put_byte(o, i);
     }
     end_segment(o, start);
@@ -103,7 +106,8 @@ static void put_full_tables(jpeg_out *o) {
 
 /* A sequential file's form as that of a progressive file of the same coefficients, by a script of any bands and bits. */
 static uint8_t *rescanned(const uint8_t *form, size_t *size) {
-    const size_t head = fl_bytes_le32(form + 8), tail = fl_bytes_le32(form + 12), behind = head + tail < 256 ? 256 : head + tail;
+    const size_t head = fl_bytes_le32(form + 8), tail = fl_bytes_le32(form + 12),
+                 behind = head + tail < 256 ? 256 : head + tail;
     const uint8_t *old = form + *size - behind;
     const uint32_t count = old[head - 6] == 1 && old[head - 9] == 0xDA ? 1 : 3;
     const uint8_t *components = old + head - 3 - 2 * count;
@@ -141,11 +145,13 @@ static void check_lies(const uint8_t *form, size_t form_size) {
         uint8_t *wrong = lying(form, &wrong_size), *again = restored(wrong, wrong_size, &jpeg_size);
         uint32_t width, height;
         if (again) fuzz_count("lies that are lawful");
-        if (fl_jpeg_baseline_open(baseline, wrong, wrong_size, &width, &height) && (uint64_t)width * height <= FUZZ_PIXELS_MOST) {
+        if (fl_jpeg_baseline_open(baseline, wrong, wrong_size, &width, &height) &&
+            (uint64_t)width * height <= FUZZ_PIXELS_MOST) {
             const fl_box box = random_box(width, height);
             const int eighths = 1 << below(4);
             fl_view v;
-            if (fl_jpeg_baseline_decode(baseline, &box, eighths, NULL, 0, &v)) free((void *)(uintptr_t)keep_view(&v).pixels);
+            if (fl_jpeg_baseline_decode(baseline, &box, eighths, NULL, 0, &v))
+                free((void *)(uintptr_t)keep_view(&v).pixels);
         }
         free(wrong), free(again);
     }

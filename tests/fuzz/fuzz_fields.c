@@ -82,7 +82,11 @@ static uint32_t put_boxes(uint32_t at, uint32_t rows, uint32_t columns) {
 static uint32_t put_item(uint32_t at, uint32_t i, uint32_t objects) {
     static const char *const names[ITEMS] = {"a", "b", "c", "d", "e", "f"};
     fl_item *item = &items[i];
-    *item = (fl_item){.kind = (fl_item_kind)below(6), .name = names[i], .field = (uint16_t)i, .counts = &counts[i], .of = FL_ITEM_ALONE};
+    *item = (fl_item){.kind = (fl_item_kind)below(6),
+                      .name = names[i],
+                      .field = (uint16_t)i,
+                      .counts = &counts[i],
+                      .of = FL_ITEM_ALONE};
     item->hidden = below(8) == 0;
     for (uint32_t k = 0; k < i && item->kind > FL_ITEM_BOXES; k++)
         if (items[k].kind == FL_ITEM_BOXES && below(4)) item->of = (int32_t)k;
@@ -117,19 +121,27 @@ static void make_record(uint32_t count) {
         record[entry + 2] = items[i].kind == FL_ITEM_MASK ? FL_RECORD_KIND_PLANES : FL_RECORD_KIND_VARYING;
         put32(entry + 4, start), put32(entry + 8, at - start);
     }
-    put32(0, FL_RECORD_MAGIC), fl_bytes_put_le16(record + 4, FL_RECORD_VERSION), fl_bytes_put_le16(record + 6, count), put32(8, at);
+    put32(0, FL_RECORD_MAGIC), fl_bytes_put_le16(record + 4, FL_RECORD_VERSION),
+        fl_bytes_put_le16(record + 6, count), put32(8, at);
     record_size = at;
 }
 
 static void make_program(fl_program *program) {
-    static const fl_op_kind kinds[] = {FL_OP_RESIZE,   FL_OP_CENTER_CROP, FL_OP_RANDOM_CROP, FL_OP_HFLIP,     FL_OP_VFLIP,
-                                       FL_OP_ZOOM_OUT, FL_OP_IOU_CROP,    FL_OP_SANITIZE,    FL_OP_LETTERBOX, FL_OP_FORMAT};
+    static const fl_op_kind kinds[] = {FL_OP_RESIZE,    FL_OP_CENTER_CROP, FL_OP_RANDOM_CROP, FL_OP_HFLIP,
+                                       FL_OP_VFLIP,     FL_OP_ZOOM_OUT,    FL_OP_IOU_CROP,    FL_OP_SANITIZE,
+                                       FL_OP_LETTERBOX, FL_OP_FORMAT};
     program->count = below(5);
     for (uint32_t i = 0; i < program->count; i++) {
         fl_op *op = &program->ops[i];
-        *op = (fl_op){.kind = kinds[below(10)], .stream = (uint16_t)i, .width = 1 + below(40), .height = 1 + below(40), .p = unit()};
-        op->scale[0] = op->kind == FL_OP_ZOOM_OUT ? 1 : 0.3, op->scale[1] = op->kind == FL_OP_ZOOM_OUT ? 2 : 1;
-        op->ratio[0] = 0.5, op->ratio[1] = 2, op->option_count = 1, op->trials = 10, op->options[0] = 0.2 * unit();
+        *op = (fl_op){.kind = kinds[below(10)],
+                      .stream = (uint16_t)i,
+                      .width = 1 + below(40),
+                      .height = 1 + below(40),
+                      .p = unit()};
+        op->scale[0] = op->kind == FL_OP_ZOOM_OUT ? 1 : 0.3,
+        op->scale[1] = op->kind == FL_OP_ZOOM_OUT ? 2 : 1;
+        op->ratio[0] = 0.5, op->ratio[1] = 2, op->option_count = 1, op->trials = 10,
+        op->options[0] = 0.2 * unit();
         op->min_size = 3 * unit(), op->pad_if_needed = true, op->mask_fill = (uint16_t)(below(8) ? 255 : 300);
         op->box_format = (fl_box_format)below(3);
     }
@@ -157,7 +169,8 @@ static void lay(rooms *r, uint32_t count, const fl_geometry *g) {
         r->room[i] = (fl_room){.data = r->memory[i], .start = r->start[i], .kept = &r->kept[i]};
         r->room[i].target = (fl_target){.row_bytes = pixels * unit, .unit = unit, .planes = 1};
         r->room[i].target.sink.data = r->memory[i];
-        r->room[i].target.sink.width = (uint32_t)g->window.width, r->room[i].target.sink.height = (uint32_t)g->window.height;
+        r->room[i].target.sink.width = (uint32_t)g->window.width,
+        r->room[i].target.sink.height = (uint32_t)g->window.height;
     }
 }
 
@@ -168,7 +181,8 @@ static void check_rooms(const rooms *a, const rooms *b, uint32_t count) {
         CHECK(memcmp(a->memory[i], b->memory[i], a->size[i]) == 0 && a->kept[i] == b->kept[i]);
         if (items[i].kind == FL_ITEM_MASK) continue;
         CHECK(a->kept[i] <= (uint32_t)counts[i]);
-        if (items[i].of != FL_ITEM_ALONE && !items[items[i].of].hidden) CHECK(a->kept[i] == a->kept[items[i].of]);
+        if (items[i].of != FL_ITEM_ALONE && !items[items[i].of].hidden)
+            CHECK(a->kept[i] == a->kept[items[i].of]);
         fuzz_count("fields of rows");
     }
 }
@@ -180,7 +194,9 @@ static void write_twice(fl_fields *fields, const fl_program *program, uint32_t c
     for (int k = 0; k < 2; k++) {
         fl_code code = fl_fields_open(fields, items, count, NULL, 0, from, &err);
         fuzz_known(code, &err, FUZZ_CODE(FL_ERECORD));
-        if (code || fl_geometry_resolve(program, width, height, (fl_key){1, 2, 3}, fl_fields_boxes(fields), &g, &err)) return;
+        if (code ||
+            fl_geometry_resolve(program, width, height, (fl_key){1, 2, 3}, fl_fields_boxes(fields), &g, &err))
+            return;
         lay(&r[k], count, &g);
         code = fl_fields_write(fields, &g, width, height, r[k].room, 0, &err);
         fuzz_known(code, &err, FUZZ_CODE(FL_ERECORD) | FUZZ_CODE(FL_EARG) | FUZZ_CODE(FL_EUNSUPPORTED));

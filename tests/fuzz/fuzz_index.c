@@ -16,7 +16,8 @@ static uint8_t *lying_index(const uint8_t *bytes, size_t size, size_t *index_siz
         free(index);
         return other;
     }
-    for (uint32_t i = below(4); i; i--) index[below(below(2) ? 10 : (uint32_t)*index_size)] = (uint8_t)below(256);
+    for (uint32_t i = below(4); i; i--)
+        index[below(below(2) ? 10 : (uint32_t)*index_size)] = (uint8_t)below(256);
     if (below(4) == 0) *index_size = below((uint32_t)*index_size + 1);
     return index;
 }

@@ -37,7 +37,8 @@ static void check_same(const uint8_t *stored, size_t size, const fl_view *origin
     if (code) fprintf(stderr, "%s: code %d\n", what, (int)code);
     CHECK(code == FL_OK && now.width == original->width && now.height == original->height);
     for (uint32_t y = 0; y < now.height; y++)
-        CHECK(memcmp(now.pixels + y * now.stride, original->pixels + y * original->stride, (size_t)now.width * 3) == 0);
+        CHECK(memcmp(now.pixels + y * now.stride, original->pixels + y * original->stride,
+                     (size_t)now.width * 3) == 0);
     fuzz_count(what);
     free(copy);
 }
@@ -51,15 +52,18 @@ static void check_strip(const uint8_t *data, size_t size, const fl_view *origina
     uint8_t *out = fuzz_allocate(size), *twice = fuzz_allocate(size);
     const fl_code strip = fl_jpeg_strip(data, size, out, size, &written, &err);
     fuzz_known(strip, &err, PACK_CODES);
-    CHECK(strip == FL_OK ? code == FL_OK && written <= size && !layout.damaged : code == strip || layout.damaged);
+    CHECK(strip == FL_OK ? code == FL_OK && written <= size && !layout.damaged
+                         : code == strip || layout.damaged);
     CHECK(code != FL_OK || layout.end <= size);
     if (fl_jpeg_exif_upright(data, size) && code == FL_OK) {
         CHECK(layout.orientation == 1);
         fuzz_count("upright files and their markers");
     }
     if (strip == FL_OK) {
-        CHECK(fl_jpeg_strip(out, written, twice, size, &again, &err) == FL_OK && again == written && memcmp(out, twice, written) == 0);
-        if (layout.eoi && !layout.stray) check_same(out, written, original, "stripped files and their originals");
+        CHECK(fl_jpeg_strip(out, written, twice, size, &again, &err) == FL_OK && again == written &&
+              memcmp(out, twice, written) == 0);
+        if (layout.eoi && !layout.stray)
+            check_same(out, written, original, "stripped files and their originals");
     }
     free(out), free(twice);
 }
@@ -74,11 +78,13 @@ static void check_turns(const uint8_t *data, size_t size, const uint8_t *baselin
     fl_code code = fl_jpeg_transform(data, size, orientation, PIXELS_MOST, &turned, &turned_size, &err);
     fuzz_known(code, &err, PACK_CODES);
     if (code == FL_OK) {
-        code = fl_jpeg_transform(turned, turned_size, back[orientation], PIXELS_MOST, &returned, &returned_size, &err);
+        code = fl_jpeg_transform(turned, turned_size, back[orientation], PIXELS_MOST, &returned,
+                                 &returned_size, &err);
         fuzz_known(code, &err, PACK_CODES);
     }
     if (returned) {
-        const file first = {(unsigned char *)(uintptr_t)baseline, baseline_size}, last = {returned, returned_size};
+        const file first = {(unsigned char *)(uintptr_t)baseline, baseline_size},
+                   last = {returned, returned_size};
         CHECK(coefficient_hash(first) == coefficient_hash(last));
         fuzz_count("turns there and back");
     }
@@ -102,7 +108,8 @@ static void check_transcode(const uint8_t *data, size_t size, const fl_view *ori
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fl_error err;
     if (!entropy)
-        CHECK(fl_libjpeg_create(&decoders[0], &err) == FL_OK && fl_libjpeg_create(&decoders[1], &err) == FL_OK &&
+        CHECK(fl_libjpeg_create(&decoders[0], &err) == FL_OK &&
+              fl_libjpeg_create(&decoders[1], &err) == FL_OK &&
               fl_jpeg_entropy_create(&entropy, &err) == FL_OK);
     fuzz_draws_from_hash(data, size);
     fl_view view;

@@ -23,7 +23,8 @@ static inline fl_box fuzz_box(uint32_t width, uint32_t height) {
 /* Checks that the pixels of a box are those of the whole image, `width` pixels wide. */
 static inline void fuzz_check_part(const uint8_t *part, fl_box box, const uint8_t *whole, uint32_t width) {
     const size_t row = 3 * (size_t)box.width;
-    for (uint32_t y = 0; y < box.height; y++) CHECK(!memcmp(part + row * y, whole + 3 * ((size_t)width * (box.y + y) + box.x), row));
+    for (uint32_t y = 0; y < box.height; y++)
+        CHECK(!memcmp(part + row * y, whole + 3 * ((size_t)width * (box.y + y) + box.x), row));
 }
 
 #endif

@@ -38,20 +38,23 @@ static void check_render(const uint8_t *data, size_t size, bool holds) {
     if (!renderer) CHECK(fl_renderer_create(&renderer, &err) == FL_OK);
     CHECK(fl_planes_open((fl_span){data, size}, &planes, &err) == FL_OK);
     const fl_span entry = {data, size};
-    CHECK(fl_renderer_open(renderer, &(fl_stored){.kind = FL_RECORD_KIND_PLANES, .data = entry}, 1, &form, &err) ==
-          (planes.width * planes.height > 1 ? FL_ELIMIT : FL_OK));
-    CHECK(fl_renderer_open(renderer, &(fl_stored){.kind = FL_RECORD_KIND_PLANES, .data = entry}, MOST, &form, &err) == FL_OK);
+    CHECK(fl_renderer_open(renderer, &(fl_stored){.kind = FL_RECORD_KIND_PLANES, .data = entry}, 1, &form,
+                           &err) == (planes.width * planes.height > 1 ? FL_ELIMIT : FL_OK));
+    CHECK(fl_renderer_open(renderer, &(fl_stored){.kind = FL_RECORD_KIND_PLANES, .data = entry}, MOST, &form,
+                           &err) == FL_OK);
     const fl_part part = {.program = make_program()};
     const fl_key key = {1, 2, noise()};
     fl_target target = {.sink = {.layout = (fl_layout)below(2)}};
     fl_sink *sink = &target.sink;
-    fl_code code = fl_geometry_size(&part.program, form.width, form.height, key, &sink->width, &sink->height, &err);
+    fl_code code =
+        fl_geometry_size(&part.program, form.width, form.height, key, &sink->width, &sink->height, &err);
     if (code || (uint64_t)sink->width * sink->height > MOST) return;
     const bool lies = below(16) == 0;
     sink->channels = (uint8_t)(lies ? below(5) : planes.channels);
     sink->depth = (uint8_t)(lies ? sink->channels ? 1 + below(2) : 0 : planes.pixel / planes.channels);
     sink->dtype = sink->depth == 2 ? FL_U16 : FL_U8;
-    target.row_bytes = (size_t)sink->width * sink->height * (sink->channels ? (size_t)sink->channels * sink->depth : 3);
+    target.row_bytes =
+        (size_t)sink->width * sink->height * (sink->channels ? (size_t)sink->channels * sink->depth : 3);
     sink->data = fuzz_allocate(target.row_bytes);
     code = fl_render(renderer, &part, 1, key, NULL, &target, 0, &report, &err);
     fuzz_known(code, &err, FUZZ_CODE(FL_ERECORD) | FUZZ_CODE(FL_ELIMIT));
@@ -75,12 +78,14 @@ static void check_entry(const uint8_t *data, size_t size) {
     uint32_t *columns = fuzz_allocate(planes.width * sizeof *columns);
     for (int i = 0; i < 4; i++) {
         const uint32_t y = noise() % planes.height, count = 1 + noise() % planes.width;
-        for (uint32_t j = 0; j < count; j++) columns[j] = i ? i == 1 ? planes.width - 1 - j : j : noise() % planes.width;
+        for (uint32_t j = 0; j < count; j++)
+            columns[j] = i ? i == 1 ? planes.width - 1 - j : j : noise() % planes.width;
         const fl_code picked = fl_planes_sample(&planes, &y, 1, columns, count, row, stride, &scratch, &err);
         fuzz_known(picked, &err, FUZZ_CODE(FL_ERECORD));
         CHECK(code || !picked);
         for (uint32_t j = 0; j < count && !code; j++)
-            CHECK(!memcmp(row + (size_t)j * planes.pixel, whole + y * stride + (size_t)columns[j] * planes.pixel, planes.pixel));
+            CHECK(!memcmp(row + (size_t)j * planes.pixel,
+                          whole + y * stride + (size_t)columns[j] * planes.pixel, planes.pixel));
     }
     if (!code) fuzz_count("entries that hold");
     check_render(data, size, !code);
@@ -97,10 +102,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!height) return 0;
     size_t bytes;
     fl_planes planes;
-    CHECK(fl_planes_encode(data + 2, (uint32_t)height, width, channels, depth, &entry, &bytes, &err) == FL_OK);
+    CHECK(fl_planes_encode(data + 2, (uint32_t)height, width, channels, depth, &entry, &bytes, &err) ==
+          FL_OK);
     CHECK(fl_planes_open((fl_span){entry.bytes, bytes}, &planes, &err) == FL_OK);
     uint8_t *out = fuzz_allocate(height * stride);
-    CHECK(fl_planes_box(&planes, (fl_box){0, 0, width, (uint32_t)height}, out, stride, &scratch, &err) == FL_OK);
+    CHECK(fl_planes_box(&planes, (fl_box){0, 0, width, (uint32_t)height}, out, stride, &scratch, &err) ==
+          FL_OK);
     CHECK(!memcmp(out, data + 2, height * stride));
     fuzz_count("pictures encoded");
     free(out);
@@ -118,6 +125,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
     data[8] = (uint8_t)(data[10] == FL_PLANES_RUNS ? 1 : 1 + noise() % 4);
     const uint32_t strips = (fl_bytes_le32(data) + FL_PLANES_STRIP - 1) / FL_PLANES_STRIP;
     if (data[10] && size >= FL_PLANES_HEADER + 4 * strips)
-        fl_bytes_put_le32(data + FL_PLANES_HEADER + 4 * (strips - 1), (uint32_t)(size - FL_PLANES_HEADER - 4 * strips));
+        fl_bytes_put_le32(data + FL_PLANES_HEADER + 4 * (strips - 1),
+                          (uint32_t)(size - FL_PLANES_HEADER - 4 * strips));
     return size;
 }

@@ -35,7 +35,8 @@ static uint8_t *check_file(const uint8_t *data, size_t size, fl_png *png) {
 /* The 8-bit value of a channel of a pixel, from unfiltered rows. */
 static uint8_t value_of(const fl_png *png, const uint8_t *row, uint32_t x, uint32_t channel) {
     const uint32_t step = fl_png_step(png), bits = png->bits, mask = bits < 8 ? (1u << bits) - 1 : 255;
-    if (png->colour == FL_PNG_RGB || png->colour == FL_PNG_RGB_ALPHA) return row[(size_t)x * step + channel * bits / 8];
+    if (png->colour == FL_PNG_RGB || png->colour == FL_PNG_RGB_ALPHA)
+        return row[(size_t)x * step + channel * bits / 8];
     if (png->colour == FL_PNG_GREY_ALPHA) return row[(size_t)x * step];
     if (bits == 16) return row[2 * x] ? 255 : row[2 * x + 1];
     const uint32_t value = row[(size_t)x * bits / 8] >> (8 - bits - x * bits % 8) & mask;
@@ -65,7 +66,8 @@ static void check_rows(const uint8_t *data, size_t size) {
     png_plain_unfilter(rows, row, made.height, fl_png_step(&made));
     for (uint32_t y = 0; y < made.height; y++)
         for (uint32_t i = 0; i < 3 * made.width; i++)
-            CHECK(pixels[3 * (size_t)made.width * y + i] == value_of(&made, rows + y * (row + 1) + 1, i / 3, i % 3));
+            CHECK(pixels[3 * (size_t)made.width * y + i] ==
+                  value_of(&made, rows + y * (row + 1) + 1, i / 3, i % 3));
     fuzz_count("pictures made and read");
     free(rows), free(file), free(exact), free(pixels);
 }

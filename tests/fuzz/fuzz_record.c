@@ -13,7 +13,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const fl_code code = fl_record_check(record, &entries, &err);
     fuzz_known(code, &err, FUZZ_CODE(FL_ERECORD));
     const uint32_t crc = fl_crc32c(0, data, size);
-    CHECK(fl_cpu_use("plain", NULL) == FL_OK && fl_crc32c(0, data, size) == crc && fl_cpu_use(NULL, NULL) == FL_OK);
+    CHECK(fl_cpu_use("plain", NULL) == FL_OK && fl_crc32c(0, data, size) == crc &&
+          fl_cpu_use(NULL, NULL) == FL_OK);
     if (code != FL_OK) {
         CHECK(fl_record_find(record, (uint16_t)noise(), &found, &err) == FL_ERECORD);
         return 0;
@@ -22,7 +23,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     CHECK(entries <= FL_RECORD_ENTRIES_MAX);
     for (uint32_t i = 0; i < entries; i++) {
         const fl_record_field entry = fl_record_entry(record, i);
-        CHECK(entry.data.bytes >= data + FL_RECORD_HEADER && entry.data.size <= size && entry.data.bytes + entry.data.size <= data + size);
+        CHECK(entry.data.bytes >= data + FL_RECORD_HEADER && entry.data.size <= size &&
+              entry.data.bytes + entry.data.size <= data + size);
         volatile uint32_t sum = fl_crc32c(0, entry.data.bytes, entry.data.size);
         (void)sum;
         CHECK(fl_record_find(record, entry.field, &found, &err) == FL_OK && found.field == entry.field);
@@ -43,8 +45,10 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
     noise_state = ((uint64_t)seed + 1) * 0x9E3779B97F4A7C15u;
     size = LLVMFuzzerMutate(data, size, max_size);
     if (noise() % 16 == 0 || size < FL_RECORD_HEADER) return size;
-    put(data, FL_RECORD_MAGIC, 4), put(data + 4, FL_RECORD_VERSION, 2), put(data + 8, (uint32_t)size, 4), put(data + 12, 0, 4);
-    const uint32_t room = (uint32_t)(size - FL_RECORD_HEADER) / FL_RECORD_ENTRY, count = noise() % (room + 1 + (noise() % 16 == 0));
+    put(data, FL_RECORD_MAGIC, 4), put(data + 4, FL_RECORD_VERSION, 2), put(data + 8, (uint32_t)size, 4),
+        put(data + 12, 0, 4);
+    const uint32_t room = (uint32_t)(size - FL_RECORD_HEADER) / FL_RECORD_ENTRY,
+                   count = noise() % (room + 1 + (noise() % 16 == 0));
     const uint32_t table = FL_RECORD_HEADER + count * FL_RECORD_ENTRY;
     put(data + 6, count, 2);
     for (uint32_t i = 0; i < count && table <= size && noise() % 32; i++) {

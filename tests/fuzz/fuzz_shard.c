@@ -51,8 +51,9 @@ static void check_store(const made_shard *s, int file, uint64_t told, bool chang
     if (s->first) return;
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
     CHECK(fl_store_create(&store, &err) == FL_OK);
-    const fl_code code =
-        fl_store_add(store, &(fl_shard_spec){.path = path, .count = s->samples, .bytes = told, .stored = s->samples}, &err);
+    const fl_code code = fl_store_add(
+        store, &(fl_shard_spec){.path = path, .count = s->samples, .bytes = told, .stored = s->samples},
+        &err);
     fuzz_known(code, &err, changed ? FUZZ_CODE(FL_ESHARD) : 0);
     if (code == FL_OK) {
         fuzz_count("shards opened");

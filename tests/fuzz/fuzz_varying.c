@@ -8,7 +8,8 @@ enum { SIDE = 128, MOST = SIDE * SIDE }; /* pixels of a mask, and of a result */
 
 /* Numbers below `size` at even steps, rising or falling. */
 static uint32_t shown_of(uint32_t size, uint32_t *from) {
-    const uint32_t first = noise() % size, count = 1 + noise() % SIDE, span = 1 + noise() % (size - first), falls = noise() % 2;
+    const uint32_t first = noise() % size, count = 1 + noise() % SIDE, span = 1 + noise() % (size - first),
+                   falls = noise() % 2;
     for (uint32_t i = 0; i < count; i++) from[falls ? count - 1 - i : i] = first + i * span / count;
     return count;
 }
@@ -22,7 +23,8 @@ static void check_shown(fl_span counts, uint32_t height, uint32_t width, const u
     fl_edges_make(rows, y.count, height, row_edges), fl_edges_make(columns, x.count, width, column_edges);
     CHECK(fl_rle_sample(counts, height, width, &y, &x, out, x.count, &err) == FL_OK);
     for (uint32_t i = 0; i < y.count; i++)
-        for (uint32_t j = 0; j < x.count; j++) CHECK(out[i * x.count + j] == mask[rows[i] * width + columns[j]]);
+        for (uint32_t j = 0; j < x.count; j++)
+            CHECK(out[i * x.count + j] == mask[rows[i] * width + columns[j]]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -36,7 +38,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (code) continue;
         fuzz_count("entries that hold");
         CHECK(found.values.bytes + found.values.size == data + size && found.values.bytes >= data + 4);
-        for (uint32_t i = 0; i < levels; i++) CHECK(found.lengths[i].bytes + found.lengths[i].size <= found.values.bytes);
+        for (uint32_t i = 0; i < levels; i++)
+            CHECK(found.lengths[i].bytes + found.lengths[i].size <= found.values.bytes);
     }
     if (size < 2) return 0;
     const uint32_t height = 1 + data[0] % SIDE, width = 1 + data[1] % SIDE;

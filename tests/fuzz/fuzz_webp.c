@@ -40,7 +40,8 @@ static void check_pixels(const uint8_t *data, size_t size) {
     CHECK(bytes);
     fl_webp webp;
     uint8_t *exact = fuzz_copy(file, bytes), *pixels = check_file(exact, bytes, &webp);
-    CHECK(pixels && webp.width == width && webp.height == height && !memcmp(pixels, data + 1, 3 * width * height));
+    CHECK(pixels && webp.width == width && webp.height == height &&
+          !memcmp(pixels, data + 1, 3 * width * height));
     fuzz_count("pictures made and read");
     WebPFree(file), free(exact), free(pixels);
 }

@@ -75,7 +75,9 @@ static void choose_lengths(huffman *t, uint32_t early) {
     memset(t->lengths, 0, sizeof t->lengths);
     for (int length = 1; length <= 16 && rest; length++) {
         left *= 2;
-        uint32_t most = rest < left - 1 ? rest : left - 1, some = length == 16 ? rest : noise() % 8 < early ? noise() % (most + 1) : 0;
+        uint32_t most = rest < left - 1 ? rest : left - 1, some = length == 16          ? rest
+                                                                  : noise() % 8 < early ? noise() % (most + 1)
+                                                                                        : 0;
         while (some && ((uint64_t)(left - some) << (16 - length)) < (uint64_t)(rest - some) + 1) some--;
         t->lengths[length - 1] = (uint8_t)some;
         left -= some, rest -= some;
@@ -96,7 +98,8 @@ typedef enum table_use { FOR_DC, FOR_AC, FOR_PROGRESSIVE_AC, FOR_REFINING } tabl
 
 /* The nth choice of a symbol that means something in such a table; `large`: value sizes that no photograph has. */
 static uint8_t choose_symbol(table_use use, bool large) {
-    const uint32_t x = noise(), size = large ? x % 16 : x % 11, run = (x >> 8) % 4 ? (x >> 12) % 4 : (x >> 12) % 16;
+    const uint32_t x = noise(), size = large ? x % 16 : x % 11,
+                   run = (x >> 8) % 4 ? (x >> 12) % 4 : (x >> 12) % 16;
     if (use == FOR_DC) return (uint8_t)(large ? x % 16 : x % 12);
     if (use == FOR_REFINING) return (uint8_t)(run << 4 | size % 2);
     if (use == FOR_PROGRESSIVE_AC) return (uint8_t)(run << 4 | size);
@@ -122,7 +125,8 @@ static huffman make_table(table_use use) {
         t.symbols[i - 1] = t.symbols[j], t.symbols[j] = symbol;
     }
     choose_lengths(&t, 1 + below(8));
-    if (below(64) == 0) t.lengths[below(16)] = (uint8_t)below(4); /* no prefix code, or symbols beyond the list */
+    if (below(64) == 0)
+        t.lengths[below(16)] = (uint8_t)below(4); /* no prefix code, or symbols beyond the list */
     else assign_codes(&t);
     return t;
 }
@@ -135,7 +139,9 @@ static void put_table(jpeg_out *o, const huffman *t, uint32_t place) {
     end_segment(o, start);
 }
 
-static void put_symbol(jpeg_out *o, const huffman *t, uint8_t symbol) { put_bits(o, t->code[symbol], t->length[symbol]); }
+static void put_symbol(jpeg_out *o, const huffman *t, uint8_t symbol) {
+    put_bits(o, t->code[symbol], t->length[symbol]);
+}
 
 static uint8_t any_symbol(const huffman *t) { return t->symbols[noise() % t->count]; }
 

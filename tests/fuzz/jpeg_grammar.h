@@ -14,7 +14,10 @@ static void put_quantisers(jpeg_out *o) {
         const size_t start = begin_segment(o, 0xDB);
         put_byte(o, (uint32_t)wide << 4 | i);
         for (int k = 0; k < 64; k++) {
-            uint32_t value = kind < 3 ? 1 + (uint32_t)k * kind : kind == 3 ? limit : kind == 4 ? 1 + noise() % limit : noise();
+            uint32_t value = kind < 3    ? 1 + (uint32_t)k * kind
+                             : kind == 3 ? limit
+                             : kind == 4 ? 1 + noise() % limit
+                                         : noise();
             if (wide) put_word(o, value);
             else put_byte(o, value % 256 ? value : 1);
         }
@@ -30,7 +33,8 @@ static void put_application(jpeg_out *o, uint32_t marker, const char *begin, uin
 }
 
 static void put_exif(jpeg_out *o, uint32_t orientation) {
-    static const uint8_t head[] = {'E', 'x', 'i', 'f', 0, 0, 'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0x12, 0x01, 3, 0, 1, 0, 0, 0};
+    static const uint8_t head[] = {'E', 'x', 'i', 'f', 0,    0,    'I', 'I', 42, 0, 8, 0,
+                                   0,   0,   1,   0,   0x12, 0x01, 3,   0,   1,  0, 0, 0};
     const size_t start = begin_segment(o, 0xE1);
     for (size_t i = 0; i < sizeof head; i++) put_byte(o, head[i]);
     for (int i = 0; i < 8; i++) put_byte(o, i ? 0 : orientation);
@@ -113,7 +117,8 @@ static void choose_picture(picture *p, bool usual) {
         p->progressive = false, p->lawful = true;
         p->densities |= 7;
         for (uint32_t i = 0; i < 3; i++)
-            p->part[i].h = i || p->part[i].h > 2 ? 1 : p->part[i].h, p->part[i].v = i || p->part[i].v > 2 ? 1 : p->part[i].v;
+            p->part[i].h = i || p->part[i].h > 2 ? 1 : p->part[i].h,
+            p->part[i].v = i || p->part[i].v > 2 ? 1 : p->part[i].v;
     }
     measure_picture(p);
 }

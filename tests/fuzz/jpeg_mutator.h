@@ -21,7 +21,9 @@ static segments find_segments(const uint8_t *b, size_t size) {
         if (marker != 0xD8 && marker != 0xD9 && marker != 0x01 && (marker < 0xD0 || marker > 0xD7))
             end += (size_t)b[at + 2] << 8 | b[at + 3];
         if (end > size) end = size;
-        while (marker == 0xDA && end + 1 < size && (b[end] != 0xFF || b[end + 1] == 0 || (b[end + 1] >= 0xD0 && b[end + 1] <= 0xD7))) end++;
+        while (marker == 0xDA && end + 1 < size &&
+               (b[end] != 0xFF || b[end + 1] == 0 || (b[end + 1] >= 0xD0 && b[end + 1] <= 0xD7)))
+            end++;
         s.start[s.count] = at;
         s.end[s.count++] = at = end;
     }
@@ -29,7 +31,8 @@ static segments find_segments(const uint8_t *b, size_t size) {
 }
 
 /* Puts `with` in the place of bytes [from, to); unchanged when it does not fit. */
-static size_t replace(uint8_t *data, size_t size, size_t max_size, size_t from, size_t to, const uint8_t *with, size_t count) {
+static size_t replace(uint8_t *data, size_t size, size_t max_size, size_t from, size_t to,
+                      const uint8_t *with, size_t count) {
     if (size - (to - from) + count > max_size) return size;
     memmove(data + from + count, data + to, size - to);
     if (count) memcpy(data + from, with, count);
@@ -43,7 +46,8 @@ static size_t mutate_payload(uint8_t *data, size_t size, size_t max_size, size_t
     if (to - from < 4 || to - from > ROOM) return size;
     memcpy(payload + 4, data + from + 4, to - from - 4);
     const size_t length = LLVMFuzzerMutate(payload + 4, to - from - 4, ROOM - 4) + 2;
-    payload[0] = 0xFF, payload[1] = data[from + 1], payload[2] = (uint8_t)(length >> 8), payload[3] = (uint8_t)length;
+    payload[0] = 0xFF, payload[1] = data[from + 1], payload[2] = (uint8_t)(length >> 8),
+    payload[3] = (uint8_t)length;
     return replace(data, size, max_size, from, to, payload, length + 2);
 }
 
@@ -59,8 +63,12 @@ static size_t mutate_segment(uint8_t *data, size_t size, size_t max_size, const 
     case 3: size = mutate_payload(data, size, max_size, from, to); break;
     case 4: data[from + noise() % (to - from)] = (uint8_t)noise(); break;
     case 5: data[from + noise() % (to - from)] ^= (uint8_t)(1u << noise() % 8); break;
-    case 6: size = replace(data, size, max_size, from + noise() % (to - from), to, comment, sizeof comment); break;
-    default: size = replace(data, size, max_size, from + noise() % (to - from), from + noise() % (to - from) < from ? from : to, marker, 2);
+    case 6:
+        size = replace(data, size, max_size, from + noise() % (to - from), to, comment, sizeof comment);
+        break;
+    default:
+        size = replace(data, size, max_size, from + noise() % (to - from),
+                       from + noise() % (to - from) < from ? from : to, marker, 2);
     }
     free(copy);
     return size;

@@ -59,11 +59,13 @@ static fl_view keep_view(const fl_view *v) {
     volatile uint8_t seen = 0;
     const uint8_t *end = v->pixels + (size_t)(v->height - 1) * v->stride + (size_t)v->width * 3;
     for (size_t i = 0; i < 64 && i < v->tail; i++) seen ^= end[i];
-    return (fl_view){.pixels = pixels, .stride = (size_t)v->width * 3, .width = v->width, .height = v->height};
+    return (fl_view){
+        .pixels = pixels, .stride = (size_t)v->width * 3, .width = v->width, .height = v->height};
 }
 
 /* 3: returns whether fl_jpeg_baseline delivers this box, and its view, to be freed. */
-static bool check_kernels(const fl_box *box, int eighths, const uint8_t *index, size_t index_size, fl_view *kept) {
+static bool check_kernels(const fl_box *box, int eighths, const uint8_t *index, size_t index_size,
+                          fl_view *kept) {
     fl_view v;
     use_plain(false);
     const bool fast = fl_jpeg_baseline_decode(baseline, box, eighths, index, index_size, &v);
@@ -81,7 +83,8 @@ static bool check_kernels(const fl_box *box, int eighths, const uint8_t *index, 
 static uint8_t *make_index(const uint8_t *bytes, size_t size, size_t *index_size, bool *sound) {
     const uint8_t *index = NULL;
     *sound = fl_jpeg_entropy_sound(entropy, bytes, size);
-    CHECK(fl_jpeg_entropy_index(entropy, bytes, size, 1 + below(8), below(2) ? SIZE_MAX : 100 + below(2000), &index, index_size) == *sound);
+    CHECK(fl_jpeg_entropy_index(entropy, bytes, size, 1 + below(8), below(2) ? SIZE_MAX : 100 + below(2000),
+                                &index, index_size) == *sound);
     CHECK(*sound || *index_size == 0);
     return *index_size ? fuzz_copy(index, *index_size) : NULL;
 }
@@ -94,7 +97,8 @@ static void check_baseline(const uint8_t *bytes, size_t size, const uint8_t *ind
     for (int i = 0; i < 3; i++) {
         fl_box box = random_box(width, height);
         const bool indexed = below(2);
-        if ((uint64_t)box.width * box.height > FUZZ_PIXELS_MOST) box.width %= 300, box.height %= 300, box.width++, box.height++;
+        if ((uint64_t)box.width * box.height > FUZZ_PIXELS_MOST)
+            box.width %= 300, box.height %= 300, box.width++, box.height++;
         if (box.x + box.width > width || box.y + box.height > height) continue;
         fl_view ours;
         if (!check_kernels(&box, 1 << below(4), index, indexed ? index_size : 0, &ours)) continue;
@@ -104,29 +108,31 @@ static void check_baseline(const uint8_t *bytes, size_t size, const uint8_t *ind
 
 #ifndef FUZZ_OWN_CODE
 static fl_view crop_truth(const truth *t, const fl_box *b, uint32_t e) {
-    const uint32_t x0 = b->x * e / 8, y0 = b->y * e / 8, x1 = ((b->x + b->width) * e + 7) / 8, y1 = ((b->y + b->height) * e + 7) / 8;
+    const uint32_t x0 = b->x * e / 8, y0 = b->y * e / 8, x1 = ((b->x + b->width) * e + 7) / 8,
+                   y1 = ((b->y + b->height) * e + 7) / 8;
     return (fl_view){.pixels = t->pixels + ((size_t)y0 * t->width + x0) * 3,
                      .stride = (size_t)t->width * 3,
                      .width = (x1 < t->width ? x1 : t->width) - x0,
                      .height = (y1 < t->height ? y1 : t->height) - y0};
 }
 
-static void print_difference(const fl_box *box, int eighths, const char *text, const fl_view *ours, const fl_view *expected) {
+static void print_difference(const fl_box *box, int eighths, const char *text, const fl_view *ours,
+                             const fl_view *expected) {
     fprintf(stderr, "box %u,%u %ux%u at %d/8: %s\n", box->x, box->y, box->width, box->height, eighths, text);
     for (uint32_t y = 0, shown = 0; ours && y < expected->height && y < ours->height; y++)
         for (uint32_t x = 0; x < expected->width && x < ours->width && shown < 8; x++) {
             const uint8_t *a = ours->pixels + y * ours->stride + 3 * (size_t)x,
                           *b = expected->pixels + y * expected->stride + 3 * (size_t)x;
             if (memcmp(a, b, 3) == 0) continue;
-            fprintf(stderr, "pixel %u,%u of %ux%u: %d,%d,%d, not %d,%d,%d\n", x, y, expected->width, expected->height, a[0], a[1], a[2],
-                    b[0], b[1], b[2]);
+            fprintf(stderr, "pixel %u,%u of %ux%u: %d,%d,%d, not %d,%d,%d\n", x, y, expected->width,
+                    expected->height, a[0], a[1], a[2], b[0], b[1], b[2]);
             shown++;
         }
 }
 
 /* 1 and 2 for one box. `clean`: libjpeg-turbo's full decode at this scale, without a warning, or NULL. */
-static void check_box(const uint8_t *bytes, size_t size, const fl_box *box, int eighths, const uint8_t *index, size_t index_size,
-                      const truth *clean) {
+static void check_box(const uint8_t *bytes, size_t size, const fl_box *box, int eighths, const uint8_t *index,
+                      size_t index_size, const truth *clean) {
     fl_error err;
     fl_libjpeg_info info;
     fl_view theirs, ours, kept;
@@ -135,7 +141,8 @@ static void check_box(const uint8_t *bytes, size_t size, const fl_box *box, int 
     if (!code) code = fl_libjpeg_decode(jpeg, box, eighths, &theirs, &err);
     fuzz_known(code, &err, FUZZ_JPEG_CODES);
     if (code == FL_OK) kept = keep_view(&theirs);
-    if (fl_jpeg_baseline_open(baseline, bytes, size, &width, &height) && check_kernels(box, eighths, index, index_size, &ours)) {
+    if (fl_jpeg_baseline_open(baseline, bytes, size, &width, &height) &&
+        check_kernels(box, eighths, index, index_size, &ours)) {
         CHECK(code == FL_OK || code == FL_ETRUNCATED); /* it looks at no more than the box needs */
         if (code == FL_OK && SAME_RUBBISH) CHECK(equal_views(&ours, &kept));
         free((void *)(uintptr_t)ours.pixels);
@@ -160,7 +167,8 @@ static void check_box(const uint8_t *bytes, size_t size, const fl_box *box, int 
 }
 
 /* 1, 2 and 4. */
-static void check_against_libjpeg(const uint8_t *bytes, size_t size, const uint8_t *index, size_t index_size, bool sound) {
+static void check_against_libjpeg(const uint8_t *bytes, size_t size, const uint8_t *index, size_t index_size,
+                                  bool sound) {
     fl_error err;
     fl_libjpeg_info info;
     const fl_code code = fl_libjpeg_open(jpeg, bytes, size, FUZZ_PIXELS_MOST, &info, &err);
@@ -182,7 +190,8 @@ static void check_against_libjpeg(const uint8_t *bytes, size_t size, const uint8
         }
         if (clean) CHECK(code == FL_OK);
         for (int i = 0; i < 3 && code == FL_OK; i++) {
-            const fl_box box = i ? random_box(info.width, info.height) : (fl_box){0, 0, info.width, info.height};
+            const fl_box box =
+                i ? random_box(info.width, info.height) : (fl_box){0, 0, info.width, info.height};
             check_box(bytes, size, &box, eighths, index, i == 1 ? 0 : index_size, clean ? &t : NULL);
         }
         free(t.pixels);

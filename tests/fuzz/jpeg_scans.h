@@ -34,12 +34,14 @@ typedef struct scan {
 
 static void measure_picture(picture *p) {
     uint32_t h = 1, v = 1;
-    for (uint32_t i = 0; i < p->count; i++) h = p->part[i].h > h ? p->part[i].h : h, v = p->part[i].v > v ? p->part[i].v : v;
+    for (uint32_t i = 0; i < p->count; i++)
+        h = p->part[i].h > h ? p->part[i].h : h, v = p->part[i].v > v ? p->part[i].v : v;
     p->mcus_across = (p->width + 8 * h - 1) / (8 * h), p->mcus_down = (p->height + 8 * v - 1) / (8 * v);
     for (uint32_t i = 0; i < p->count; i++) {
         component *c = &p->part[i];
         c->across = p->mcus_across * c->h, c->down = p->mcus_down * c->v;
-        c->own_across = (p->width * c->h + 8 * h - 1) / (8 * h), c->own_down = (p->height * c->v + 8 * v - 1) / (8 * v);
+        c->own_across = (p->width * c->h + 8 * h - 1) / (8 * h),
+        c->own_down = (p->height * c->v + 8 * v - 1) / (8 * v);
         c->known = calloc((size_t)c->across * c->down, sizeof *c->known);
         CHECK(c->known != NULL);
         memset(c->low, NOT_SENT, sizeof c->low);
@@ -60,7 +62,8 @@ static void put_value(scan *s, unsigned size) {
 
 static void put_dc(scan *s, const huffman *t) {
     uint8_t symbol = any_symbol(t);
-    for (int i = 0; i < 3 && symbol > 6; i++) symbol = any_symbol(t); /* sums of differences soon leave what an encoder writes */
+    for (int i = 0; i < 3 && symbol > 6; i++)
+        symbol = any_symbol(t); /* sums of differences soon leave what an encoder writes */
     put_symbol(s->o, t, symbol);
     put_value(s, symbol);
 }
@@ -201,7 +204,8 @@ static void put_mcus(scan *s, const uint8_t *parts, uint32_t count) {
         for (uint32_t i = 0; i < count; i++) {
             const component *c = &p->part[parts[i]];
             for (uint32_t b = 0; b < c->h * c->v; b++)
-                put_block(s, parts[i], m % p->mcus_across * c->h + b % c->h, m / p->mcus_across * c->v + b / c->h);
+                put_block(s, parts[i], m % p->mcus_across * c->h + b % c->h,
+                          m / p->mcus_across * c->v + b / c->h);
         }
     }
 }
@@ -209,7 +213,13 @@ static void put_mcus(scan *s, const uint8_t *parts, uint32_t count) {
 /* ---- scans */
 
 static void put_scan(jpeg_out *o, picture *p, const uint8_t *parts, uint32_t count, const uint32_t band[4]) {
-    scan s = {.p = p, .o = o, .from = band[0], .to = band[1], .high = band[2], .low = band[3], .density = p->densities % 8};
+    scan s = {.p = p,
+              .o = o,
+              .from = band[0],
+              .to = band[1],
+              .high = band[2],
+              .low = band[3],
+              .density = p->densities % 8};
     const table_use use = !p->progressive ? FOR_AC : s.high ? FOR_REFINING : FOR_PROGRESSIVE_AC;
     const bool two = below(2);
     p->densities = p->densities * 5 + 1;
@@ -281,7 +291,8 @@ static void put_progressive_scans(jpeg_out *o, picture *p) {
                 from = to + 1;
                 continue;
             }
-            const uint32_t band[4] = {from, to, before == NOT_SENT ? 0 : before, before == NOT_SENT ? 0 : before - 1u};
+            const uint32_t band[4] = {from, to, before == NOT_SENT ? 0 : before,
+                                      before == NOT_SENT ? 0 : before - 1u};
             put_scan(o, p, &part, 1, band);
         }
 }

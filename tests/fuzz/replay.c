@@ -27,7 +27,8 @@ static int run_file(const char *path) {
         if (file) fclose(file);
         return 1;
     }
-    uint8_t *bytes = malloc(size ? (size_t)size : 1); /* of its own size, so that a sanitizer sees a read beyond it */
+    uint8_t *bytes =
+        malloc(size ? (size_t)size : 1); /* of its own size, so that a sanitizer sees a read beyond it */
     const int failed = !bytes || fread(bytes, 1, (size_t)size, file) != (size_t)size;
     fclose(file);
     current = path;
@@ -61,7 +62,8 @@ int main(int argc, char **argv) {
     struct stat is;
     atexit(say_where);
     for (int i = 1; i < argc; i++) {
-        if (stat(argv[i], &is) != 0 || (S_ISDIR(is.st_mode) ? run_folder(argv[i]) : run_file(argv[i]))) return 1;
+        if (stat(argv[i], &is) != 0 || (S_ISDIR(is.st_mode) ? run_folder(argv[i]) : run_file(argv[i])))
+            return 1;
     }
     current = "done";
     printf("%ld inputs\n", runs);

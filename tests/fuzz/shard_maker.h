@@ -51,14 +51,16 @@ static uint8_t *new_node(const made_shard *s, uint8_t *page, uint32_t size) {
     return page + upper - need;
 }
 
-static uint32_t put_node(uint8_t *at, uint32_t low, uint32_t high, uint32_t flags, const void *key, uint32_t key_size) {
+static uint32_t put_node(uint8_t *at, uint32_t low, uint32_t high, uint32_t flags, const void *key,
+                         uint32_t key_size) {
     put16(at, low), put16(at + 2, high), put16(at + 4, flags), put16(at + 6, key_size);
     memcpy(at + 8, key, key_size);
     return 8 + key_size;
 }
 
 /* A value in a leaf of the level, or on pages of its own; returns where its bytes go. */
-static uint8_t *put_leaf(made_shard *s, level *l, const void *key, uint32_t key_size, uint32_t size, uint32_t flags) {
+static uint8_t *put_leaf(made_shard *s, level *l, const void *key, uint32_t key_size, uint32_t size,
+                         uint32_t flags) {
     const bool big = 8 + key_size + size > (s->page - 16) / 2 - 2;
     const uint32_t node_size = 8 + key_size + (big ? 8 : size);
     uint8_t *leaf = l->count ? s->bytes + (size_t)l->pages[l->count - 1] * s->page : NULL,
@@ -82,7 +84,8 @@ static void close_tree(made_shard *s, level *l, uint64_t entries, uint8_t *tree)
         CHECK(up != NULL);
         for (uint32_t i = 0, in_page = 0; i < l->count; i++, in_page++) {
             uint8_t *page = up->count ? s->bytes + (size_t)up->pages[up->count - 1] * s->page : NULL, *node;
-            const bool last_two = i + 2 == l->count && in_page > 2; /* no branch of one child is left behind */
+            const bool last_two =
+                i + 2 == l->count && in_page > 2; /* no branch of one child is left behind */
             if (last_two || !page || !(node = new_node(s, page, in_page ? 16 : 8))) {
                 up->pages[up->count] = s->pages;
                 memcpy(up->keys[up->count++], l->keys[i], 8);
@@ -125,7 +128,10 @@ static void make_shard(made_shard *s, uint8_t *bytes) {
     level *l = calloc(2, sizeof *l);
     uint8_t trees[2][48], main_tree[48];
     CHECK(l != NULL);
-    *s = (made_shard){.bytes = bytes, .page = 512u << (below(4) ? 0 : below(4)), .pages = 2, .first = below(4) ? 0 : below(1 << 20)};
+    *s = (made_shard){.bytes = bytes,
+                      .page = 512u << (below(4) ? 0 : below(4)),
+                      .pages = 2,
+                      .first = below(4) ? 0 : below(1 << 20)};
     s->samples = 1 + below(below(3) ? 6 : SHARD_SAMPLES_MOST);
     const uint32_t big = below(3) ? below(5) : 0, small = 1 + below(200);
     for (uint32_t i = 0; i < s->samples; i++) {
@@ -171,7 +177,9 @@ static uint32_t choose_field(const made_shard *s, const uint8_t *page, uint32_t 
     if (below(5) == 0 || at + 8 > s->page) return slot;
     const uint32_t data = at + 8 + get_u16(page + at + 6);
     switch (below(4)) {
-    case 0: *bytes = 8; return data + 8 <= s->page ? data : slot; /* of a value on pages of its own: its first page */
+    case 0:
+        *bytes = 8;
+        return data + 8 <= s->page ? data : slot; /* of a value on pages of its own: its first page */
     case 1: *bytes = 8; return data + 48 <= s->page ? data + tree[below(4)] : slot;
     default: return at + node[below(sizeof node)];
     }

@@ -43,7 +43,21 @@ VALUES = st.one_of(
     st.sampled_from([2**31, 2**32 - 1, 2**53, 2**63, 2**64, -(2**63), 10**400]),
     st.floats(),
     st.text(max_size=6),
-    st.sampled_from(["", "..", "../x", "/etc/passwd", "image", "label", "jpeg", "int64", "\0", "\ud800", "shard-00000.lmdb"]),
+    st.sampled_from(
+        [
+            "",
+            "..",
+            "../x",
+            "/etc/passwd",
+            "image",
+            "label",
+            "jpeg",
+            "int64",
+            "\0",
+            "\ud800",
+            "shard-00000.lmdb",
+        ]
+    ),
     st.lists(st.integers(-1, 3), max_size=3),
     st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
 )
@@ -104,7 +118,11 @@ def change(content: dict[str, Any], where: float, how: str, value: Any) -> None:
 
 
 CHANGES = st.lists(
-    st.tuples(st.floats(0, 0.999), st.sampled_from(["replace", "replace", "replace", "remove", "repeat", "add"]), VALUES),
+    st.tuples(
+        st.floats(0, 0.999),
+        st.sampled_from(["replace", "replace", "replace", "remove", "repeat", "add"]),
+        VALUES,
+    ),
     min_size=1,
     max_size=3,
 )
@@ -148,7 +166,9 @@ def drain(source: Source) -> None:
 
 
 WORDS = "a.jpg|b.jpg|a.jpg\0|../a.jpg|path|\ufeffpath|label|box:json|n:int|x:float|x:nope|Unnamed: 0|| |0|-1|1_0|\u0661|1e999|nan|NaN|inf"
-CELLS = st.sampled_from([*WORDS.split("|"), "9" * 30, "x" * 300, "[1", "[1,2]", "{}", '"', "'", "\\", "ü", "\ud800"])
+CELLS = st.sampled_from(
+    [*WORDS.split("|"), "9" * 30, "x" * 300, "[1", "[1,2]", "{}", '"', "'", "\\", "ü", "\ud800"]
+)
 TABLES = st.lists(st.lists(CELLS, max_size=4), max_size=5)
 COLUMNS = st.one_of(st.none(), st.integers(0, 5), st.sampled_from(["path", "label", "n", "none"]))
 
@@ -158,7 +178,9 @@ COLUMNS = st.one_of(st.none(), st.integers(0, 5), st.sampled_from(["path", "labe
     delimiter=st.sampled_from(",;\t|"),
     end=st.sampled_from(["\n", "\r\n", "\r", "\n\n"]),
     encoding=st.sampled_from(["utf-8", "utf-16", "latin-1"]),
-    options=st.fixed_dictionaries({"path_column": COLUMNS, "label_column": COLUMNS, "header": st.sampled_from([None, True, False])}),
+    options=st.fixed_dictionaries(
+        {"path_column": COLUMNS, "label_column": COLUMNS, "header": st.sampled_from([None, True, False])}
+    ),
 )
 @SETTINGS
 def test_only_our_own_exceptions_leave_a_table(
@@ -169,7 +191,9 @@ def test_only_our_own_exceptions_leave_a_table(
     with folder() as root:
         (root / "a.jpg").write_bytes(jpeg())
         for name in ("x.csv", "x.tsv"):
-            (root / name).write_bytes(text.encode(encoding, "surrogatepass" if encoding != "latin-1" else "replace"))
+            (root / name).write_bytes(
+                text.encode(encoding, "surrogatepass" if encoding != "latin-1" else "replace")
+            )
             try:
                 drain(open_source(root / name, SourceOptions.of(**options)))
             except FastloadError:
@@ -197,7 +221,17 @@ MEMBERS = st.tuples(
     ),
     st.sampled_from([b"", b"1", b"[1]", b"{", b"\xff\xfe", b"\x93NUMPY\x01\x00", b"-9" * 40, jpeg()]),
     st.sampled_from(
-        [tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, b"S", b"x", b"L"]
+        [
+            tarfile.REGTYPE,
+            tarfile.DIRTYPE,
+            tarfile.SYMTYPE,
+            tarfile.LNKTYPE,
+            tarfile.FIFOTYPE,
+            tarfile.CHRTYPE,
+            b"S",
+            b"x",
+            b"L",
+        ]
     ),
 )
 HEADER_FIELDS = {
@@ -215,19 +249,30 @@ HEADER_FIELDS = {
     members=st.lists(MEMBERS, max_size=6),
     form=st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]),
     changes=st.lists(
-        st.tuples(st.integers(0, 20), st.sampled_from(sorted(HEADER_FIELDS)), st.binary(min_size=1, max_size=12), st.booleans()), max_size=2
+        st.tuples(
+            st.integers(0, 20),
+            st.sampled_from(sorted(HEADER_FIELDS)),
+            st.binary(min_size=1, max_size=12),
+            st.booleans(),
+        ),
+        max_size=2,
     ),
     cut=st.one_of(st.just(1.0), st.floats(0, 1)),
 )
 @SETTINGS
 def test_only_our_own_exceptions_leave_a_tar(
-    members: list[tuple[str, bytes, bytes]], form: int, changes: list[tuple[int, str, bytes, bool]], cut: float
+    members: list[tuple[str, bytes, bytes]],
+    form: int,
+    changes: list[tuple[int, str, bytes, bool]],
+    cut: float,
 ) -> None:
     """Tars of every format and kind of member, with header fields changed, their checksums put right or not, and cut."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=form) as tar:
         for name, data, kind in members:
-            entry = tarfile.TarInfo(name if form == tarfile.PAX_FORMAT else name.encode()[:60].decode("utf-8", "ignore"))
+            entry = tarfile.TarInfo(
+                name if form == tarfile.PAX_FORMAT else name.encode()[:60].decode("utf-8", "ignore")
+            )
             entry.size, entry.type, entry.linkname = len(data), kind, "0.jpg"
             tar.addfile(entry, io.BytesIO(data))
     content = bytearray(out.getvalue())
@@ -253,7 +298,9 @@ def test_what_pack_stores_of_the_corpus_decodes_to_the_originals_pixels() -> Non
     from fastload._native import core
 
     files = sorted(
-        itertools.chain.from_iterable((HERE / part / name).iterdir() for part in ("corpus", "found") for name in ("jpeg", "pack"))
+        itertools.chain.from_iterable(
+            (HERE / part / name).iterdir() for part in ("corpus", "found") for name in ("jpeg", "pack")
+        )
     )
     encoders = [
         Encoder(PackOptions(encode=encode, optimize_huffman=optimize))
@@ -269,7 +316,9 @@ def test_what_pack_stores_of_the_corpus_decodes_to_the_originals_pixels() -> Non
             continue
         if "cmyk" in stored.how:
             continue  # encoded anew, as RGB
-        pixels = core.jpeg_decode(bytes(stored.data), None, 8, 1 << 20) if stored.kind == "jpeg" else stored.data
+        pixels = (
+            core.jpeg_decode(bytes(stored.data), None, 8, 1 << 20) if stored.kind == "jpeg" else stored.data
+        )
         assert (pixels == expected).all(), path.name
         compared += 1
     assert compared > 100

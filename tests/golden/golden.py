@@ -25,14 +25,29 @@ from fastload.store import DatasetReader, Field
 
 DATA = Path(__file__).parent / "data"
 COUNT = 7
-TYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
+TYPES = (
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+)
 
 Array = npt.NDArray[Any]
 
 
 def noise(seed: int, *shape: int) -> Array:
     """Whole numbers of 32 bits that look random, the same on every machine."""
-    numbers = np.arange(int(np.prod(shape)), dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed * 0xBF58476D + 0x94D049BB)
+    numbers = np.arange(int(np.prod(shape)), dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(
+        seed * 0xBF58476D + 0x94D049BB
+    )
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         numbers = (numbers ^ (numbers >> np.uint64(shift))) * np.uint64(factor)
     return ((numbers >> np.uint64(32)) % np.uint64(2**32)).reshape(shape)
@@ -42,7 +57,13 @@ def picture(seed: int, height: int, width: int, channels: int = 3, dtype: str = 
     """Pixels with smooth areas and some noise."""
     rows, columns = np.mgrid[0:height, 0:width]
     planes = [
-        (rows * (3 + c) + columns * (2 + seed % 5) + 40 * c + (noise(seed + c, height, width) % 9).astype(int)) for c in range(channels)
+        (
+            rows * (3 + c)
+            + columns * (2 + seed % 5)
+            + 40 * c
+            + (noise(seed + c, height, width) % 9).astype(int)
+        )
+        for c in range(channels)
     ]
     pixels = np.stack(planes, 2) % 256 * (257 if dtype == "uint16" else 1)
     return pixels.astype(dtype) if channels > 1 else pixels[:, :, 0].astype(dtype)
@@ -90,7 +111,9 @@ class Plain(Numbered):
         number = self._begin + position
         values: dict[str, Any] = {"label": number % 3, "weight": number / 4 if number % 3 else float("inf")}
         for name in TYPES:
-            values[f"of_{name}"] = ((noise(number, 2, 2) % (2 if name == "bool" else 100)) / (1, 4)["float" in name]).astype(name)
+            values[f"of_{name}"] = (
+                (noise(number, 2, 2) % (2 if name == "bool" else 100)) / (1, 4)["float" in name]
+            ).astype(name)
         values |= {
             "raw": bytes(range(number)),
             "caption": f"Nr. {number} \N{SNOWMAN}",
@@ -160,7 +183,9 @@ class Turned(Numbered):
 
     def read(self, position: int) -> Item:
         sides = {"xywh": 4, "cxcywh": 4, "xywhr": 5, "cxcywhr": 5, "xyxyxyxy": 8}
-        values: dict[str, Any] = {name: (noise(position + at, 2, at) % 40).astype("float32") / 2 for name, at in sides.items()}
+        values: dict[str, Any] = {
+            name: (noise(position + at, 2, at) % 40).astype("float32") / 2 for name, at in sides.items()
+        }
         values["whole"] = [[1, 2, 3 + position, 4]] * position
         values["outline"] = [[[0.5, 1, 4, 1, 4, 6.25]]] * (position % 3)
         values["parts"] = [{"size": [16, 24], "counts": [5 + position, 20, 359 - position]}]
@@ -195,7 +220,10 @@ def changed(folder: Path) -> None:
     fastload.pack(Plain(), folder, shard_samples=4, workers=1)
     fastload.append(folder, Plain(COUNT), workers=1)
     table = folder.parent / "columns.csv"
-    table.write_text("score,price,words,tags\n" + "".join(f'{i},{i / 4},word {i},"[{i}, null]"\n' for i in range(2 * COUNT)))
+    table.write_text(
+        "score,price,words,tags\n"
+        + "".join(f'{i},{i / 4},word {i},"[{i}, null]"\n' for i in range(2 * COUNT))
+    )
     fastload.add_columns(folder, table, columns=["score", "price"])
     fastload.add_columns(folder, table, columns=["words", "tags:json"])
     vectors = folder.parent / "vectors.npy"
@@ -300,7 +328,10 @@ def delivered(folder: Path, version: int | None = None) -> dict[str, Any]:
         "samples": [told(dataset[index]) for index in range(len(dataset))],
         "moved": [told(moved[index]) for index in range(len(moved))],
         "flat": [told(batch) for batch in FastLoader(moved, batch_size=3, collate="flat", num_workers=1)],
-        "padded": [told(batch) for batch in FastLoader(dataset, batch_size=3, collate="padded", pad_to=16, num_workers=1)],
+        "padded": [
+            told(batch)
+            for batch in FastLoader(dataset, batch_size=3, collate="padded", pad_to=16, num_workers=1)
+        ],
     }
 
 
@@ -314,7 +345,11 @@ def lines(content: Mapping[str, Any]) -> str:
     parts = []
     for key, value in content.items():
         if isinstance(value, list) and value and key != "classes":
-            parts.append(f"{json.dumps(key)}: [\n" + ",\n".join(json.dumps(each, sort_keys=True) for each in value) + "\n]")
+            parts.append(
+                f"{json.dumps(key)}: [\n"
+                + ",\n".join(json.dumps(each, sort_keys=True) for each in value)
+                + "\n]"
+            )
         else:
             parts.append(f"{json.dumps(key)}: {json.dumps(value, sort_keys=True)}")
     return "{\n" + ",\n".join(parts) + "\n}\n"

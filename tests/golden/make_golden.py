@@ -21,7 +21,12 @@ PHOTOS = {"ant": 3, "bee": 2, "cow": 2}
 
 def write_pictures() -> None:
     """JPEG files of every form that pack tells apart, and PNG files."""
-    forms = [{"subsampling": 2}, {"subsampling": 0, "progressive": True}, {"subsampling": 1, "optimize": True}, {"restart_marker_rows": 1}]
+    forms = [
+        {"subsampling": 2},
+        {"subsampling": 0, "progressive": True},
+        {"subsampling": 1, "optimize": True},
+        {"restart_marker_rows": 1},
+    ]
     number = 0
     for name, count in PHOTOS.items():
         for folder in ("photos", "jpegs"):
@@ -35,7 +40,9 @@ def write_pictures() -> None:
             (DATA / "photos" / name / f"{number}.jpg").write_bytes(data.getvalue())
             number += 1
     Image.fromarray(picture(9, 31, 17)).save(DATA / "photos" / "ant" / "9.png")
-    Image.fromarray(np.dstack([picture(8, 16, 20), np.full((16, 20), 7, np.uint8)])).save(DATA / "photos" / "ant" / "8.png")
+    Image.fromarray(np.dstack([picture(8, 16, 20), np.full((16, 20), 7, np.uint8)])).save(
+        DATA / "photos" / "ant" / "8.png"
+    )
 
 
 def write_files() -> None:
@@ -43,8 +50,12 @@ def write_files() -> None:
     for name in ("png", "webp"):
         (DATA / "files" / name).mkdir(parents=True)
     for number, form in enumerate(({}, {"bits": 2})):
-        Image.fromarray(picture(number, 31, 17)).quantize(4 if form else 200).save(DATA / "files" / "png" / f"{number}.png", **form)
-    Image.fromarray(np.dstack([picture(8, 16, 20), np.full((16, 20), 7, np.uint8)])).save(DATA / "files" / "png" / "2.png")
+        Image.fromarray(picture(number, 31, 17)).quantize(4 if form else 200).save(
+            DATA / "files" / "png" / f"{number}.png", **form
+        )
+    Image.fromarray(np.dstack([picture(8, 16, 20), np.full((16, 20), 7, np.uint8)])).save(
+        DATA / "files" / "png" / "2.png"
+    )
     for number, form in enumerate(({"quality": 70}, {"lossless": True})):
         Image.fromarray(picture(number, 33, 27)).save(DATA / "files" / "webp" / f"{number + 3}.webp", **form)
     Image.fromarray(picture(3, 9, 8)).save(DATA / "files" / "webp" / "5.bmp")

@@ -56,7 +56,9 @@ def test_packed_as_then(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         for each in (found, wanted):
             del each["records"], each["columns"]["__crc32c__"]
             for image in (value["dict"]["image"] for value in each["values"]):
-                if "StoredImage" in image and "place" in image["StoredImage"]["kind"]:  # a checkout gives its files a time of its own
+                if (
+                    "StoredImage" in image and "place" in image["StoredImage"]["kind"]
+                ):  # a checkout gives its files a time of its own
                     del image["StoredImage"]["data"]
     assert found == {key: wanted[key] for key in found}
 
@@ -64,7 +66,11 @@ def test_packed_as_then(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_every_form_is_there() -> None:
     """The datasets have every kind of record's entry, every kind of field, and every format version."""
     contents = [expected(name, version) for name, version in EVERY]
-    assert {entry[1] for content in contents for record in content["entries"] for entry in record} == {*range(1, 10), 11, 12}
+    assert {entry[1] for content in contents for record in content["entries"] for entry in record} == {
+        *range(1, 10),
+        11,
+        12,
+    }
     assert {field["kind"] for content in contents for field in content["schema"]} == set(KINDS)
     manifests = [json.loads(path.read_bytes())["version"] for path in DATA.glob("*.fl/manifest*.json")]
     assert set(manifests) == {1, 2, 3}

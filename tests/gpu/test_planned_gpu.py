@@ -43,7 +43,9 @@ def test_as_on_the_cpu(packed: Path) -> None:
 
 def test_the_host_waits_for_nothing(packed: Path, no_waiting: Callable[[], None]) -> None:
     """An epoch under synchronisations that raise, after one that warms up."""
-    with FastLoader(packed, 8, transform=STEPS, seed=3, num_workers=2, device="cuda", dtype=torch.bfloat16) as loader:
+    with FastLoader(
+        packed, 8, transform=STEPS, seed=3, num_workers=2, device="cuda", dtype=torch.bfloat16
+    ) as loader:
         list(loader)
         no_waiting()
         assert {images.dtype for images, _ in loader} == {torch.bfloat16}
@@ -51,7 +53,9 @@ def test_the_host_waits_for_nothing(packed: Path, no_waiting: Callable[[], None]
 
 def test_explain_measures_the_device(packed: Path) -> None:
     """Rows on the device, with the conversion that the engine leaves to it, have their costs."""
-    with FastLoader(packed, 8, transform=STEPS[:2] + STEPS[3:], seed=3, num_workers=2, device="cuda") as loader:
+    with FastLoader(
+        packed, 8, transform=STEPS[:2] + STEPS[3:], seed=3, num_workers=2, device="cuda"
+    ) as loader:
         rows = [row for row in loader.explain(measure=True, all=True).splitlines() if "  device" in row]
     assert [row.split()[1].split("(")[0] for row in rows] == ["ToDtype", "Normalize", "RandomErasing"]
     assert all(any(cell.endswith("%") for cell in row.split()) or "″" in row for row in rows)

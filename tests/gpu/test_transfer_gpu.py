@@ -39,7 +39,9 @@ class Constant(Dataset[Any]):
 @pytest.mark.parametrize("source", FORMATS)
 @pytest.mark.parametrize("out", FORMATS)
 @pytest.mark.parametrize("shape", [(5, 64, 64), (3, 37, 41), (1, 1, 1), (2, 224, 224)])
-def test_kernel_gives_the_bits_of_the_host(dtype: torch.dtype, source: Any, out: Any, shape: tuple[int, int, int]) -> None:
+def test_kernel_gives_the_bits_of_the_host(
+    dtype: torch.dtype, source: Any, out: Any, shape: tuple[int, int, int]
+) -> None:
     """One pass or torch's ops, device or host: the same bits and strides; with and without Normalize; also 1/255 by multiplication."""
     rows, height, width = shape
     x = torch.randint(0, 256, (rows, 3, height, width), dtype=torch.uint8).contiguous(memory_format=source)
@@ -56,7 +58,12 @@ def test_kernel_gives_the_bits_of_the_host(dtype: torch.dtype, source: Any, out:
 def test_another_batch_size_compiles_nothing(source: Any, out: Any) -> None:
     """The last, smaller batch runs the kernel that was built for a whole one, whichever of the four it is."""
     kernels = pytest.importorskip("fastload.device.to_float_kernel")
-    names = {(True, True): "_innermost", (False, True): "_to_last", (True, False): "_to_planar", (False, False): "_planar"}
+    names = {
+        (True, True): "_innermost",
+        (False, True): "_to_last",
+        (True, False): "_to_planar",
+        (False, False): "_planar",
+    }
     kernel = getattr(kernels, names[source is torch.channels_last, out is torch.channels_last])
     built = []
     for rows in (16, 16, 7, 1, 3):
@@ -77,8 +84,18 @@ def _compiled(function: Any) -> int:
 def test_packed_batches_are_the_hosts(packed: Path, prefetch: int, dtype: torch.dtype | None) -> None:
     """Over two epochs every batch on the device is the host's, normalised there or by the native pass, in the same layout."""
     floats = [] if dtype is None else [T.Normalize(MEAN, STD)]
-    common: dict[str, Any] = {"batch_size": 8, "shuffle": True, "num_workers": 4, "transform": [*TRAIN, *floats], "seed": 3, "dtype": dtype}
-    with FastLoader(packed, **common) as host, FastLoader(packed, **common, device="cuda", device_prefetch=prefetch) as moved:
+    common: dict[str, Any] = {
+        "batch_size": 8,
+        "shuffle": True,
+        "num_workers": 4,
+        "transform": [*TRAIN, *floats],
+        "seed": 3,
+        "dtype": dtype,
+    }
+    with (
+        FastLoader(packed, **common) as host,
+        FastLoader(packed, **common, device="cuda", device_prefetch=prefetch) as moved,
+    ):
         for _ in range(2):
             for (a, x), (b, y) in zip(host, moved, strict=True):
                 assert b.is_cuda
@@ -98,13 +115,17 @@ def test_workers_batches_are_the_hosts(workers: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "steps", [None, AUGMENT, [AUGMENT, T.Normalize(MEAN, STD), A.MixUp(0.2, num_classes=3)]], ids=["", "augment", "mixup"]
+    "steps",
+    [None, AUGMENT, [AUGMENT, T.Normalize(MEAN, STD), A.MixUp(0.2, num_classes=3)]],
+    ids=["", "augment", "mixup"],
 )
 def test_nothing_waits_in_the_loop(packed: Path, no_waiting: Callable[[], None], steps: Any) -> None:
     """After a first epoch has compiled and allocated, epochs with work on every batch run without one synchronisation."""
     model = torch.nn.Conv2d(3, 8, 3).cuda()
     dtype = torch.float32 if isinstance(steps, list) else None
-    with FastLoader(packed, 8, num_workers=4, transform=TRAIN, batch_transform=steps, device="cuda", dtype=dtype) as loader:
+    with FastLoader(
+        packed, 8, num_workers=4, transform=TRAIN, batch_transform=steps, device="cuda", dtype=dtype
+    ) as loader:
         for number in range(3):
             if number == 1:
                 no_waiting()
@@ -129,7 +150,10 @@ def test_loops_stream_waits_for_the_copy(packed: Path, prefetch: int) -> None:
     common: dict[str, Any] = {"batch_size": 8, "num_workers": 4, "transform": TRAIN, "seed": 1}
     with FastLoader(packed, **common) as loader:
         want = [images.long().sum().item() for images, _ in loader]
-    with FastLoader(packed, **common, device="cuda", device_prefetch=prefetch) as loader, torch.cuda.stream(torch.cuda.Stream()):
+    with (
+        FastLoader(packed, **common, device="cuda", device_prefetch=prefetch) as loader,
+        torch.cuda.stream(torch.cuda.Stream()),
+    ):
         sums = []
         for images, _ in loader:
             torch.cuda._sleep(20_000_000)
@@ -167,7 +191,9 @@ def test_memory_is_bounded_and_given_back(packed: Path) -> None:
     """After loops that were broken off and a close there is no thread, and the device's memory is as before."""
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
-    with FastLoader(packed, 8, num_workers=4, transform=TRAIN, batch_transform=AUGMENT, device="cuda") as loader:
+    with FastLoader(
+        packed, 8, num_workers=4, transform=TRAIN, batch_transform=AUGMENT, device="cuda"
+    ) as loader:
         for _ in range(3):
             for batch in loader:
                 del batch
@@ -180,7 +206,9 @@ def test_memory_is_bounded_and_given_back(packed: Path) -> None:
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one device")
 def test_another_device(packed: Path) -> None:
     """device="cuda:1" is that device, whatever is current."""
-    with FastLoader(packed, 8, num_workers=2, transform=TRAIN, batch_transform=AUGMENT, device="cuda:1") as loader:
+    with FastLoader(
+        packed, 8, num_workers=2, transform=TRAIN, batch_transform=AUGMENT, device="cuda:1"
+    ) as loader:
         for images, labels in loader:
             assert images.device == labels.device == torch.device("cuda:1")
 

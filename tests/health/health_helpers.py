@@ -15,7 +15,12 @@ Step = tuple[float, float, int, bool]
 
 
 def figures_of(
-    steps: Iterable[Step], stats: Mapping[str, Any] | None = None, *, cpus: int = 4, side: int | None = None, **settings: Any
+    steps: Iterable[Step],
+    stats: Mapping[str, Any] | None = None,
+    *,
+    cpus: int = 4,
+    side: int | None = None,
+    **settings: Any,
 ) -> Figures:
     """The figures of these steps, as a machine with that many CPUs sees them."""
     ring = core.StepRing(1000)
@@ -25,7 +30,9 @@ def figures_of(
     return Figures(**{**vars(found), "cpus": cpus})
 
 
-def steady(wait_s: float, step_s: float, count: int = 200, samples: int = 64, first_s: float | None = None) -> list[Step]:
+def steady(
+    wait_s: float, step_s: float, count: int = 200, samples: int = 64, first_s: float | None = None
+) -> list[Step]:
     """One epoch of equal steps; its first wait is first_s, if given."""
     return [(wait_s if i or first_s is None else first_s, step_s, samples, i == 0) for i in range(count)]
 

@@ -18,12 +18,21 @@ SPIKES: list[Step] = [(0.5 if i % 50 == 49 else 0.001, 0.05, 64, False) for i in
 
 
 def stats(engine: str, workers: int, /, **stage_seconds: float) -> dict[str, Any]:
-    return {"engine": engine, "workers": workers, "samples": 1000, "batches": 16, "bytes": 1000, "stage_seconds": stage_seconds}
+    return {
+        "engine": engine,
+        "workers": workers,
+        "samples": 1000,
+        "batches": 16,
+        "bytes": 1000,
+        "stage_seconds": stage_seconds,
+    }
 
 
 def test_decode_bound_with_free_cpus() -> None:
     """The figures in the text are the ones that were measured: waiting, stage, workers, CPUs, the side that the crop asks for, pixels."""
-    found = figures_of(WAITS_41, stats("threads", 2, read=0.1, decode=2.0, resize=0.4), side=224, longer_sides=(400, 1500))
+    found = figures_of(
+        WAITS_41, stats("threads", 2, read=0.1, decode=2.0, resize=0.4), side=224, longer_sides=(400, 1500)
+    )
     assert advise(found) == [
         "waiting for data 41% of the time, decode-bound (80% of a sample's time): raise num_workers from 2 to 4, "
         "or pack with --max-side 500, which leaves out 83% of the pixels"
@@ -42,14 +51,20 @@ def test_decode_bound_with_free_cpus() -> None:
 )
 def test_workers_are_advised_as_far_as_they_help(wait_s: float, workers: int, cpus: int, wanted: str) -> None:
     """No more workers than would end the waiting if they scale, and no more than CPUs."""
-    (text,) = advise(figures_of(steady(wait_s, 0.1 - wait_s), {"engine": "threads", "workers": workers}, cpus=cpus))
+    (text,) = advise(
+        figures_of(steady(wait_s, 0.1 - wait_s), {"engine": "threads", "workers": workers}, cpus=cpus)
+    )
     assert wanted in text
 
 
 @pytest.mark.parametrize(
     ("engine", "stages", "wanted"),
     [
-        ("threads", {"read": 2.0, "decode": 1.0}, ("read-bound (67% of a sample's time)", "faster disk", "--max-side 500")),
+        (
+            "threads",
+            {"read": 2.0, "decode": 1.0},
+            ("read-bound (67% of a sample's time)", "faster disk", "--max-side 500"),
+        ),
         ("threads", {"decode": 1.0, "resize": 2.0}, ("resize-bound", "--max-side 500")),
         ("processes", {"python": 2.0, "collate": 1.0}, ("python-bound", "fastload pack")),
         ("processes", {"python": 1.0, "collate": 2.0}, ("collate-bound", "default_collate")),
@@ -60,7 +75,9 @@ def test_workers_are_advised_as_far_as_they_help(wait_s: float, workers: int, cp
         ("threads", {"warp": 1.0}, ("warp-bound", "all 4 CPUs have a worker")),
     ],
 )
-def test_the_stage_that_takes_longest_names_the_knob(engine: str, stages: dict[str, float], wanted: tuple[str, ...]) -> None:
+def test_the_stage_that_takes_longest_names_the_knob(
+    engine: str, stages: dict[str, float], wanted: tuple[str, ...]
+) -> None:
     """With a worker for each CPU, num_workers is not advised; the slowest stage's own knob is."""
     counted = stats(engine, 4, **stages)
     counted["samples"] = 500  # so that the workers are busy
@@ -91,13 +108,35 @@ def test_idle_workers_are_not_multiplied() -> None:
 @pytest.mark.parametrize(
     ("engine", "settings", "wanted", "unwanted"),
     [
-        ("processes", {"seed_by": None}, ('pass seed_by="sample"', "prefetch_factor from 2 to 4"), "use FastLoader"),
-        ("processes", {"seed_by": "sample", "prefetch_factor": 4}, ("prefetch_factor from 4 to 8",), "seed_by"),
-        (None, {"prefetch_factor": 2}, ("prefetch_factor from 2 to 4", 'use FastLoader with seed_by="sample"'), "pass seed_by"),
-        ("threads", {"side": 224, "longer_sides": (300, 900)}, ("prefetch_factor from 2 to 4", "--max-side 500", "900 pixels"), "seed_by"),
+        (
+            "processes",
+            {"seed_by": None},
+            ('pass seed_by="sample"', "prefetch_factor from 2 to 4"),
+            "use FastLoader",
+        ),
+        (
+            "processes",
+            {"seed_by": "sample", "prefetch_factor": 4},
+            ("prefetch_factor from 4 to 8",),
+            "seed_by",
+        ),
+        (
+            None,
+            {"prefetch_factor": 2},
+            ("prefetch_factor from 2 to 4", 'use FastLoader with seed_by="sample"'),
+            "pass seed_by",
+        ),
+        (
+            "threads",
+            {"side": 224, "longer_sides": (300, 900)},
+            ("prefetch_factor from 2 to 4", "--max-side 500", "900 pixels"),
+            "seed_by",
+        ),
     ],
 )
-def test_spikes_ask_for_samples_to_be_split(engine: str, settings: dict[str, Any], wanted: tuple[str, ...], unwanted: str) -> None:
+def test_spikes_ask_for_samples_to_be_split(
+    engine: str, settings: dict[str, Any], wanted: tuple[str, ...], unwanted: str
+) -> None:
     """Where 2% of the steps make up nearly all of the waiting, throughput is not what is short."""
     (text,) = advise(figures_of(SPIKES, {"engine": engine, "workers": 2}, **settings))
     assert "91% of it in a few slow batches (p99 500.0 ms, p50 1.0 ms)" in text
@@ -128,9 +167,13 @@ def epochs(first_s: float, count: int) -> list[Step]:
         (0, None, False, "set num_workers to 2"),
     ],
 )
-def test_first_batches_that_cost_much(workers: int, engine: str | None, persistent: bool, wanted: str) -> None:
+def test_first_batches_that_cost_much(
+    workers: int, engine: str | None, persistent: bool, wanted: str
+) -> None:
     """Waiting that is all on the first batch of each epoch asks for workers that outlive it, where they do not yet."""
-    (text,) = advise(figures_of(epochs(0.1, 5), {"workers": workers, "engine": engine}, persistent_workers=persistent))
+    (text,) = advise(
+        figures_of(epochs(0.1, 5), {"workers": workers, "engine": engine}, persistent_workers=persistent)
+    )
     assert "50% of the time goes on the first batch of each epoch (p50 100.0 ms)" in text
     assert wanted in text
 
@@ -151,7 +194,9 @@ def test_a_loader_that_keeps_up_is_left_alone() -> None:
 
 def test_before_the_first_step() -> None:
     """Nothing seen is said, not guessed."""
-    assert advise(figures_of([])) == ["no step has been seen yet: iterate the monitor, or feed it by observe()"]
+    assert advise(figures_of([])) == [
+        "no step has been seen yet: iterate the monitor, or feed it by observe()"
+    ]
 
 
 def test_counters_that_call_for_action_are_named_in_any_case() -> None:
@@ -184,23 +229,36 @@ def test_the_report_holds_every_known_figure_and_the_advice() -> None:
         "counted": "restarts 1, replaced 2, skipped 3",
         "slow samples": "('c', 1) 400.0 ms, 7 300.0 ms, b.jpg 200.0 ms",
     }
-    assert [f"- {advice}" for advice in advise(figures_of(steady(0.041, 0.059, first_s=1.5), FULL_STATS, prefetch_factor=2))] == lines[
-        lines.index("advice:") + 1 :
-    ]
+    assert [
+        f"- {advice}"
+        for advice in advise(figures_of(steady(0.041, 0.059, first_s=1.5), FULL_STATS, prefetch_factor=2))
+    ] == lines[lines.index("advice:") + 1 :]
 
 
 def test_the_report_of_an_unknown_loader_is_short() -> None:
     """Lines whose figures are unknown are left out."""
     monitor: HealthMonitor[Any] = HealthMonitor()
-    assert monitor.report().splitlines()[1:] == ["advice:", "- no step has been seen yet: iterate the monitor, or feed it by observe()"]
+    assert monitor.report().splitlines()[1:] == [
+        "advice:",
+        "- no step has been seen yet: iterate the monitor, or feed it by observe()",
+    ]
     monitor.observe(0.0, 0.1, 5)
-    assert [line.split()[0] for line in monitor.report().splitlines()[1:-2]] == ["waiting", "wait", "samples/s"]
+    assert [line.split()[0] for line in monitor.report().splitlines()[1:-2]] == [
+        "waiting",
+        "wait",
+        "samples/s",
+    ]
 
 
 def test_many_bad_samples_come_first() -> None:
     """Where one sample in a hundred is lost, or there was no step because all were, that is the first advice: how many, and why."""
     for steps in (steady(0.001, 0.1), []):
-        stats = {**FULL_STATS, "skipped": 200, "replaced": 0, "bad_samples": ["sample 3: OSError: cannot identify", "sample 4: ..."]}
+        stats = {
+            **FULL_STATS,
+            "skipped": 200,
+            "replaced": 0,
+            "bad_samples": ["sample 3: OSError: cannot identify", "sample 4: ..."],
+        }
         first = advise(figures_of(steps, stats))[0]
         assert "200 skipped" in first
         assert "sample 3: OSError: cannot identify" in first
@@ -227,7 +285,10 @@ FACTS = st.fixed_dictionaries(
         "copied_floats": maybe(st.booleans()),
     }
 )
-STAGES = st.dictionaries(st.sampled_from(["read", "decode", "resize", "python", "collate", "copy", "augment", "warp"]), st.floats(0.1, 9.0))
+STAGES = st.dictionaries(
+    st.sampled_from(["read", "decode", "resize", "python", "collate", "copy", "augment", "warp"]),
+    st.floats(0.1, 9.0),
+)
 
 
 @settings(max_examples=80)
@@ -236,7 +297,13 @@ STAGES = st.dictionaries(st.sampled_from(["read", "decode", "resize", "python", 
     st.sampled_from([WAITS_41, SPIKES, 5 * steady(0.0001, 0.01, 10, first_s=0.1)]), st.integers(1, 6),
 )  # fmt: skip
 def test_no_advice_changes_nothing(
-    engine: str | None, workers: int | None, stages: dict[str, float], facts: dict[str, Any], side: int | None, steps: list[Step], cpus: int
+    engine: str | None,
+    workers: int | None,
+    stages: dict[str, float],
+    facts: dict[str, Any],
+    side: int | None,
+    steps: list[Step],
+    cpus: int,
 ) -> None:
     """A value that is advised differs from the present one, a limit lies below what is there, and nothing was done already."""
     counted = {"engine": engine, "workers": workers, "samples": 1000, "stage_seconds": stages}
@@ -249,14 +316,22 @@ def test_no_advice_changes_nothing(
     for found in re.finditer(r"raise prefetch_factor from (\d+) to (\d+)", text):
         assert workers
         assert int(found[1]) == (facts["prefetch_factor"] or 2) < int(found[2])
-        assert facts["epoch_batches"] is None or int(found[1]) * (1 if engine == "threads" else workers) < facts["epoch_batches"]
+        assert (
+            facts["epoch_batches"] is None
+            or int(found[1]) * (1 if engine == "threads" else workers) < facts["epoch_batches"]
+        )
     for found in re.finditer(r"--max-side (\d+)", text):
         assert side is not None
         assert side <= int(found[1]) < facts["longer_sides"][-1]
-    assert "persistent_workers=True" not in text or (facts["persistent_workers"] is False and engine != "threads" and workers != 0)
+    assert "persistent_workers=True" not in text or (
+        facts["persistent_workers"] is False and engine != "threads" and workers != 0
+    )
     assert "already outlive" not in text or facts["persistent_workers"] or engine == "threads"
     assert 'pass seed_by="sample"' not in text or (
-        engine == "processes" and facts["seed_by"] is None and facts["splits_batches"] is not False and workers != 1
+        engine == "processes"
+        and facts["seed_by"] is None
+        and facts["splits_batches"] is not False
+        and workers != 1
     )
     assert "fastload pack" not in text or (engine != "threads" and facts["mend"] is None)
     assert "pin_memory=True" not in text or facts["may_pin"]

@@ -104,18 +104,25 @@ def test_engine_python_is_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("side", "advised"), [(450, False), (1200, True)])
 @pytest.mark.parametrize("in_place", [False, True])
-def test_smaller_images_are_advised_where_there_are_larger_ones(tmp_path: Path, side: int, advised: bool, in_place: bool) -> None:
+def test_smaller_images_are_advised_where_there_are_larger_ones(
+    tmp_path: Path, side: int, advised: bool, in_place: bool
+) -> None:
     """--max-side is advised for images that are larger than it, packed or in place, and not for 450 pixels that are cropped to 224."""
     root = packed(tmp_path, side)
     folder = transforms.Compose([transforms.RandomResizedCrop(224), transforms.ToTensor()])
-    text = advice(datasets.ImageFolder(tmp_path / "photos", folder) if in_place else PackedDataset(root, CROP))
+    text = advice(
+        datasets.ImageFolder(tmp_path / "photos", folder) if in_place else PackedDataset(root, CROP)
+    )
     assert ("--max-side 500" in text) == advised, text
 
 
 def test_masks_are_not_packed_smaller(tmp_path: Path) -> None:
     """pack refuses --max-side where masks lie in the images' pixels, so it is not advised."""
 
-    for name, picture in (("images/0.jpg", Image.new("RGB", (1200, 800))), ("masks/0.png", Image.new("L", (1200, 800)))):
+    for name, picture in (
+        ("images/0.jpg", Image.new("RGB", (1200, 800))),
+        ("masks/0.png", Image.new("L", (1200, 800))),
+    ):
         (tmp_path / name).parent.mkdir()
         picture.save(tmp_path / name)
     fastload.pack(tmp_path / "images", tmp_path / "ds.fl", masks=tmp_path / "masks")

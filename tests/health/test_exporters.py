@@ -52,12 +52,21 @@ def test_prometheus_text_reads_back(monitor: HealthMonitor[Any]) -> None:
     assert value("waiting_ratio") == figures.waiting
     assert value("waiting_first_ratio") == figures.waiting_first
     assert value("samples_per_second") == figures.samples_per_s
-    for name, waits in (("wait_window_seconds", figures.wait_s), ("first_wait_window_seconds", figures.first_wait_s)):
+    for name, waits in (
+        ("wait_window_seconds", figures.wait_s),
+        ("first_wait_window_seconds", figures.first_wait_s),
+    ):
         for quantile, wanted in (("0.5", waits.p50), ("0.99", waits.p99), ("1", waits.max)):
             assert value(name, ("quantile", quantile)) == wanted
     for stage, seconds in figures.stage_s.items():
         assert value("stage_seconds_per_sample", ("stage", stage)) == seconds
-    counted = {"batches": 200, "bytes": 1000000, "envelope_batches": 50, "envelope_bytes": 20000, "restarts": 1}
+    counted = {
+        "batches": 200,
+        "bytes": 1000000,
+        "envelope_batches": 50,
+        "envelope_bytes": 20000,
+        "restarts": 1,
+    }
     counted |= {"replaced_samples": 2, "skipped_samples": 3}
     assert {name: value(f"{name}_total") for name in counted} == counted
     assert (value("workers"), value("ready_batches"), value("depth_batches")) == (2, 1, 4)
@@ -91,7 +100,9 @@ def test_labels_that_prometheus_forbids_are_refused(monitor: HealthMonitor[Any],
         monitor.prometheus_text({name: "x"})
 
 
-def test_without_the_client_library_the_error_says_how_to_install_it(monitor: HealthMonitor[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_client_library_the_error_says_how_to_install_it(
+    monitor: HealthMonitor[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """prometheus_client is asked for at its first use only; its absence names the command."""
     real = builtins.__import__
 
@@ -143,4 +154,10 @@ def test_tensorboard_reads_back(monitor: HealthMonitor[Any], tmp_path: Path) -> 
     assert scalar("envelope_share") == 0.25
     assert events.Scalars("val/data/steps")[0].value == 101
     assert events.Scalars("val/data/steps")[0].step == 11
-    assert not {"fastload/engine", "fastload/seed_by", "fastload/slow", "fastload/advice", "fastload/image_side"} & set(tags)
+    assert not {
+        "fastload/engine",
+        "fastload/seed_by",
+        "fastload/slow",
+        "fastload/advice",
+        "fastload/image_side",
+    } & set(tags)

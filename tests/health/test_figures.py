@@ -48,7 +48,9 @@ def check_waits(found: dict[str, Any], values: list[float]) -> None:
 
 
 @given(observed=steps, window=st.integers(1, 70))
-def test_figures_are_those_of_the_last_steps_and_totals_of_all(observed: list[tuple[float, float, int, bool]], window: int) -> None:
+def test_figures_are_those_of_the_last_steps_and_totals_of_all(
+    observed: list[tuple[float, float, int, bool]], window: int
+) -> None:
     """For any steps and any window, every figure equals the one computed from plain lists."""
     monitor: HealthMonitor[Any] = HealthMonitor(window=window)
     for step in observed:
@@ -87,28 +89,63 @@ def test_few_steps_have_no_tail() -> None:
 
 def test_counters_become_shares_and_times_per_sample() -> None:
     """Everything that stats() tells arrives, per sample where it is a time; unknown stages come last, slow samples slowest first."""
-    found = figures_of(steady(0.02, 0.08), FULL_STATS, prefetch_factor=4, seed_by="sample", in_order=False, pin_memory=True).as_dict()
+    found = figures_of(
+        steady(0.02, 0.08), FULL_STATS, prefetch_factor=4, seed_by="sample", in_order=False, pin_memory=True
+    ).as_dict()
     assert list(found["stage_s"]) == ["python", "collate", "warp"]
     assert found["stage_s"] == pytest.approx({"python": 1e-3, "collate": 1e-4, "warp": 1e-5})
-    assert found["stage_share"] == pytest.approx({"python": 1 / 1.11, "collate": 0.1 / 1.11, "warp": 0.01 / 1.11})
-    assert found["worker_busy"] == pytest.approx(640 * 1.1e-3 / 2)  # 640 samples a second, two workers; warp is none of their stages
+    assert found["stage_share"] == pytest.approx(
+        {"python": 1 / 1.11, "collate": 0.1 / 1.11, "warp": 0.01 / 1.11}
+    )
+    assert found["worker_busy"] == pytest.approx(
+        640 * 1.1e-3 / 2
+    )  # 640 samples a second, two workers; warp is none of their stages
     assert (found["envelope_share"], found["envelope_bytes_share"]) == (0.25, 20_000 / 1_020_000)
-    assert (found["ready"], found["depth"], found["restarts"], found["replaced"], found["skipped"]) == (1, 4, 1, 2, 3)
-    assert found["slow"] == [{"key": "('c', 1)", "seconds": 0.4}, {"key": 7, "seconds": 0.3}, {"key": "b.jpg", "seconds": 0.2}]
-    assert (found["engine"], found["workers"], found["prefetch_factor"], found["seed_by"]) == ("processes", 2, 4, "sample")
+    assert (found["ready"], found["depth"], found["restarts"], found["replaced"], found["skipped"]) == (
+        1,
+        4,
+        1,
+        2,
+        3,
+    )
+    assert found["slow"] == [
+        {"key": "('c', 1)", "seconds": 0.4},
+        {"key": 7, "seconds": 0.3},
+        {"key": "b.jpg", "seconds": 0.2},
+    ]
+    assert (found["engine"], found["workers"], found["prefetch_factor"], found["seed_by"]) == (
+        "processes",
+        2,
+        4,
+        "sample",
+    )
     assert (found["in_order"], found["pin_memory"]) == (False, True)
 
 
 def test_unknown_is_none_and_json_holds_everything() -> None:
     """Without stats, and with stats that say nothing yet, figures are None; JSON has no NaN and reads back equal."""
-    for stats in (None, dict, lambda: {"batches": 0, "samples": 0, "stage_seconds": {"read": 0.0}}, lambda: FULL_STATS):
+    for stats in (
+        None,
+        dict,
+        lambda: {"batches": 0, "samples": 0, "stage_seconds": {"read": 0.0}},
+        lambda: FULL_STATS,
+    ):
         monitor: HealthMonitor[Any] = HealthMonitor(stats=stats)
         for _ in range(2):
             text = monitor.to_json(indent=1)
             assert json.loads(text, parse_constant=pytest.fail) == monitor.as_dict()
             monitor.observe(0.0, 0.0, 0)
     found = HealthMonitor[Any]().as_dict()
-    for name in ("waiting", "engine", "workers", "ready", "envelope_share", "worker_busy", "restarts", "samples_per_s"):
+    for name in (
+        "waiting",
+        "engine",
+        "workers",
+        "ready",
+        "envelope_share",
+        "worker_busy",
+        "restarts",
+        "samples_per_s",
+    ):
         assert found[name] is None
     assert found["stage_s"] == {}
 
@@ -126,7 +163,9 @@ def test_stats_must_be_a_function() -> None:
         HealthMonitor(stats={})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("step", [(-1.0, 0.1, 1), (0.1, -1e-9, 1), (math.nan, 0.1, 1), (0.1, math.inf, 1), (0.1, 0.1, -1)])
+@pytest.mark.parametrize(
+    "step", [(-1.0, 0.1, 1), (0.1, -1e-9, 1), (math.nan, 0.1, 1), (0.1, math.inf, 1), (0.1, 0.1, -1)]
+)
 def test_an_impossible_step_is_refused(step: tuple[float, float, int]) -> None:
     """Times and counts are finite and not negative; a refused step changes nothing."""
     monitor: HealthMonitor[Any] = HealthMonitor()

@@ -155,7 +155,13 @@ def test_fastloader_feeds_its_own_monitor(packed: Path) -> None:
     """loader.health has counted each pass, beside the engine's own counters, for every engine."""
     data = TensorDataset(torch.arange(10))
     for engine, name, loader, steps, samples in (
-        ("threads", "1 native threads", FastLoader(packed, 8, transform=[T.RandomResizedCrop(32)], num_workers=1), 7, 50),
+        (
+            "threads",
+            "1 native threads",
+            FastLoader(packed, 8, transform=[T.RandomResizedCrop(32)], num_workers=1),
+            7,
+            50,
+        ),
         ("processes", "1 worker processes", FastLoader(data, batch_size=4, num_workers=1), 3, 10),
         ("caller", "calling process", FastLoader(data, batch_size=4), 3, 10),
     ):
@@ -164,7 +170,12 @@ def test_fastloader_feeds_its_own_monitor(packed: Path) -> None:
                 assert sum(1 for _ in loader) == steps
             figures = loader.health.figures()
             report = loader.health.report()
-        assert (figures.engine, figures.steps, figures.epochs, figures.samples) == (engine, 2 * steps, 2, 2 * samples)
+        assert (figures.engine, figures.steps, figures.epochs, figures.samples) == (
+            engine,
+            2 * steps,
+            2,
+            2 * samples,
+        )
         assert f", {name}, " in report
 
 
@@ -173,7 +184,10 @@ def test_the_iterables_own_stats_and_settings_are_read() -> None:
     loader = Loader([torch.zeros(3)], FULL_STATS, num_workers=5, prefetch_factor=3, _secret=1)
     monitor = HealthMonitor(loader)
     assert monitor.figures().restarts == 1
-    assert (monitor.figures().workers, monitor.figures().prefetch_factor) == (2, 3)  # the engine knows better than the argument
+    assert (monitor.figures().workers, monitor.figures().prefetch_factor) == (
+        2,
+        3,
+    )  # the engine knows better than the argument
     assert HealthMonitor(loader, stats=lambda: {"restarts": 9}).figures().restarts == 9
     monitor.set_epoch(4)
     assert loader.told.epoch == 4

@@ -66,8 +66,14 @@ def taken(loader: Any, path: Path) -> list[Event]:
 ENGINES: dict[str, tuple[dict[str, Any], set[str]]] = {
     "native threads": ({"num_workers": 2}, {"announce", "assemble", *NATIVE}),
     "the loop's thread": ({"num_workers": 0}, {"announce", "assemble", *NATIVE}),
-    "worker processes": ({"num_workers": 2, "engine": "python"}, {"python", "collate", "write", "assemble", *NATIVE}),
-    "rows": ({"num_workers": 2, "engine": "python", "seed_by": "sample"}, {"python", "write", "assemble", *NATIVE}),
+    "worker processes": (
+        {"num_workers": 2, "engine": "python"},
+        {"python", "collate", "write", "assemble", *NATIVE},
+    ),
+    "rows": (
+        {"num_workers": 2, "engine": "python", "seed_by": "sample"},
+        {"python", "write", "assemble", *NATIVE},
+    ),
     "the calling process": ({"num_workers": 0, "engine": "python"}, {"python", "collate", *NATIVE}),
 }
 
@@ -95,7 +101,11 @@ def test_workers_are_processes_of_their_own(packed: Path, tmp_path: Path) -> Non
     assert len(made) == 2
     assert made == {each["pid"] for each in named(found, "python")}
     assert {each["pid"] for each in named(found, "wait")} == {os.getpid()}
-    names = {each["args"]["name"] for each in read_trace(tmp_path / "run.json")["traceEvents"] if each["name"] == "process_name"}
+    names = {
+        each["args"]["name"]
+        for each in read_trace(tmp_path / "run.json")["traceEvents"]
+        if each["name"] == "process_name"
+    }
     assert {"fastload worker 0", "fastload worker 1"} < names
 
 
@@ -122,19 +132,30 @@ def test_a_python_dataset(tmp_path: Path, workers: int) -> None:
 
 def test_batch_stages_are_in_the_thread_that_does_them(packed: Path, tmp_path: Path) -> None:
     """With a batch transform a thread assembles ahead of the loop; the transform's time is within."""
-    options: dict[str, Any] = {"batch_size": 10, "transform": CROP, "num_workers": 1, "batch_transform": lambda images: images.float()}
+    options: dict[str, Any] = {
+        "batch_size": 10,
+        "transform": CROP,
+        "num_workers": 1,
+        "batch_transform": lambda images: images.float(),
+    }
     with FastLoader(str(packed), device="cpu", **options) as loader:
         found = taken(loader, tmp_path / "run.json")
     assert len(named(found, "assemble")) >= 5
     assert len(named(found, "augment")) >= 5
-    assert not {each["tid"] for each in named(found, "wait")} & {each["tid"] for each in named(found, "decode")}
+    assert not {each["tid"] for each in named(found, "wait")} & {
+        each["tid"] for each in named(found, "decode")
+    }
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_loop_that_fails_leaves_a_whole_file(tmp_path: Path, workers: int) -> None:
     """The wait that failed says how, and the exception is the loop's."""
     path = tmp_path / "run.json"
-    with FastLoader(Numbers(bad=9), batch_size=4, num_workers=workers) as loader, pytest.raises(KeyError), loader.trace(path):
+    with (
+        FastLoader(Numbers(bad=9), batch_size=4, num_workers=workers) as loader,
+        pytest.raises(KeyError),
+        loader.trace(path),
+    ):
         for _ in loader:
             pass
     found = events(path)
@@ -192,7 +213,12 @@ def test_a_traced_epoch_has_the_same_batches(packed: Path, tmp_path: Path) -> No
 def test_fields_of_the_row_are_filled(tmp_path: Path) -> None:
     """What goes into the row beside the image is a stage of its own."""
     fastload.pack(Scenes(14), tmp_path / "scenes.fl", workers=1)
-    options: dict[str, Any] = {"transform": [T.Resize((16, 16))], "collate": "list", "num_workers": 1, "seed": 0}
+    options: dict[str, Any] = {
+        "transform": [T.Resize((16, 16))],
+        "collate": "list",
+        "num_workers": 1,
+        "seed": 0,
+    }
     with FastLoader(str(tmp_path / "scenes.fl"), batch_size=7, **options) as loader:
         found = taken(loader, tmp_path / "run.json")
     assert sorted(each["args"]["index"] for each in named(found, "fill", epoch=0)) == list(range(14))
@@ -201,7 +227,9 @@ def test_fields_of_the_row_are_filled(tmp_path: Path) -> None:
 # ---- bounds
 
 
-def test_no_more_than_the_limit_is_kept(packed: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_more_than_the_limit_is_kept(
+    packed: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """The first events stay, the others are counted, in the file, in `dropped` and in a warning."""
     path = tmp_path / "run.json"
     with FastLoader(str(packed), batch_size=10, transform=CROP, num_workers=2) as loader:

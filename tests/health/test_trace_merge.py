@@ -31,7 +31,10 @@ class Slow(Dataset[int]):
 def test_waits_lie_within_torch_profilers_regions(tmp_path: Path, workers: int) -> None:
     """A region of the user's around next(loader) encloses our wait, to the accuracy of torch's clock, and each another one."""
     ours, theirs, both = (tmp_path / name for name in ("ours.json", "theirs.json.gz", "both.json"))
-    with FastLoader(Slow(), batch_size=1, num_workers=workers) as loader, profile(activities=[ProfilerActivity.CPU]) as profiler:
+    with (
+        FastLoader(Slow(), batch_size=1, num_workers=workers) as loader,
+        profile(activities=[ProfilerActivity.CPU]) as profiler,
+    ):
         with loader.trace(ours):
             iterator = iter(loader)
             for _ in range(3):
@@ -42,7 +45,9 @@ def test_waits_lie_within_torch_profilers_regions(tmp_path: Path, workers: int) 
     merge_traces([theirs, ours], both)
     merged = json.loads(both.read_text())
     assert merged["baseTimeNanoseconds"] == json.loads(ours.read_text())["baseTimeNanoseconds"]
-    found = sorted((each for each in merged["traceEvents"] if each["ph"] == "X"), key=lambda each: float(each["ts"]))
+    found = sorted(
+        (each for each in merged["traceEvents"] if each["ph"] == "X"), key=lambda each: float(each["ts"])
+    )
     regions = [each for each in found if each["name"] == "region"]
     waits = named(found, "wait")
     tolerance_us = 2000

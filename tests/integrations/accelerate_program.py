@@ -20,7 +20,11 @@ EPOCHS = 2
 def own_sharding(accelerator: Accelerator, form: str, packed: str) -> Any:
     """A FastLoader that Accelerate takes as it is: it shards, and knows the device, by itself."""
     sampler = DistributedSampler(
-        dataset_of(form, packed), num_replicas=accelerator.num_processes, rank=accelerator.process_index, shuffle=True, seed=1
+        dataset_of(form, packed),
+        num_replicas=accelerator.num_processes,
+        rank=accelerator.process_index,
+        shuffle=True,
+        seed=1,
     )
     loader = loader_of(form, packed, sampler=sampler, seed=3, device=accelerator.device)
     loader._is_accelerate_prepared = True  # type: ignore[attr-defined]
@@ -38,7 +42,9 @@ def main(packed: str, out: str) -> None:
             "window": accelerator.prepare(loader_of(form, packed, shuffle="window")),
             "kept": fastload.accelerate(accelerator, loader_of(form, packed, shuffle=True, seed=3)),
             "own": own_sharding(accelerator, form, packed),
-            "shard": accelerator.prepare(loader_of(form, packed, shuffle=True, seed=3, shard="auto", device=accelerator.device)),
+            "shard": accelerator.prepare(
+                loader_of(form, packed, shuffle=True, seed=3, shard="auto", device=accelerator.device)
+            ),
         }
         for name, loader in loaders.items():
             epochs = []
@@ -51,7 +57,12 @@ def main(packed: str, out: str) -> None:
                     seen += accelerator.gather_for_metrics(labels).tolist()
                 epochs.append(seen)
             made_by = type(getattr(loader, "base_dataloader", loader)).__name__
-            report[f"{form} {name}"] = {"epochs": epochs, "synced": synced, "made_by": made_by, "batches": len(loader)}
+            report[f"{form} {name}"] = {
+                "epochs": epochs,
+                "synced": synced,
+                "made_by": made_by,
+                "batches": len(loader),
+            }
     write_report(out, accelerator.process_index, report)
     accelerator.wait_for_everyone()
     accelerator.end_training()

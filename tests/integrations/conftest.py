@@ -18,7 +18,10 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from fastload import pack
 
     root = tmp_path_factory.mktemp("numbered")
-    pack(write_folder(root / "src", COUNT, classes=COUNT, size=lambda i: (40 + i % 9, 50 + i % 7)), root / "numbered.fl")
+    pack(
+        write_folder(root / "src", COUNT, classes=COUNT, size=lambda i: (40 + i % 9, 50 + i % 7)),
+        root / "numbered.fl",
+    )
     return root / "numbered.fl"
 
 

@@ -26,9 +26,17 @@ def main(packed: str, out: str) -> None:
         batches = DistributedSampler(dataset_of(form, packed), seed=11)
         loader = loader_of(form, packed, sampler=sampler, persistent_workers=True)
         grouped = loader_of(
-            form, packed, batch_size=1, batch_sampler=torch.utils.data.BatchSampler(batches, 5, False), persistent_workers=True
+            form,
+            packed,
+            batch_size=1,
+            batch_sampler=torch.utils.data.BatchSampler(batches, 5, False),
+            persistent_workers=True,
         )
-        reference = DataLoader(dataset_of(form, packed), batch_size=5, sampler=DistributedSampler(dataset_of(form, packed), seed=11))
+        reference = DataLoader(
+            dataset_of(form, packed),
+            batch_size=5,
+            sampler=DistributedSampler(dataset_of(form, packed), seed=11),
+        )
         seen: dict[str, list[list[list[int]]]] = {"loader": [], "batch_sampler": [], "torch": []}
         for epoch in range(EPOCHS):
             sampler.set_epoch(epoch)
@@ -40,7 +48,10 @@ def main(packed: str, out: str) -> None:
                 seen["loader"][-1].append(labels.tolist())
             seen["batch_sampler"].append([labels.tolist() for _, labels in grouped])
             seen["torch"].append([labels.tolist() for _, labels in reference])
-        report[form] = {**seen, "gradient": [float(p.grad.sum()) for p in model.parameters() if p.grad is not None]}
+        report[form] = {
+            **seen,
+            "gradient": [float(p.grad.sum()) for p in model.parameters() if p.grad is not None],
+        }
         loader.close()
         grouped.close()
     write_report(out, rank, report)

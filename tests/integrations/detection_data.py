@@ -29,12 +29,23 @@ def training_preset(augmentation: str, size: int = 128) -> Any:
     fill: dict[Any, Any] = defaultdict(lambda: (123.0, 117.0, 104.0), {tv_tensors.Mask: 0})
     steps: dict[str, list[Any]] = {
         "hflip": [v2.RandomHorizontalFlip(0.5)],
-        "lsj": [v2.ScaleJitter((size, size)), v2.RandomCrop(size, pad_if_needed=True, fill=fill), v2.RandomHorizontalFlip(0.5)],
+        "lsj": [
+            v2.ScaleJitter((size, size)),
+            v2.RandomCrop(size, pad_if_needed=True, fill=fill),
+            v2.RandomHorizontalFlip(0.5),
+        ],
         "multiscale": [v2.RandomShortestSize([96, 112, 128], max_size=200), v2.RandomHorizontalFlip(0.5)],
-        "ssd": [v2.RandomPhotometricDistort(), v2.RandomZoomOut(fill=fill), v2.RandomIoUCrop(), v2.RandomHorizontalFlip(0.5)],
+        "ssd": [
+            v2.RandomPhotometricDistort(),
+            v2.RandomZoomOut(fill=fill),
+            v2.RandomIoUCrop(),
+            v2.RandomHorizontalFlip(0.5),
+        ],
         "ssdlite": [v2.RandomIoUCrop(), v2.RandomHorizontalFlip(0.5)],
     }
-    return v2.Compose([v2.ToImage(), *steps[augmentation], *_ends(), v2.SanitizeBoundingBoxes(), v2.ToPureTensor()])
+    return v2.Compose(
+        [v2.ToImage(), *steps[augmentation], *_ends(), v2.SanitizeBoundingBoxes(), v2.ToPureTensor()]
+    )
 
 
 def evaluation_preset() -> Any:
@@ -43,7 +54,10 @@ def evaluation_preset() -> Any:
 
 
 def _ends() -> list[Any]:
-    return [v2.ToDtype(torch.float32, scale=True), v2.ConvertBoundingBoxFormat(tv_tensors.BoundingBoxFormat.XYXY)]
+    return [
+        v2.ToDtype(torch.float32, scale=True),
+        v2.ConvertBoundingBoxFormat(tv_tensors.BoundingBoxFormat.XYXY),
+    ]
 
 
 def collate_fn(batch: Any) -> Any:
@@ -82,7 +96,14 @@ class Data(NamedTuple):
 
 
 def load(
-    folder: Path, packed: Path | None, transform: Any, *, batch_size: int = 4, workers: int = 2, seed: int = 0, engine: str = "auto"
+    folder: Path,
+    packed: Path | None,
+    transform: Any,
+    *,
+    batch_size: int = 4,
+    workers: int = 2,
+    seed: int = 0,
+    engine: str = "auto",
 ) -> Data:
     """The dataset in COCO's layout, its samplers and its loader; without `packed` as the script had it before the line was changed."""
     annotations = folder / "annotations" / "instances_train2017.json"
@@ -92,6 +113,18 @@ def load(
     sampler = RandomSampler(dataset, generator=torch.Generator().manual_seed(seed))
     batches = GroupedBatchSampler(sampler, aspect_ratio_groups(dataset), batch_size)
     if packed is None:
-        return Data(dataset, DataLoader(dataset, batch_sampler=batches, num_workers=workers, collate_fn=collate_fn))
+        return Data(
+            dataset, DataLoader(dataset, batch_sampler=batches, num_workers=workers, collate_fn=collate_fn)
+        )
     source = PackedDataset(packed, transform, fields=("image", KEYS))  # type: ignore[arg-type]
-    return Data(dataset, FastLoader(source, batch_sampler=batches, num_workers=workers, collate_fn=collate_fn, engine=engine, seed=seed))
+    return Data(
+        dataset,
+        FastLoader(
+            source,
+            batch_sampler=batches,
+            num_workers=workers,
+            collate_fn=collate_fn,
+            engine=engine,
+            seed=seed,
+        ),
+    )

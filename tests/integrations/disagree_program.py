@@ -35,8 +35,14 @@ def mixture(**options: Any) -> dict[str, Any]:
     return {"dataset": mixed(**options)}
 
 
-def mixed(weights: tuple[float, float] = (1, 2), later: float = 1, count: int = 20, samples: int = 40, seed: int = 5) -> Mixture:
-    out = Mixture([(numbers(count), weights[0]), (numbers(60 - count), weights[1])], samples_per_epoch=samples, seed=seed)
+def mixed(
+    weights: tuple[float, float] = (1, 2), later: float = 1, count: int = 20, samples: int = 40, seed: int = 5
+) -> Mixture:
+    out = Mixture(
+        [(numbers(count), weights[0]), (numbers(60 - count), weights[1])],
+        samples_per_epoch=samples,
+        seed=seed,
+    )
     out.set_weights([later, 1], epoch=3)
     return out
 
@@ -46,7 +52,9 @@ def subset(start: int) -> dict[str, Any]:
 
 
 def batches(**options: Any) -> dict[str, Any]:
-    bucketed = BucketBatchSampler(numbers(40), 4, **{"by": [index % 3 for index in range(40)], "edges": [1, 2], **options})
+    bucketed = BucketBatchSampler(
+        numbers(40), 4, **{"by": [index % 3 for index in range(40)], "edges": [1, 2], **options}
+    )
     return {"batch_sampler": bucketed, "batch_size": 1}
 
 
@@ -64,13 +72,27 @@ def sampled(rank: int) -> dict[str, dict[str, Any]]:
         "mixture lengths": mixture(count=20 + rank),
         "mixture or none": mixture() if rank else {},
         "subset": subset(rank),
-        "subset of a part": {"dataset": ConcatDataset([numbers(16), Subset(numbers(60), range(rank, 24 + rank))])},
-        "one index of many": {"dataset": Subset(numbers(60), [*[0] * 77_777, rank, *[0] * 77_777]), "batch_size": 30_000},
-        "one weight of many": {"sampler": WeightedRandomSampler(many_weights(rank), 40, generator=generator(1))},
-        "sampler class": {"sampler": SequentialSampler(range(40)) if rank else RandomSampler(range(40), generator=generator(1))},
+        "subset of a part": {
+            "dataset": ConcatDataset([numbers(16), Subset(numbers(60), range(rank, 24 + rank))])
+        },
+        "one index of many": {
+            "dataset": Subset(numbers(60), [*[0] * 77_777, rank, *[0] * 77_777]),
+            "batch_size": 30_000,
+        },
+        "one weight of many": {
+            "sampler": WeightedRandomSampler(many_weights(rank), 40, generator=generator(1))
+        },
+        "sampler class": {
+            "sampler": SequentialSampler(range(40))
+            if rank
+            else RandomSampler(range(40), generator=generator(1))
+        },
         "sampler generator": {"sampler": RandomSampler(range(40), generator=generator(rank))},
         "global generator": {"sampler": SubsetRandomSampler(range(40)), "torch_seed": rank},
-        "sampler indices": {"sampler": SubsetRandomSampler(range(rank, 40 + rank), generator(1)), "dataset": numbers(41)},
+        "sampler indices": {
+            "sampler": SubsetRandomSampler(range(rank, 40 + rank), generator(1)),
+            "dataset": numbers(41),
+        },
         "sampler weights": {"sampler": WeightedRandomSampler(weighted, 40, generator=generator(1))},
         "batch sampler generator": {
             "batch_sampler": BatchSampler(RandomSampler(range(40), generator=generator(rank)), 4, False),
@@ -94,11 +116,16 @@ def agreeing(rank: int) -> dict[str, dict[str, Any]]:
         "alike, mixture": mixture(),
         "weights of an epoch to come": mixture(later=2 + rank),
         "alike, subset": subset(3),
-        "alike, indices as an array": {"dataset": Subset(numbers(60), np.arange(24) if rank else [*range(24)])},
+        "alike, indices as an array": {
+            "dataset": Subset(numbers(60), np.arange(24) if rank else [*range(24)])
+        },
         "alike, sampler": {"sampler": RandomSampler(range(40), generator=generator(1))},
         "alike, global generator": {"sampler": RandomSampler(range(40)), "torch_seed": 8},
         "alike, batch sampler": batches(seed=4),
-        "a sampler by a seed of its own, and other torch seeds": {"sampler": SequentialSampler(range(40)), "torch_seed": rank},
+        "a sampler by a seed of its own, and other torch seeds": {
+            "sampler": SequentialSampler(range(40)),
+            "torch_seed": rank,
+        },
         "each its own subset": {**subset(24 * rank), "shard": (0, 1)},
         "each its own seed": {"shard": (0, 1), "seed": rank},
     }

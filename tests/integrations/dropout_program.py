@@ -91,20 +91,31 @@ def run(name: str, given: dict[str, Any], out: str, workers: int) -> dict[str, A
             rest = labels[4 * steps :], masks[steps:]
             loader.close()
         dist.barrier()
-        for whose, loaded in (("rank 0's", json.loads(path.read_text())), ("its own", json.loads(json.dumps(state)))):
+        for whose, loaded in (
+            ("rank 0's", json.loads(path.read_text())),
+            ("its own", json.loads(json.dumps(state))),
+        ):
             torch.manual_seed(first if name in ALIKE else 900 + rank)
             loader = FastLoader(Numbers(), batch_size=4, num_workers=workers, **given)
             loader.load_state_dict(loaded)
             labels, masks = trained(loader)
             loader.close()
-            report[f"{moment}, {whose}"] = {"order": labels == rest[0], "masks": masks, "repeated": masks == rest[1]}
+            report[f"{moment}, {whose}"] = {
+                "order": labels == rest[0],
+                "masks": masks,
+                "repeated": masks == rest[1],
+            }
         dist.barrier()
     return report
 
 
 def main(out: str) -> None:
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
-    report = {f"{name}, {workers} workers": run(name, given, out, workers) for workers in (0, 1) for name, given in samplers().items()}
+    report = {
+        f"{name}, {workers} workers": run(name, given, out, workers)
+        for workers in (0, 1)
+        for name, given in samplers().items()
+    }
     write_report(out, dist.get_rank(), report)
     dist.barrier()
     dist.destroy_process_group()

@@ -36,7 +36,13 @@ def marked_processes(mark: str) -> list[int]:
     return found
 
 
-def run_program(name: str, *arguments: str | Path, ranks: int | None = None, imports: Sequence[str] = (), timeout: float = 100) -> str:
+def run_program(
+    name: str,
+    *arguments: str | Path,
+    ranks: int | None = None,
+    imports: Sequence[str] = (),
+    timeout: float = 100,
+) -> str:
     """Runs the program of that name, with `ranks` processes as torchrun starts them where given; the output of all. Fails if it leaves a
     process behind.
 
@@ -44,7 +50,13 @@ def run_program(name: str, *arguments: str | Path, ranks: int | None = None, imp
     """
     mark = uuid.uuid4().hex
     path = os.pathsep.join([str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, MARK: mark, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    environment = {
+        **os.environ,
+        MARK: mark,
+        "PYTHONPATH": path,
+        "OMP_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
     port = free_ports(1)[0]
     started = [
         warm.Program(
@@ -59,7 +71,9 @@ def run_program(name: str, *arguments: str | Path, ranks: int | None = None, imp
         written = [pool.submit(program.communicate) for program in started]
         until = time.monotonic() + timeout
         while not all(each.done() for each in written) and time.monotonic() < until:
-            if any(program.returncode for program in started):  # as torchrun does: the others would wait for it
+            if any(
+                program.returncode for program in started
+            ):  # as torchrun does: the others would wait for it
                 break
             time.sleep(0.01)
         late = time.monotonic() >= until
@@ -88,7 +102,9 @@ def reports(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted(folder.glob("rank*.json"))]
 
 
-def two_ranks_of(name: str, packed: Path, out: Path, *, launched: bool = True, imports: Sequence[str] = ()) -> list[dict[str, Any]]:
+def two_ranks_of(
+    name: str, packed: Path, out: Path, *, launched: bool = True, imports: Sequence[str] = ()
+) -> list[dict[str, Any]]:
     """What both ranks of the program of that name saw of the packed dataset; they report into `out`. Not launched: it starts its ranks."""
     run_program(name, packed, out, ranks=2 if launched else None, imports=imports)
     found = reports(out)
@@ -132,7 +148,11 @@ def equal_bits(mine: Any, other: Any) -> bool:
     if isinstance(other, torch.Tensor):
         return isinstance(mine, torch.Tensor) and mine.dtype == other.dtype and torch.equal(mine, other)
     if isinstance(other, dict):
-        return isinstance(mine, dict) and list(mine) == list(other) and all(equal_bits(mine[key], other[key]) for key in other)
+        return (
+            isinstance(mine, dict)
+            and list(mine) == list(other)
+            and all(equal_bits(mine[key], other[key]) for key in other)
+        )
     if isinstance(other, list | tuple):
         return type(mine) is type(other) and len(mine) == len(other) and all(map(equal_bits, mine, other))
     return bool(mine == other)

@@ -15,7 +15,12 @@ from fastload import FastLoader
 
 def trainer_of(root: Any, **options: Any) -> Trainer:
     """A quiet Trainer on the CPU that writes under root."""
-    quiet: dict[str, Any] = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+    quiet: dict[str, Any] = {
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+    }
     return Trainer(**{"accelerator": "cpu", "devices": 1, "default_root_dir": str(root), **quiet, **options})
 
 
@@ -88,7 +93,9 @@ class StopAt(Callback):
     def __init__(self, batch: int, path: Path) -> None:
         self.batch, self.path = batch, path
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         if batch_idx + 1 == self.batch:
             trainer.save_checkpoint(self.path)
             trainer.should_stop = True

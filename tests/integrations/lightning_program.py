@@ -32,12 +32,19 @@ def windows(packed: str, out: str) -> dict[str, Any]:
     """What Lightning makes of shuffle="window", and of a WindowSampler that was made before there was a process group."""
     report: dict[str, Any] = {}
     data = dataset_of("packed", packed)
-    for name, options in {"window": {"shuffle": "window"}, "sampler": {"sampler": WindowSampler(data, block=4, buffer=12, seed=1)}}.items():
+    for name, options in {
+        "window": {"shuffle": "window"},
+        "sampler": {"sampler": WindowSampler(data, block=4, buffer=12, seed=1)},
+    }.items():
         trainer = trainer_of(out, strategy="ddp", devices=2, max_epochs=EPOCHS, num_sanity_val_steps=0)
         model = Recorder()
         trainer.fit(model, FastLoader(data, batch_size=5, num_workers=1, seed=9, **options))
         train: Any = trainer.train_dataloader
-        report[name] = {"trained": model.trained, "sampler": type(train.sampler).__name__, "shuffled": train.sampler.shuffle}
+        report[name] = {
+            "trained": model.trained,
+            "sampler": type(train.sampler).__name__,
+            "shuffled": train.sampler.shuffle,
+        }
         train.close()
     return report
 
@@ -46,11 +53,19 @@ def sharded(packed: str, out: str, form: str) -> dict[str, Any]:
     """What Lightning makes of loaders that shard themselves: of fit(), and of predict(), which makes them again."""
     trainer = trainer_of(out, strategy="ddp", devices=2, max_epochs=EPOCHS, num_sanity_val_steps=0)
     model = Recorder()
-    train, validation = (loader_of(form, packed, seed=9, shard="auto", **options) for options in ({"shuffle": True}, {"even": False}))
+    train, validation = (
+        loader_of(form, packed, seed=9, shard="auto", **options)
+        for options in ({"shuffle": True}, {"even": False})
+    )
     trainer.fit(model, train, validation)
     made: Any = trainer.train_dataloader
     predicted = trainer.predict(model, loader_of(form, packed, seed=9, shard="auto"))
-    report = {"trained": model.trained, "validated": model.validated, "sampler": type(made.sampler).__name__, "same": made is train}
+    report = {
+        "trained": model.trained,
+        "validated": model.validated,
+        "sampler": type(made.sampler).__name__,
+        "same": made is train,
+    }
     train.close()
     validation.close()
     return {**report, "predicted": [label for batch in predicted or [] for label in batch]}

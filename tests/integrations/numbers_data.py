@@ -37,7 +37,9 @@ def dataset_of(form: str, packed: str | Path) -> Any:
     if form == "files":
         from torchvision import datasets, transforms
 
-        transform = transforms.Compose([transforms.RandomResizedCrop(8), transforms.RandomHorizontalFlip(), transforms.ToTensor()])
+        transform = transforms.Compose(
+            [transforms.RandomResizedCrop(8), transforms.RandomHorizontalFlip(), transforms.ToTensor()]
+        )
         return datasets.ImageFolder(str(Path(packed).parent / "src"), transform)
     return PackedDataset(packed, transform=[T.RandomResizedCrop(8), T.RandomHorizontalFlip(), T.ToFloat()])
 
@@ -65,7 +67,9 @@ class Net(torch.nn.Module):
         return out
 
 
-def accumulated(accelerator: Any, model: Any, optimizer: Any, loader: Any) -> Iterator[tuple[torch.Tensor, bool]]:
+def accumulated(
+    accelerator: Any, model: Any, optimizer: Any, loader: Any
+) -> Iterator[tuple[torch.Tensor, bool]]:
     """Trains for an epoch under accelerator.accumulate; of each batch its labels, and whether the gradients were applied at it."""
     for images, labels in loader:
         with accelerator.accumulate(model):

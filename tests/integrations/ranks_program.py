@@ -24,7 +24,9 @@ TIMEOUT = 60
 
 
 def loader_of(url: str, options: dict[str, Any], out: str, **arguments: Any) -> FastLoader[Any]:
-    data = PackedDataset(url, [T.RandomResizedCrop(8), T.ToFloat()], cache=Path(out).parent / "cache", storage_options=options)
+    data = PackedDataset(
+        url, [T.RandomResizedCrop(8), T.ToFloat()], cache=Path(out).parent / "cache", storage_options=options
+    )
     return FastLoader(data, **{"batch_size": 5, "num_workers": 1, "seed": 4, "shard": "auto", **arguments})
 
 
@@ -39,7 +41,10 @@ def epochs(loader: FastLoader[Any], evaluation: FastLoader[Any], state: str) -> 
     if resumes:
         loader.load_state_dict(json.loads(Path(state).read_text()))
         return {"rest": labels(loader), "next": labels(loader)}
-    report: dict[str, Any] = {"epochs": [labels(loader) for _ in range(EPOCHS)], "evaluated": labels(evaluation)}
+    report: dict[str, Any] = {
+        "epochs": [labels(loader) for _ in range(EPOCHS)],
+        "evaluated": labels(evaluation),
+    }
     loader.set_epoch(0)
     report["again"] = labels(loader)
     loader.set_epoch(EPOCHS)

@@ -24,7 +24,9 @@ IGNORED = 255
 def training_preset(base: int = 96, crop: int = 64) -> Any:
     """What is done to a sample for training."""
     padded = v2.RandomCrop(crop, pad_if_needed=True, fill={tv_tensors.Mask: IGNORED, "others": 0})
-    return v2.Compose([v2.ToImage(), v2.RandomResize(base // 2, 2 * base), v2.RandomHorizontalFlip(0.5), padded, *_ends()])
+    return v2.Compose(
+        [v2.ToImage(), v2.RandomResize(base // 2, 2 * base), v2.RandomHorizontalFlip(0.5), padded, *_ends()]
+    )
 
 
 def evaluation_preset(size: int = 64) -> Any:
@@ -45,12 +47,24 @@ class Data(NamedTuple):
 
 
 def load(
-    folder: Path, packed: Path | None, transform: Any, *, batch_size: int = 4, workers: int = 2, seed: int = 0, engine: str = "auto"
+    folder: Path,
+    packed: Path | None,
+    transform: Any,
+    *,
+    batch_size: int = 4,
+    workers: int = 2,
+    seed: int = 0,
+    engine: str = "auto",
 ) -> Data:
     """The dataset in VOC's layout, its sampler and its loader; without `packed` as the script had it before the line was changed."""
     dataset = wrap_dataset_for_transforms_v2(VOCSegmentation(folder, image_set="train", transforms=transform))
     sampler = RandomSampler(dataset, generator=torch.Generator().manual_seed(seed))
-    options: dict[str, Any] = {"batch_size": batch_size, "sampler": sampler, "num_workers": workers, "collate_fn": collate_fn}
+    options: dict[str, Any] = {
+        "batch_size": batch_size,
+        "sampler": sampler,
+        "num_workers": workers,
+        "collate_fn": collate_fn,
+    }
     if packed is None:
         return Data(dataset, DataLoader(dataset, drop_last=True, **options))
     source = PackedDataset(packed, transform, fields=("image", "mask"))

@@ -24,7 +24,9 @@ rebuilds = pytest.mark.filterwarnings("ignore:Accelerate's prepare:UserWarning")
 accelerate = pytest.importorskip("accelerate")
 from accelerate.state import AcceleratorState, GradientState, PartialState  # noqa: E402
 
-stateful = pytest.mark.skipif(not hasattr(FastLoader, "state_dict"), reason="FastLoader has no state_dict yet")
+stateful = pytest.mark.skipif(
+    not hasattr(FastLoader, "state_dict"), reason="FastLoader has no state_dict yet"
+)
 
 
 @pytest.fixture
@@ -86,11 +88,15 @@ def test_rebuilt_loader_asks_for_whole_batches(accelerator: Any, numbered: Path)
 
 @rebuilds
 @pytest.mark.parametrize("workers", [0, 2])
-def test_seeded_dataset_has_the_same_pixels_rebuilt(accelerator: Any, numbered: Path, workers: int, no_children: None) -> None:
+def test_seeded_dataset_has_the_same_pixels_rebuilt(
+    accelerator: Any, numbered: Path, workers: int, no_children: None
+) -> None:
     """A PackedDataset with a seed gives in the rebuilt loader the pixels that a FastLoader of that seed gives, epoch by epoch."""
     dataset = PackedDataset(numbered, transform=[T.RandomResizedCrop(16), T.RandomHorizontalFlip()], seed=6)
     prepared = accelerator.prepare(FastLoader(dataset, batch_size=6, num_workers=workers))
-    with FastLoader(PackedDataset(numbered, transform=dataset.transform), batch_size=6, num_workers=2, seed=6) as native:
+    with FastLoader(
+        PackedDataset(numbered, transform=dataset.transform), batch_size=6, num_workers=2, seed=6
+    ) as native:
         for _ in range(2):
             for (images, _), (expected, _) in zip(prepared, native, strict=True):
                 assert torch.equal(images, expected)
@@ -168,15 +174,28 @@ def test_kept_loader_resumes(accelerator: Any, numbered: Path, form: str, shuffl
 @pytest.fixture(scope="module")
 def two_ranks(numbered: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What both ranks of accelerate_program.py saw."""
-    return two_ranks_of("accelerate_program.py", numbered, tmp_path_factory.mktemp("accelerate"), imports=(*warm.TRAINING, "accelerate"))
+    return two_ranks_of(
+        "accelerate_program.py",
+        numbered,
+        tmp_path_factory.mktemp("accelerate"),
+        imports=(*warm.TRAINING, "accelerate"),
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
     ("way", "maker"),
-    [("rebuilt", "DataLoader"), ("window", "DataLoader"), ("kept", "FastLoader"), ("own", "FastLoader"), ("shard", "FastLoader")],
+    [
+        ("rebuilt", "DataLoader"),
+        ("window", "DataLoader"),
+        ("kept", "FastLoader"),
+        ("own", "FastLoader"),
+        ("shard", "FastLoader"),
+    ],
 )
-def test_two_processes_see_every_sample_once(two_ranks: list[dict[str, Any]], form: str, way: str, maker: str) -> None:
+def test_two_processes_see_every_sample_once(
+    two_ranks: list[dict[str, Any]], form: str, way: str, maker: str
+) -> None:
     """Gathered from two processes, each epoch holds every sample once, in an order of its own, whoever makes the batches."""
     for report in (rank[f"{form} {way}"] for rank in two_ranks):
         assert report["made_by"] == maker
@@ -225,7 +244,9 @@ def test_prepare_warns_that_it_drops_fastloader(accelerator: Any, monkeypatch: p
         (Numbers(), {"batch_size": 3, "drop_last": True}, [[0, 1, 2], [3, 4, 5]]),
     ],
 )
-def test_kept_with_each_kind_of_order(accelerator: Any, dataset: Any, given: dict[str, Any], batches: list[Any]) -> None:
+def test_kept_with_each_kind_of_order(
+    accelerator: Any, dataset: Any, given: dict[str, Any], batches: list[Any]
+) -> None:
     """Batches are in the order of the loader that prepare() builds, and the other arguments are the FastLoader's own."""
     kept = fastload.accelerate(accelerator, FastLoader(dataset, seed=3, **given))
     assert type(kept.base_dataloader) is FastLoader

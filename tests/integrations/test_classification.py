@@ -41,7 +41,9 @@ def by_torch(monkeypatch: pytest.MonkeyPatch, tree: Path, **options: Any) -> scr
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_the_script_runs_natively(tree: Path, monkeypatch: pytest.MonkeyPatch, version: int, ranks: int, no_children: None) -> None:
+def test_the_script_runs_natively(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, version: int, ranks: int, no_children: None
+) -> None:
     """Training batches come in torch's order and shape, evaluation batches within 1 of Pillow's pixels."""
     rank = ranks - 1
     ours = script.load(tree, version=version, ranks=ranks, rank=rank)
@@ -100,12 +102,19 @@ def test_presets_in_a_dataset_of_its_own(tree: Path, version: int, preset: str, 
     made = script.training_preset(version) if preset == "training" else script.evaluation_preset(version)
     data, options = OwnPhotos(tree, Drawn(made)), {"batch_size": 7, "shuffle": True, "num_workers": 2}
     told = runs_as_torchs(FastLoader(data, **options), DataLoader(data, **options))  # type: ignore[arg-type]
-    assert f"Pillow images are lazy (exact); {2 * COUNT} JPEGs opened, {2 * COUNT} times decoded straight into an array" in told
+    assert (
+        f"Pillow images are lazy (exact); {2 * COUNT} JPEGs opened, {2 * COUNT} times decoded straight into an array"
+        in told
+    )
     assert "made a Pillow image" not in told
 
 
-@pytest.mark.parametrize("augment", [transforms.AutoAugment, transforms.RandAugment, v2.TrivialAugmentWide, v2.AugMix])
-def test_a_policy_after_the_crop(tree: Path, monkeypatch: pytest.MonkeyPatch, augment: Any, no_children: None) -> None:
+@pytest.mark.parametrize(
+    "augment", [transforms.AutoAugment, transforms.RandAugment, v2.TrivialAugmentWide, v2.AugMix]
+)
+def test_a_policy_after_the_crop(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, augment: Any, no_children: None
+) -> None:
     """The script with a policy of torchvision's, which is Python, gives torch's batches bit for bit; images stay lazy up to the policy."""
     version = 2 if augment.__module__.startswith(v2.__name__) else 1
     ours = script.load(tree, version=version, augment=augment())

@@ -67,7 +67,11 @@ def test_loader_set_epoch_tells_the_sampler(numbered: Path, form: str) -> None:
     """FastLoader.set_epoch reaches the sampler, and the one inside a batch_sampler; a resumed run sees the same order."""
     for inside in (False, True):
         sampler = DistributedSampler(dataset_of(form, numbered), num_replicas=2, rank=1, seed=3)
-        options: dict[str, Any] = {"batch_sampler": BatchSampler(sampler, 5, False), "batch_size": 1} if inside else {"sampler": sampler}
+        options: dict[str, Any] = (
+            {"batch_sampler": BatchSampler(sampler, 5, False), "batch_size": 1}
+            if inside
+            else {"sampler": sampler}
+        )
         with loader_of(form, numbered, **options) as loader:
             loader.set_epoch(7)
             labels = [labels.tolist() for _, labels in loader]
@@ -80,7 +84,9 @@ def test_loader_set_epoch_tells_the_sampler(numbered: Path, form: str) -> None:
 def test_batch_sampler_is_drawn_when_its_epoch_begins(numbered: Path, form: str) -> None:
     """A set_epoch between epochs, on the sampler inside a batch_sampler, counts for the very next epoch, whatever is prefetched."""
     sampler = DistributedSampler(dataset_of(form, numbered), num_replicas=2, rank=0, seed=3)
-    with loader_of(form, numbered, batch_size=1, batch_sampler=BatchSampler(sampler, 5, False), persistent_workers=True) as loader:
+    with loader_of(
+        form, numbered, batch_size=1, batch_sampler=BatchSampler(sampler, 5, False), persistent_workers=True
+    ) as loader:
         for epoch in (0, 1, 2):
             sampler.set_epoch(epoch)
             assert flat([labels.tolist() for _, labels in loader]) == list(sampler)
@@ -92,11 +98,17 @@ def test_seeded_pixels_do_not_depend_on_ranks(numbered: Path) -> None:
     def pixels(sampler: Any) -> dict[int, torch.Tensor]:
         with loader_of("packed", numbered, sampler=sampler, seed=5) as loader:
             loader.set_epoch(2)
-            return {int(label): image.clone() for images, labels in loader for image, label in zip(images, labels, strict=True)}
+            return {
+                int(label): image.clone()
+                for images, labels in loader
+                for image, label in zip(images, labels, strict=True)
+            }
 
     dataset = dataset_of("packed", numbered)
     whole = pixels(None)
-    shared = pixels(DistributedSampler(dataset, num_replicas=2, rank=0)) | pixels(DistributedSampler(dataset, num_replicas=2, rank=1))
+    shared = pixels(DistributedSampler(dataset, num_replicas=2, rank=0)) | pixels(
+        DistributedSampler(dataset, num_replicas=2, rank=1)
+    )
     assert shared.keys() == whole.keys()
     assert all(torch.equal(shared[label], whole[label]) for label in whole)
 
@@ -106,7 +118,9 @@ def test_uneven_ranks_as_dataloader(numbered: Path, form: str) -> None:
     """Where ranks do not divide the samples, padding and drop_last give what they give under DataLoader."""
     for drop_last in (False, True):
         for rank in range(5):
-            sampler = DistributedSampler(dataset_of(form, numbered), num_replicas=5, rank=rank, drop_last=drop_last)
+            sampler = DistributedSampler(
+                dataset_of(form, numbered), num_replicas=5, rank=rank, drop_last=drop_last
+            )
             mine = loader_of(form, numbered, sampler=sampler)
             torchs = DataLoader(dataset_of("plain", numbered), batch_size=5, sampler=sampler)
             assert len(mine) == len(torchs)

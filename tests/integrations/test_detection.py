@@ -22,7 +22,9 @@ from torchvision.models.detection.anchor_utils import AnchorGenerator
 from fastload import pack
 
 # pycocotools' decode() and NumPy 2.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"
+)
 COUNT = 24
 
 
@@ -49,7 +51,9 @@ def detector() -> FCOS:
         layers += [nn.Conv2d(given, made, 3, 2, 1), nn.BatchNorm2d(made), nn.ReLU()]
     backbone = nn.Sequential(*layers)
     backbone.out_channels = 64
-    return FCOS(backbone, 3, min_size=128, max_size=192, anchor_generator=AnchorGenerator(((32,),), ((1.0,),)))
+    return FCOS(
+        backbone, 3, min_size=128, max_size=192, anchor_generator=AnchorGenerator(((32,),), ((1.0,),))
+    )
 
 
 def test_evaluation_is_torchs(coco: Path) -> None:

@@ -24,7 +24,9 @@ def test_ignite_deterministic(numbered: Path, form: str, workers: int, no_childr
     runs = []
     for _ in range(2):
         seen: list[int] = []
-        trainer = deterministic.DeterministicEngine(lambda _, batch, seen=seen: seen.extend(batch[1].tolist()))
+        trainer = deterministic.DeterministicEngine(
+            lambda _, batch, seen=seen: seen.extend(batch[1].tolist())
+        )
         loader = loader_of(form, numbered, shuffle=True, num_workers=workers)
         torch.manual_seed(5)
         trainer.run(loader, max_epochs=2)
@@ -45,11 +47,18 @@ def test_monai(workers: int, no_children: None) -> None:
     dataset = data.Dataset(
         items,
         transforms.Compose(
-            [transforms.RandFlipd(keys="image", prob=0.5), transforms.ScaleIntensityd(keys="image", minv=None, maxv=None, factor=1.0)]
+            [
+                transforms.RandFlipd(keys="image", prob=0.5),
+                transforms.ScaleIntensityd(keys="image", minv=None, maxv=None, factor=1.0),
+            ]
         ),
     )
     loader: FastLoader[Any] = FastLoader(
-        dataset, batch_size=4, num_workers=workers, collate_fn=data.list_data_collate, worker_init_fn=data.utils.worker_init_fn
+        dataset,
+        batch_size=4,
+        num_workers=workers,
+        collate_fn=data.list_data_collate,
+        worker_init_fn=data.utils.worker_init_fn,
     )
     batches = list(loader)
     assert [label for batch in batches for label in batch["label"].tolist()] == list(range(12))
@@ -63,11 +72,18 @@ def test_torch_geometric(workers: int, no_children: None) -> None:
     """Graphs of different sizes, joined by torch_geometric's Collater into one Batch."""
     data = pytest.importorskip("torch_geometric.data")
     loader_module = pytest.importorskip("torch_geometric.loader.dataloader")
-    graphs = [data.Data(x=torch.full((i + 1, 2), float(i)), edge_index=torch.zeros(2, i, dtype=torch.long), y=i) for i in range(10)]
-    loader: FastLoader[Any] = FastLoader(graphs, batch_size=4, num_workers=workers, collate_fn=loader_module.Collater(graphs))
+    graphs = [
+        data.Data(x=torch.full((i + 1, 2), float(i)), edge_index=torch.zeros(2, i, dtype=torch.long), y=i)
+        for i in range(10)
+    ]
+    loader: FastLoader[Any] = FastLoader(
+        graphs, batch_size=4, num_workers=workers, collate_fn=loader_module.Collater(graphs)
+    )
     batches = list(loader)
     assert [batch.num_graphs for batch in batches] == [4, 4, 2]
-    assert torch.cat([batch.x for batch in batches])[:, 0].tolist() == [float(i) for i in range(10) for _ in range(i + 1)]
+    assert torch.cat([batch.x for batch in batches])[:, 0].tolist() == [
+        float(i) for i in range(10) for _ in range(i + 1)
+    ]
     assert [label for batch in batches for label in batch.y.tolist()] == list(range(10))
 
 
@@ -114,7 +130,9 @@ def test_lightly(numbered: Path, name: str, no_children: None) -> None:
     """A LightlyDataset with a transform of several views gives torch's batches, order and draws bit for bit in worker processes."""
     transforms = pytest.importorskip("lightly.transforms")
     data = pytest.importorskip("lightly.data")
-    dataset = data.LightlyDataset(str(numbered.parent / "src"), transform=Drawn(getattr(transforms, name)(**SMALL[name])))
+    dataset = data.LightlyDataset(
+        str(numbered.parent / "src"), transform=Drawn(getattr(transforms, name)(**SMALL[name]))
+    )
     options: dict[str, Any] = {"batch_size": 8, "shuffle": True, "num_workers": 2, "drop_last": True}
     told = runs_as_torchs(FastLoader(dataset, **options), torch.utils.data.DataLoader(dataset, **options))
     assert f"Pillow images are lazy (exact); {2 * COUNT} JPEGs opened" in told
@@ -139,12 +157,21 @@ def test_hugging_face_function(numbered: Path, tmp_path: Path, stored: str, no_c
     """A dataset with set_transform of a function gives torch's batches bit for bit: its library loads the image, which stays lazy."""
     datasets = pytest.importorskip("datasets")
     paths = sorted((numbered.parent / "src").rglob("*.jpg"))
-    images = [{"bytes": path.read_bytes(), "path": None} for path in paths] if stored == "bytes" else [str(path) for path in paths]
+    images = (
+        [{"bytes": path.read_bytes(), "path": None} for path in paths]
+        if stored == "bytes"
+        else [str(path) for path in paths]
+    )
     features = datasets.Features({"image": datasets.Image(), "label": datasets.Value("int64")})
-    datasets.Dataset.from_dict({"image": images, "label": list(range(COUNT))}, features=features).save_to_disk(tmp_path / "arrow")
+    datasets.Dataset.from_dict(
+        {"image": images, "label": list(range(COUNT))}, features=features
+    ).save_to_disk(tmp_path / "arrow")
     dataset = datasets.load_from_disk(tmp_path / "arrow")
     dataset.set_transform(Preprocess())
     options: dict[str, Any] = {"batch_size": 7, "shuffle": True, "num_workers": 2}
     told = runs_as_torchs(FastLoader(dataset, **options), torch.utils.data.DataLoader(dataset, **options))
-    assert f"Pillow images are lazy (exact); {2 * COUNT} JPEGs opened, {2 * COUNT} times decoded straight into an array" in told
+    assert (
+        f"Pillow images are lazy (exact); {2 * COUNT} JPEGs opened, {2 * COUNT} times decoded straight into an array"
+        in told
+    )
     assert "made a Pillow image" not in told

@@ -25,7 +25,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*have no `val_dataloader`:UserWarning"),
     pytest.mark.filterwarnings("ignore:.*treespec, LeafSpec.*:FutureWarning"),
 ]
-stateful = pytest.mark.skipif(not hasattr(FastLoader, "state_dict"), reason="FastLoader has no state_dict yet")
+stateful = pytest.mark.skipif(
+    not hasattr(FastLoader, "state_dict"), reason="FastLoader has no state_dict yet"
+)
 EVERY = list(range(COUNT))
 
 
@@ -121,7 +123,9 @@ def test_limited_epochs_begin_anew(numbered: Path, tmp_path: Path, form: str, no
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("workers", [0, 1])
-def test_checkpoint_resumes_in_mid_epoch(numbered: Path, tmp_path: Path, form: str, shuffle: bool, workers: int) -> None:
+def test_checkpoint_resumes_in_mid_epoch(
+    numbered: Path, tmp_path: Path, form: str, shuffle: bool, workers: int
+) -> None:
     """A checkpoint of mid-epoch holds the loader's state; a new Trainer and loader go on with the batch after it."""
     whole = models().Recorder()
     models().trainer_of(tmp_path, max_epochs=2).fit(whole, loader_of(form, numbered, shuffle=shuffle, seed=5))
@@ -133,7 +137,9 @@ def test_checkpoint_resumes_in_mid_epoch(numbered: Path, tmp_path: Path, form: s
     states = torch.load(path, weights_only=False)["loops"]["fit_loop"]["state_dict"]["combined_loader"]
     assert len(states) == 1
     second = models().Recorder()
-    resumed = loader_of(form, numbered, shuffle=shuffle, seed=5, num_workers=workers, prefetch_factor=4 if workers else None)
+    resumed = loader_of(
+        form, numbered, shuffle=shuffle, seed=5, num_workers=workers, prefetch_factor=4 if workers else None
+    )
     models().trainer_of(tmp_path, max_epochs=2).fit(second, resumed, ckpt_path=path, weights_only=False)
     assert first.trained[0][:20] == whole.trained[0][:20]
     assert second.trained == [whole.trained[0][20:], whole.trained[1]]
@@ -144,14 +150,27 @@ def test_checkpoint_resumes_in_mid_epoch(numbered: Path, tmp_path: Path, form: s
 def two_ranks(numbered: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What both ranks of lightning_program.py saw."""
     imports = (*warm.TRAINING, "lightning")
-    return two_ranks_of("lightning_program.py", numbered, tmp_path_factory.mktemp("lightning"), launched=False, imports=imports)
+    return two_ranks_of(
+        "lightning_program.py",
+        numbered,
+        tmp_path_factory.mktemp("lightning"),
+        launched=False,
+        imports=imports,
+    )
 
 
 @pytest.mark.parametrize("form", WITH_FILES)
 @pytest.mark.parametrize("way", ["given", "hook"])
 def test_ddp_injects_a_sampler(two_ranks: list[dict[str, Any]], form: str, way: str) -> None:
     """DDP makes a FastLoader with a DistributedSampler out of the given one, and keeps its settings."""
-    kept = {"type": "FastLoader", "sampler": "DistributedSampler", "seed": 9, "batch_size": 5, "num_workers": 2, "persistent_workers": True}
+    kept = {
+        "type": "FastLoader",
+        "sampler": "DistributedSampler",
+        "seed": 9,
+        "batch_size": 5,
+        "num_workers": 2,
+        "persistent_workers": True,
+    }
     for report in two_ranks:
         assert report[f"{form} {way}"]["train"] == kept
         assert report[f"{form} {way}"]["validation"] == kept
@@ -177,7 +196,9 @@ def test_ddp_does_not_shard_twice(two_ranks: list[dict[str, Any]], form: str) ->
     first, second = (report[f"{form} shard"] for report in two_ranks)
     assert (first["sampler"], first["same"]) == ("ShardSampler", True)
     for kind in ("trained", "validated"):
-        assert [sorted(mine + other) for mine, other in zip(first[kind], second[kind], strict=True)] == [EVERY] * 2
+        assert [sorted(mine + other) for mine, other in zip(first[kind], second[kind], strict=True)] == [
+            EVERY
+        ] * 2
     assert first["trained"][0] != first["trained"][1]
     assert sorted(first["predicted"] + second["predicted"]) == EVERY
 
@@ -186,16 +207,22 @@ def test_ddp_does_not_shard_batches_twice(two_ranks: list[dict[str, Any]]) -> No
     """A loader with shard="auto" and a batch sampler stays as it is, and its ranks share out every batch once."""
     first, second = (report["batches"] for report in two_ranks)
     assert (first["sampler"], first["same"]) == ("ShardedBatchSampler", True)
-    assert [sorted(mine + other) for mine, other in zip(first["trained"], second["trained"], strict=True)] == [EVERY] * 2
+    assert [
+        sorted(mine + other) for mine, other in zip(first["trained"], second["trained"], strict=True)
+    ] == [EVERY] * 2
 
 
-@pytest.mark.parametrize(("name", "sampler"), [("window", "DistributedSampler"), ("sampler", "WindowSampler")])
+@pytest.mark.parametrize(
+    ("name", "sampler"), [("window", "DistributedSampler"), ("sampler", "WindowSampler")]
+)
 def test_ddp_and_windows(two_ranks: list[dict[str, Any]], name: str, sampler: str) -> None:
     """shuffle="window" becomes a DistributedSampler that shuffles; a WindowSampler stays, and finds its rank. No sample is lost."""
     first, second = (report["window"][name] for report in two_ranks)
     assert (first["sampler"], first["shuffled"]) == (second["sampler"], second["shuffled"]) == (sampler, True)
     assert len(first["trained"]) == 2
-    assert [sorted(mine + other) for mine, other in zip(first["trained"], second["trained"], strict=True)] == [EVERY] * 2
+    assert [
+        sorted(mine + other) for mine, other in zip(first["trained"], second["trained"], strict=True)
+    ] == [EVERY] * 2
     assert first["trained"][0] != first["trained"][1]
 
 

@@ -79,7 +79,10 @@ def test_a_rank_is_killed(bucket: Bucket, tmp_path: Path, ranks: int) -> None:
     path = os.pathsep.join([str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")])
     common = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     program = HERE / "ranks_program.py", *bucket, out, "killed"
-    children = [warm.Program(*program, environment=common | warm.rank_variables(rank, ranks, port)) for rank in range(ranks)]
+    children = [
+        warm.Program(*program, environment=common | warm.rank_variables(rank, ranks, port))
+        for rank in range(ranks)
+    ]
     try:
         assert children[-1].wait(2 * TIMEOUT) == -9
         killed = time.monotonic()
@@ -137,7 +140,9 @@ def disagreements(numbered: Path, tmp_path_factory: pytest.TempPathFactory) -> l
         ("buckets", 1, "a BucketBatchSampler with the buckets"),
     ],
 )
-def test_ranks_that_differ_all_end(disagreements: list[dict[str, Any]], case: str, steps: int, said: str) -> None:
+def test_ranks_that_differ_all_end(
+    disagreements: list[dict[str, Any]], case: str, steps: int, said: str
+) -> None:
     """Every rank ends with the same error, which says what differs where, at the same step: none hangs another."""
     first, second = (report[case] for report in disagreements)
     assert first == second
@@ -150,9 +155,21 @@ def test_ranks_that_differ_all_end(disagreements: list[dict[str, Any]], case: st
 @pytest.mark.parametrize(
     "case",
     [
-        *("alike", "alike, packed", "on purpose", "alike, mixture", "weights of an epoch to come", "alike, subset", "alike, sampler"),
+        *(
+            "alike",
+            "alike, packed",
+            "on purpose",
+            "alike, mixture",
+            "weights of an epoch to come",
+            "alike, subset",
+            "alike, sampler",
+        ),
         "alike, indices as an array",
-        *("alike, global generator", "alike, batch sampler", "a sampler by a seed of its own, and other torch seeds"),
+        *(
+            "alike, global generator",
+            "alike, batch sampler",
+            "a sampler by a seed of its own, and other torch seeds",
+        ),
         *("each its own subset", "each its own seed"),
     ],
 )
@@ -171,8 +188,12 @@ def resumed_runs(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any
 
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("moment", ["mid-epoch", "epoch's end"])
-@pytest.mark.parametrize("name", ["distributed", "own class", "shard", "own class that draws", "shard of a sampler"])
-def test_a_state_leaves_other_ranks_generators_alone(resumed_runs: list[dict[str, Any]], name: str, moment: str, workers: int) -> None:
+@pytest.mark.parametrize(
+    "name", ["distributed", "own class", "shard", "own class that draws", "shard of a sampler"]
+)
+def test_a_state_leaves_other_ranks_generators_alone(
+    resumed_runs: list[dict[str, Any]], name: str, moment: str, workers: int
+) -> None:
     """A state of rank 0 that all ranks load gives each the rest of the order, and leaves it a generator of its own: dropout differs.
 
     An order that is drawn from the global generator, by ranks seeded alike, goes on as well, and keeps these alike.
@@ -184,7 +205,9 @@ def test_a_state_leaves_other_ranks_generators_alone(resumed_runs: list[dict[str
 
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("moment", ["mid-epoch", "epoch's end"])
-def test_a_rank_goes_on_with_its_own_generator(resumed_runs: list[dict[str, Any]], moment: str, workers: int) -> None:
+def test_a_rank_goes_on_with_its_own_generator(
+    resumed_runs: list[dict[str, Any]], moment: str, workers: int
+) -> None:
     """A rank that loads the state that it saved itself draws what it would have drawn without the interruption."""
     runs = [report[f"distributed, {workers} workers"][f"{moment}, its own"] for report in resumed_runs]
     assert all(each["order"] and each["repeated"] for each in runs)

@@ -22,18 +22,29 @@ def rebuilt(loader: FastLoader, **changes: Any) -> FastLoader:
     parameters = inspect.signature(type(loader).__init__).parameters
     held = {name: getattr(loader, name) for name in parameters if name not in NOT_ATTRIBUTES}
     kwargs = {name: value for name, value in held.items() if parameters[name].default is not value}
-    return type(loader)(**{**kwargs, "shuffle": False, "sampler": loader.sampler, "batch_sampler": None, **changes})
+    return type(loader)(
+        **{**kwargs, "shuffle": False, "sampler": loader.sampler, "batch_sampler": None, **changes}
+    )
 
 
 def by_label(loader: Any) -> dict[int, torch.Tensor]:
     """An epoch's images by label, in the order they came."""
-    return {int(label): image for images, labels in loader for image, label in zip(images, labels, strict=True)}
+    return {
+        int(label): image for images, labels in loader for image, label in zip(images, labels, strict=True)
+    }
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_argument_is_an_attribute(numbered: Path, form: str) -> None:
     """Each argument of __init__ is an attribute of the same name, with the value given."""
-    given: dict[str, Any] = {"seed": 3, "on_error": "replace", "timeout": 50, "prefetch_factor": 3, "drop_last": True, "in_order": False}
+    given: dict[str, Any] = {
+        "seed": 3,
+        "on_error": "replace",
+        "timeout": 50,
+        "prefetch_factor": 3,
+        "drop_last": True,
+        "in_order": False,
+    }
     given["generator"] = torch.Generator()
     if form == "packed":
         given |= {"dtype": torch.float16, "memory_format": torch.contiguous_format}
@@ -69,7 +80,10 @@ def test_rebuilt_from_a_path(numbered: Path) -> None:
     """A loader made from a path holds a dataset, whose transform is its own: rebuilding gives neither twice."""
     from fastload import transforms as T
 
-    with FastLoader(numbered, batch_size=5, num_workers=2, transform=T.CenterCrop(20), seed=1) as loader, rebuilt(loader) as copy:
+    with (
+        FastLoader(numbered, batch_size=5, num_workers=2, transform=T.CenterCrop(20), seed=1) as loader,
+        rebuilt(loader) as copy,
+    ):
         assert copy.dataset is loader.dataset
         for (images, _), (expected, _) in zip(copy, loader, strict=True):
             assert images.shape[2:] == (20, 20)
@@ -80,7 +94,11 @@ def test_rebuilt_from_a_path(numbered: Path) -> None:
 def test_kept_in_plain_dataloader(numbered: Path, form: str, no_children: None) -> None:
     """A plain DataLoader made from the attributes both know gives every sample, in order, with the loader's shapes and dtypes."""
     loader = loader_of(form, numbered)
-    names = inspect.signature(DataLoader.__init__).parameters.keys() - NOT_ATTRIBUTES - {"batch_size", "sampler", "drop_last"}
+    names = (
+        inspect.signature(DataLoader.__init__).parameters.keys()
+        - NOT_ATTRIBUTES
+        - {"batch_size", "sampler", "drop_last"}
+    )
     plain: DataLoader[Any] = DataLoader(**{name: getattr(loader, name) for name in names})
     for (images, labels), (expected, same) in zip(plain, loader, strict=True):
         assert images.shape == expected.shape

@@ -36,7 +36,9 @@ class Library:
         with monkeypatch.context() as patched:
             patched.setattr(torch.utils.data, "DataLoader", base)
             patched.setattr(torch.utils.data.dataloader, "DataLoader", base)
-            spec = importlib.util.spec_from_file_location(f"{self.module.__name__}_over_{base.__name__}", self.module.__file__)
+            spec = importlib.util.spec_from_file_location(
+                f"{self.module.__name__}_over_{base.__name__}", self.module.__file__
+            )
             assert spec is not None
             assert spec.loader is not None
             copy = importlib.util.module_from_spec(spec)
@@ -55,7 +57,9 @@ def mosaic(tmp_path: Path) -> Iterator[Library]:
 
     def opened() -> Any:
         streaming.base.util.clean_stale_shared_memory()  # as a new program finds it
-        return streaming.StreamingDataset(local=str(tmp_path / "mds"), shuffle=True, shuffle_seed=3, batch_size=4, num_canonical_nodes=1)
+        return streaming.StreamingDataset(
+            local=str(tmp_path / "mds"), shuffle=True, shuffle_seed=3, batch_size=4, num_canonical_nodes=1
+        )
 
     yield Library(opened, streaming.base.dataloader)
     streaming.base.util.clean_stale_shared_memory()
@@ -71,7 +75,10 @@ def litdata(tmp_path: Path) -> Library:
         writer.add_item(x, {"x": x})
     writer.done()
     writer.merge()
-    return Library(lambda: litdata.StreamingDataset(str(folder), shuffle=True, seed=3), sys.modules["litdata.streaming.dataloader"])
+    return Library(
+        lambda: litdata.StreamingDataset(str(folder), shuffle=True, seed=3),
+        sys.modules["litdata.streaming.dataloader"],
+    )
 
 
 @pytest.fixture(params=["mosaic", "litdata"])

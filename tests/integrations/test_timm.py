@@ -13,7 +13,9 @@ from torch.utils.data import DataLoader, RandomSampler
 from fastload import FastLoader, PackedDataset
 from fastload import transforms as T
 
-timm_loader = pytest.importorskip("timm.data.loader", reason="timm is not installed, or torchvision, which it imports")
+timm_loader = pytest.importorskip(
+    "timm.data.loader", reason="timm is not installed, or torchvision, which it imports"
+)
 timm_mixup = pytest.importorskip("timm.data.mixup")
 timm_data = pytest.importorskip("timm.data")
 
@@ -58,7 +60,9 @@ def test_plain_dataset(numbered: Path, no_children: None) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_fast_collate(numbered: Path, form: str) -> None:
     """timm's own collate_fn sees samples as tuples, and its batches equal the loader's."""
-    plain, collated = (bytes_loader(numbered) if form == "packed" else loader_of(form, numbered) for _ in range(2))
+    plain, collated = (
+        bytes_loader(numbered) if form == "packed" else loader_of(form, numbered) for _ in range(2)
+    )
     collated.close()
     collated.collate_fn = timm_loader.fast_collate
     for (images, labels), (expected, same) in zip(collated, plain, strict=True):
@@ -90,7 +94,9 @@ def test_mixup_switches_off(numbered: Path, form: str) -> None:
 def test_pixels_kept_by_a_user_stay(numbered: Path) -> None:
     """PrefetchLoader holds a batch back while it fetches the next; list() of it keeps each as it was."""
     with bytes_loader(numbered) as loader, bytes_loader(numbered) as plain:
-        kept = list(timm_loader.PrefetchLoader(loader, mean=(0.0,), std=(1 / 255,), device=torch.device("cpu")))
+        kept = list(
+            timm_loader.PrefetchLoader(loader, mean=(0.0,), std=(1 / 255,), device=torch.device("cpu"))
+        )
         for (images, _), (raw, _) in zip(kept, plain, strict=True):
             assert torch.allclose(images, raw.to(torch.float32), atol=1e-4)
 
@@ -98,7 +104,11 @@ def test_pixels_kept_by_a_user_stay(numbered: Path) -> None:
 def same_batches(mine: FastLoader, dataset: object) -> bool:
     """Whether an epoch is that of torch's DataLoader over the same dataset."""
     theirs = list(DataLoader(dataset, batch_size=5))  # type: ignore[arg-type]
-    return all(torch.equal(a, b) for mine, other in zip(mine, theirs, strict=True) for a, b in zip(mine, other, strict=True))
+    return all(
+        torch.equal(a, b)
+        for mine, other in zip(mine, theirs, strict=True)
+        for a, b in zip(mine, other, strict=True)
+    )
 
 
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # of files that ImageDataset opens
@@ -120,7 +130,9 @@ def test_torchvisions_folder_from_timm(numbered: Path, no_children: None) -> Non
     loader = FastLoader(dataset, batch_size=5, num_workers=2)
     assert "not read in place: MaybeToTensor at position 3 is Python" in loader.explain(all=True)
     assert same_batches(loader, dataset)
-    dataset.transform = transforms.Compose([transforms.CenterCrop(16), transforms.ToTensor(), transforms.Normalize(MEAN, STD)])
+    dataset.transform = transforms.Compose(
+        [transforms.CenterCrop(16), transforms.ToTensor(), transforms.Normalize(MEAN, STD)]
+    )
     assert f"native, on {COUNT} files in place" in loader.explain(all=True)
     assert same_batches(loader, dataset)
     loader.close()
@@ -139,14 +151,24 @@ def test_torchvisions_folder_from_timm(numbered: Path, no_children: None) -> Non
     ids=["geometry", "default", "randaugment", "no prefetcher", "evaluation"],
 )
 def test_create_loader(
-    numbered: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, object], straight: bool, no_children: None
+    numbered: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, object],
+    straight: bool,
+    no_children: None,
 ) -> None:
     """timm's create_loader around FastLoader gives the batches of torch's DataLoader bit for bit, with its own dataset and transforms."""
     made = []
     for kind in (FastLoader, DataLoader):
         monkeypatch.setattr(timm_loader, "MultiEpochsDataLoader", kind)
         dataset = timm_data.create_dataset("", root=str(numbered.parent / "src"))
-        settings = {"is_training": True, "num_workers": 2, "device": torch.device("cpu"), "persistent_workers": False, **options}
+        settings = {
+            "is_training": True,
+            "num_workers": 2,
+            "device": torch.device("cpu"),
+            "persistent_workers": False,
+            **options,
+        }
         loader = timm_data.create_loader(dataset, 24, 8, use_multi_epochs_loader=True, **settings)
         inner = getattr(loader, "loader", loader)
         assert type(inner) is kind
@@ -171,6 +193,10 @@ class Closing:
 def test_generators_after_timms_transform(numbered: Path, no_children: None) -> None:
     """Python's, NumPy's and torch's generators stand in the workers where torch's DataLoader leaves them."""
     dataset = timm_data.create_dataset("", root=str(numbered.parent / "src"))
-    dataset.transform = Drawn(timm_data.create_transform(24, is_training=True, auto_augment="rand-m9-mstd0.5", interpolation="random"))
+    dataset.transform = Drawn(
+        timm_data.create_transform(
+            24, is_training=True, auto_augment="rand-m9-mstd0.5", interpolation="random"
+        )
+    )
     options = {"batch_size": 7, "shuffle": True, "num_workers": 2}
     runs_as_torchs(FastLoader(dataset, **options), DataLoader(dataset, **options))

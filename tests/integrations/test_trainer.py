@@ -17,12 +17,19 @@ PROGRAM = Path(__file__).parent / "trainer_program.py"
 def seen(folder: Path, *loaders: str, run: bool = False) -> list[tuple[str, str]]:
     """For each loader: the module of torch's DataLoader name in the program, and what it says of its batches and generators. `run`: by
     `fastload run`."""
-    path = [str(Path(fastload.__file__).resolve().parents[1]), str(PROGRAM.parents[1]), os.environ.get("PYTHONPATH", "")]
+    path = [
+        str(Path(fastload.__file__).resolve().parents[1]),
+        str(PROGRAM.parents[1]),
+        os.environ.get("PYTHONPATH", ""),
+    ]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path)), "HF_HUB_OFFLINE": "1"}
     program = (warm.RUN, "-q", PROGRAM) if run else (PROGRAM,)
     done = warm.run(*program, folder, *loaders, environment=env, imports=warm.TRAINING, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
-    modules, states = ([line[len(name) :] for line in done.stdout.splitlines() if line.startswith(name)] for name in ("LOADER ", "SEEN "))
+    modules, states = (
+        [line[len(name) :] for line in done.stdout.splitlines() if line.startswith(name)]
+        for name in ("LOADER ", "SEEN ")
+    )
     return list(zip(modules, states, strict=True))
 
 

@@ -40,7 +40,9 @@ class Photos(Dataset[Any]):
 
         image = Image.open(self.paths[index]).convert("RGB")
         left, upper = random.randrange(8), int(np.random.randint(8))
-        image = image.resize((32, 32), Image.Resampling.BICUBIC, box=(left, upper, image.width - 4, image.height - 4))
+        image = image.resize(
+            (32, 32), Image.Resampling.BICUBIC, box=(left, upper, image.width - 4, image.height - 4)
+        )
         if torch.rand(1) < 0.5:
             image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         return {"pixel_values": torch.from_numpy(np.array(image)).permute(2, 0, 1).float(), "labels": index}
@@ -80,10 +82,24 @@ def train(folder: str, loader: str) -> None:
     """Trains for two epochs."""
     SEEN.clear()
     with tempfile.TemporaryDirectory() as out:
-        options = {"output_dir": out, "num_train_epochs": 2, "per_device_train_batch_size": 4, "dataloader_num_workers": 2, "seed": 3}
-        quiet = {"use_cpu": True, "report_to": [], "save_strategy": "no", "remove_unused_columns": False, "disable_tqdm": True}
+        options = {
+            "output_dir": out,
+            "num_train_epochs": 2,
+            "per_device_train_batch_size": 4,
+            "dataloader_num_workers": 2,
+            "seed": 3,
+        }
+        quiet = {
+            "use_cpu": True,
+            "report_to": [],
+            "save_strategy": "no",
+            "remove_unused_columns": False,
+            "disable_tqdm": True,
+        }
         kind = Trainer if loader == "own" else Overridden
-        trainer = kind(model=Model(), args=TrainingArguments(**options, **quiet), train_dataset=Photos(folder))
+        trainer = kind(
+            model=Model(), args=TrainingArguments(**options, **quiet), train_dataset=Photos(folder)
+        )
         if loader == "torch":
             trainer.loader = torch.utils.data.DataLoader
         trainer.train()

@@ -34,18 +34,24 @@ def cropped_within(box: tuple[float, float, float, float]) -> Move:
     def move(image: Image.Image) -> Any:
         left, upper, width, height = box
         w, h = image.size
-        return image.crop((int(left * w), int(upper * h), int(left * w + width * w) + 1, int(upper * h + height * h) + 1))
+        return image.crop(
+            (int(left * w), int(upper * h), int(left * w + width * w) + 1, int(upper * h + height * h) + 1)
+        )
 
     return move
 
 
-def resized_within(size: tuple[int, int], resample: Any, box: tuple[float, float, float, float], gap: Any) -> Move:
+def resized_within(
+    size: tuple[int, int], resample: Any, box: tuple[float, float, float, float], gap: Any
+) -> Move:
     """A resize of a box inside the image."""
 
     def move(image: Image.Image) -> Any:
         left, upper, width, height = box
         w, h = image.size
-        return image.resize(size, resample, (left * w, upper * h, (left + width) * w, (upper + height) * h), gap)
+        return image.resize(
+            size, resample, (left * w, upper * h, (left + width) * w, (upper + height) * h), gap
+        )
 
     return move
 
@@ -83,12 +89,18 @@ composing = st.one_of(
     st.tuples(sizes, filters).map(lambda a: lambda image: image.resize(*a)),
     st.tuples(sizes, filters, st.none() | boxes, gaps).map(lambda a: lambda image: image.resize(*a)),
     st.builds(resized_within, sizes, filters, inner, gaps),
-    st.tuples(sizes, st.sampled_from(list(Image.Resampling)), gaps).map(lambda a: in_place(lambda image: image.thumbnail(*a))),
-    st.sampled_from([1, 2, 3, (2, 1), (1, 3), 0, 2.5, "x"]).map(lambda factor: lambda image: image.reduce(factor)),
+    st.tuples(sizes, st.sampled_from(list(Image.Resampling)), gaps).map(
+        lambda a: in_place(lambda image: image.thumbnail(*a))
+    ),
+    st.sampled_from([1, 2, 3, (2, 1), (1, 3), 0, 2.5, "x"]).map(
+        lambda factor: lambda image: image.reduce(factor)
+    ),
     st.tuples(st.sampled_from([2, (3, 2)]), boxes).map(lambda a: lambda image: image.reduce(*a)),
     st.sampled_from([*Image.Transpose, 7, None]).map(lambda method: lambda image: image.transpose(method)),
     modes.map(lambda mode: lambda image: image.convert(mode)),
-    st.tuples(st.sampled_from(["L", "RGB", None]), sizes).map(lambda a: in_place(lambda image: image.draft(*a))),
+    st.tuples(st.sampled_from(["L", "RGB", None]), sizes).map(
+        lambda a: in_place(lambda image: image.draft(*a))
+    ),
     st.sampled_from(
         [
             lambda image: image.copy(),
@@ -163,7 +175,9 @@ def run(data: bytes, moves: list[Move]) -> Any:
         if isinstance(value, Image.Image):
             kept.append(value)
         values.append(
-            value if not isinstance(value, np.ndarray) else (value.flags.writeable, value.shape, str(value.dtype), value.tobytes())
+            value
+            if not isinstance(value, np.ndarray)
+            else (value.flags.writeable, value.shape, str(value.dtype), value.tobytes())
         )
     states: list[Any] = []
     for each in kept:
@@ -175,7 +189,10 @@ def run(data: bytes, moves: list[Move]) -> Any:
     return values, states, None if file.closed else file.tell()
 
 
-@given(st.sampled_from(sorted(set(files()) - {"empty", "no jpeg"})), st.lists(composing | composing | looking, min_size=1, max_size=6))
+@given(
+    st.sampled_from(sorted(set(files()) - {"empty", "no jpeg"})),
+    st.lists(composing | composing | looking, min_size=1, max_size=6),
+)
 @settings(max_examples=400, print_blob=True)
 def test_a_random_program_sees_no_difference(name: str, moves: list[Move]) -> None:
     """Values, exceptions, and all images that were made on the way are equal to Pillow's."""
@@ -220,7 +237,9 @@ def test_recipes_stay_recipes(name: str) -> None:
             image.convert("RGB"),
             ImageOps.exif_transpose(image),
             image.crop((0, 0, 1, 1)),
-            image.crop((-3, -3, 50, 50)).resize((20, 30), Image.Resampling.BICUBIC).transpose(Image.Transpose.FLIP_LEFT_RIGHT),
+            image.crop((-3, -3, 50, 50))
+            .resize((20, 30), Image.Resampling.BICUBIC)
+            .transpose(Image.Transpose.FLIP_LEFT_RIGHT),
             image.resize((20, 30), Image.Resampling.LANCZOS, reducing_gap=1.1).copy(),
             image.reduce(2),
         ):

@@ -39,7 +39,9 @@ class Told:
         kind: type of what read() returns.
     """
 
-    def __init__(self, data: bytes, most: int = 1 << 30, fails: tuple[int, Any] = (-1, None), kind: Any = bytes) -> None:
+    def __init__(
+        self, data: bytes, most: int = 1 << 30, fails: tuple[int, Any] = (-1, None), kind: Any = bytes
+    ) -> None:
         self._inner, self._most, self._fails, self._kind = io.BytesIO(data), most, fails, kind
         self.calls: list[Any] = []
 
@@ -102,7 +104,12 @@ LOOKS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def run(make: Callable[[], Any], looks: list[str], block: int = 65536, between: Callable[[Any], None] = lambda file: None) -> Any:
+def run(
+    make: Callable[[], Any],
+    looks: list[str],
+    block: int = 65536,
+    between: Callable[[Any], None] = lambda file: None,
+) -> Any:
     """What a program sees that opens a file object and looks at the image: values, exceptions, the file object after each, its calls."""
     file = make()
     with pytest.MonkeyPatch.context() as patched:
@@ -177,7 +184,11 @@ def test_a_call_of_load_that_fails(error: Any, behind: int) -> None:
     """The seek, the first read, and the next: each is made once, and raises once; a second look at the image has Pillow's outcome."""
     for name in ("420", "truncated", "progressive", "trailing"):
         number = opened_calls(name) + behind
-        plain, lazy = both(lambda name=name, number=number: run(lambda: Told(files()[name], fails=(number, error)), ["tobytes", "load"]))
+        plain, lazy = both(
+            lambda name=name, number=number: run(
+                lambda: Told(files()[name], fails=(number, error)), ["tobytes", "load"]
+            )
+        )
         assert lazy == plain
 
 
@@ -189,7 +200,10 @@ def test_such_files_are_lazy() -> None:
                 image = Image.open(kind(files()[name]))  # type: ignore[arg-type]
                 image.load()
                 assert is_lazy(image)
-                assert image.crop((0, 0, 1, 1)).tobytes() == Image.open(io.BytesIO(files()[name])).crop((0, 0, 1, 1)).tobytes()
+                assert (
+                    image.crop((0, 0, 1, 1)).tobytes()
+                    == Image.open(io.BytesIO(files()[name])).crop((0, 0, 1, 1)).tobytes()
+                )
 
 
 CHANGES: dict[str, Callable[[Any], Any]] = {
@@ -256,6 +270,9 @@ def test_what_follows_an_image_is_not_read(block: int) -> None:
     exif, out = Image.Exif(), io.BytesIO()
     exif[0x9286] = files()["tiny"]
     Image.open(io.BytesIO(files()["420"])).save(out, "JPEG", exif=exif, quality=100)
-    for data in (out.getvalue(), *(files()[name] for name in ("420", "grey", "restarts", "progressive", "cmyk"))):
+    for data in (
+        out.getvalue(),
+        *(files()[name] for name in ("420", "grey", "restarts", "progressive", "cmyk")),
+    ):
         plain, lazy = both(lambda data=data: run(lambda: Told(data + bytes(100_000)), ["tobytes"], block))
         assert lazy == plain

@@ -47,7 +47,11 @@ def changed(data: bytes, rng: random.Random) -> bytes:
 def test_pillow_loads_what_is_known(name: str) -> None:
     """Of changed files, Pillow loads all that are known, and any region of theirs has Pillow's pixels."""
     rng, large = random.Random(name), name.startswith("large")
-    data = jpeg(photo(3, 300, 400), quality=97, restart_marker_blocks=5 * name.endswith("restarts")) if large else files()[name]
+    data = (
+        jpeg(photo(3, 300, 400), quality=97, restart_marker_blocks=5 * name.endswith("restarts"))
+        if large
+        else files()[name]
+    )
     known = damaged = 0
     for _ in range(ROUNDS // 25 if large else ROUNDS):
         tried = changed(data, rng)
@@ -66,7 +70,9 @@ def test_pillow_loads_what_is_known(name: str) -> None:
         x, y = rng.randrange(width), rng.randrange(height)
         region = Region(x, y, rng.randint(1, width - x), rng.randint(1, height - y))
         file = CompressedImage(tried, image.size, image.mode)
-        assert np.array_equal(file.pixels(region), to_array(image.im)[y : y + region.height, x : x + region.width])
+        assert np.array_equal(
+            file.pixels(region), to_array(image.im)[y : y + region.height, x : x + region.width]
+        )
         damaged += file._whole is not None
     assert known > ROUNDS // 250
     assert damaged or name == "tiny"

@@ -19,10 +19,40 @@ LIMITS = [2**15, 2**16, 2**30, 2**31, 2**32, 2**53, 2**63, 2**64, 10**400]
 edges = st.tuples(st.sampled_from([0, *LIMITS, *(-each for each in LIMITS)]), st.integers(-3, 90)).map(sum)
 """Whole numbers around the limits of C's types."""
 types = st.sampled_from(
-    [int, int, int, float, np.int16, np.int32, np.int64, np.uint8, np.float32, np.float64, Decimal, Fraction, bool, str]
+    [
+        int,
+        int,
+        int,
+        float,
+        np.int16,
+        np.int32,
+        np.int64,
+        np.uint8,
+        np.float32,
+        np.float64,
+        Decimal,
+        Fraction,
+        bool,
+        str,
+    ]
 )
 odd = st.sampled_from(
-    [float("nan"), float("inf"), float("-inf"), -0.0, 1e-300, 1e300, 0.5, 61.0000001, 82.99999999, None, "7", (), 1j, True]
+    [
+        float("nan"),
+        float("inf"),
+        float("-inf"),
+        -0.0,
+        1e-300,
+        1e300,
+        0.5,
+        61.0000001,
+        82.99999999,
+        None,
+        "7",
+        (),
+        1j,
+        True,
+    ]
 )
 
 
@@ -65,18 +95,55 @@ def boxes(draw: Any) -> Any:
     if draw(st.booleans()):
         left, upper = draw(edges), draw(edges)
         kind = draw(types)
-        return tuple(typed(side, kind) for side in (left, upper, left + draw(st.integers(-2, 40)), upper + draw(st.integers(-2, 40))))
+        return tuple(
+            typed(side, kind)
+            for side in (left, upper, left + draw(st.integers(-2, 40)), upper + draw(st.integers(-2, 40)))
+        )
     made = draw(st.tuples(numbers, numbers, numbers, numbers) | st.lists(numbers, min_size=0, max_size=5))
     return draw(st.sampled_from([made, tuple(made), list(made)]))
 
 
-sizes = st.tuples(numbers, numbers) | st.lists(numbers, max_size=3) | numbers | st.sampled_from([np.array([7, 9]), np.array([7.5, 9])])
+sizes = (
+    st.tuples(numbers, numbers)
+    | st.lists(numbers, max_size=3)
+    | numbers
+    | st.sampled_from([np.array([7, 9]), np.array([7.5, 9])])
+)
 sizes = sizes.filter(is_bearable_size)
 filters = st.sampled_from(
-    [*Image.Resampling, None, 0, 3, 2.0, -1, 8, 2**31, 2**64, True, np.int64(3), "bicubic", Image.Transpose.ROTATE_90]
+    [
+        *Image.Resampling,
+        None,
+        0,
+        3,
+        2.0,
+        -1,
+        8,
+        2**31,
+        2**64,
+        True,
+        np.int64(3),
+        "bicubic",
+        Image.Transpose.ROTATE_90,
+    ]
 )
 gaps = st.none() | st.sampled_from([1, 1.5, 3.0, 0.5, float("nan"), float("inf"), 2**64, np.float32(2), "2"])
-methods = st.sampled_from([*Image.Transpose, 7, -1, 2**31, 2**64, True, 1.0, np.int64(1), np.uint8(2), None, "0", Image.Resampling.BOX])
+methods = st.sampled_from(
+    [
+        *Image.Transpose,
+        7,
+        -1,
+        2**31,
+        2**64,
+        True,
+        1.0,
+        np.int64(1),
+        np.uint8(2),
+        None,
+        "0",
+        Image.Resampling.BOX,
+    ]
+)
 dithers = st.sampled_from([None, *Image.Dither, 7, 2**31, 2**64, "x", 1.0, True, np.int64(3)])
 modes = st.sampled_from(["RGB", "L", "1", None, "", b"RGB", np.str_("RGB"), 3])
 calls = st.one_of(
@@ -89,9 +156,13 @@ calls = st.one_of(
         boxes().filter(is_bearable_box) | st.none(),
         gaps,
     ),
-    st.builds(lambda size, resample, gap: lambda image: image.thumbnail(size, resample, gap), sizes, filters, gaps),
+    st.builds(
+        lambda size, resample, gap: lambda image: image.thumbnail(size, resample, gap), sizes, filters, gaps
+    ),
     st.builds(lambda factor: lambda image: image.reduce(factor), sizes),
-    st.builds(lambda factor, box: lambda image: image.reduce(factor, box), sizes, boxes().filter(is_bearable_box)),
+    st.builds(
+        lambda factor, box: lambda image: image.reduce(factor, box), sizes, boxes().filter(is_bearable_box)
+    ),
     st.builds(lambda method: lambda image: image.transpose(method), methods),
     st.builds(lambda mode, dither: lambda image: image.convert(mode, dither=dither), modes, dithers),
     st.builds(lambda mode, size: lambda image: image.draft(mode, size), modes, sizes),
@@ -128,7 +199,9 @@ def test_arguments(limit: int | None, name: str, several: list[Callable[[Image.I
     assert lazy == plain
 
 
-@pytest.mark.parametrize("away", [2**31 - 40, 2**31 - 1, 2**31, 2**32, 2**63, -(2**31) - 1, -(2**31), -(2**63), 10**30])
+@pytest.mark.parametrize(
+    "away", [2**31 - 40, 2**31 - 1, 2**31, 2**32, 2**63, -(2**31) - 1, -(2**31), -(2**63), 10**30]
+)
 def test_a_box_beyond_32_bits(away: int) -> None:
     """A crop there raises what Pillow raises, from the file and from what was made of it."""
     steps: tuple[Callable[[Image.Image], Image.Image], ...] = (
@@ -138,5 +211,7 @@ def test_a_box_beyond_32_bits(away: int) -> None:
     )
     for step in steps:
         for box in ((away, 0, away + 9, 9), (0, away, 9, away + 9), (away + 5, away, away + 6, away + 1)):
-            plain, lazy = both(lambda step=step, box=box: step(Image.open(io.BytesIO(files()["420"]))).crop(box))
+            plain, lazy = both(
+                lambda step=step, box=box: step(Image.open(io.BytesIO(files()["420"]))).crop(box)
+            )
             assert lazy == plain

@@ -32,7 +32,9 @@ class Steps:
         share, x, y, flip = torch.rand(4).tolist()
         width, height = (int(side * (0.3 + share / 2)) for side in image.size)
         left, upper = int(x * (image.width - width)), int(y * (image.height - height))
-        image = image.crop((left, upper, left + width, upper + height)).resize((self.side, self.side), Image.Resampling.BILINEAR)
+        image = image.crop((left, upper, left + width, upper + height)).resize(
+            (self.side, self.side), Image.Resampling.BILINEAR
+        )
         if flip < 0.5:
             image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         if self.jitter:
@@ -71,7 +73,11 @@ class Data:
     def __getitem__(self, index):
         return Image.open(self.paths[index]).getpixel((0, 0))
 """
-    names: dict[str, Any] = {"__name__": "some_library.data", "Image": Image, "ContextDecorator": ContextDecorator}
+    names: dict[str, Any] = {
+        "__name__": "some_library.data",
+        "Image": Image,
+        "ContextDecorator": ContextDecorator,
+    }
     exec(compile(code, "/opt/python/site-packages/some_library/data.py", "exec"), names)
     return names["Data"](paths)
 
@@ -101,7 +107,12 @@ def batches(loader: Any) -> Any:
 def test_batches_are_torchs(root: Path, method: str) -> None:
     """Order, random numbers and pixels are equal bit by bit, for every start method."""
     data = OwnPhotos(root, Steps(64, True))
-    options: dict[str, Any] = {"batch_size": 5, "shuffle": True, "num_workers": 2, "multiprocessing_context": method}
+    options: dict[str, Any] = {
+        "batch_size": 5,
+        "shuffle": True,
+        "num_workers": 2,
+        "multiprocessing_context": method,
+    }
     expected = batches(DataLoader(data, **options))
     with FastLoader(data, **options) as loader:
         assert batches(loader) == expected
@@ -123,7 +134,9 @@ def test_straight_to_the_tensor(root: Path) -> None:
 def test_fast_is_near(root: Path) -> None:
     """lazy="fast" gives nearly the same pixels, and the same random numbers."""
     data = OwnPhotos(root, Steps(24, False))
-    (exact, state), (fast, other) = (batches(FastLoader(data, batch_size=4, num_workers=1, lazy=lazy)) for lazy in ("exact", "fast"))
+    (exact, state), (fast, other) = (
+        batches(FastLoader(data, batch_size=4, num_workers=1, lazy=lazy)) for lazy in ("exact", "fast")
+    )
     assert state == other
     difference = np.abs(np.array(exact[0][0], int) - np.array(fast[0][0], int))
     assert 0 < difference.mean() < 6
@@ -187,7 +200,9 @@ def test_what_a_program_replaced_runs_in_workers(root: Path, monkeypatch: pytest
         return real(self)
 
     monkeypatch.setattr(ImageFile.ImageFile, "load", load)
-    with FastLoader(OwnPhotos(root, Steps(64, True)), batch_size=4, num_workers=1, multiprocessing_context="fork") as loader:
+    with FastLoader(
+        OwnPhotos(root, Steps(64, True)), batch_size=4, num_workers=1, multiprocessing_context="fork"
+    ) as loader:
         list(loader)
         assert "left to Pillow: 1 (PIL.ImageFile.ImageFile.load was replaced)" in loader.explain(all=True)
 
@@ -232,4 +247,9 @@ def test_pillow_is_not_imported_for_it(tmp_path: Path, method: str) -> None:
     (tmp_path / "image.jpg").write_bytes(files()["420"])
     (tmp_path / "alone.py").write_text(ALONE)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([sys.executable, tmp_path / "alone.py", tmp_path / "image.jpg", method], check=True, timeout=120, env=env)
+    subprocess.run(
+        [sys.executable, tmp_path / "alone.py", tmp_path / "image.jpg", method],
+        check=True,
+        timeout=120,
+        env=env,
+    )

@@ -136,7 +136,11 @@ def test_nothing_is_left() -> None:
         thread.start()
         thread.join()
         del thread
-    assert not any(isinstance(each, compressed.CompressedImage) for each in gc.get_objects() if each is not compressed._thread.file)
+    assert not any(
+        isinstance(each, compressed.CompressedImage)
+        for each in gc.get_objects()
+        if each is not compressed._thread.file
+    )
 
 
 def test_an_image_that_was_looked_at_is_pillows_own() -> None:
@@ -205,7 +209,9 @@ def own(self: Any, *args: Any, **options: Any) -> Any:
     return "a program's own"
 
 
-@pytest.mark.parametrize("name", ["crop", "resize", "copy", "convert", "transpose", "tobytes", "_new", "thumbnail", "reduce"])
+@pytest.mark.parametrize(
+    "name", ["crop", "resize", "copy", "convert", "transpose", "tobytes", "_new", "thumbnail", "reduce"]
+)
 def test_a_replaced_method_runs(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """What a program puts in the place of a method of Pillow's is called, and nothing is lazy."""
     monkeypatch.setattr(Image.Image, name, own)
@@ -218,7 +224,11 @@ def test_a_replaced_method_runs(monkeypatch: pytest.MonkeyPatch, name: str) -> N
 
 def test_a_replaced_loader_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """So do replaced methods of files, a decoder of a program's own, and another function that opens JPEGs."""
-    for holder, name in ((JpegImagePlugin.JpegImageFile, "load"), (ImageFile.ImageFile, "load"), (JpegImagePlugin.JpegImageFile, "draft")):
+    for holder, name in (
+        (JpegImagePlugin.JpegImageFile, "load"),
+        (ImageFile.ImageFile, "load"),
+        (JpegImagePlugin.JpegImageFile, "draft"),
+    ):
         with monkeypatch.context() as patched:
             patched.setattr(holder, name, own, raising=False)
             with lazily():

@@ -27,13 +27,27 @@ PARTS = sorted(
     ),
 )
 """Functions and properties of Pillow's classes."""
-FUNCTIONS = ("_getdecoder", "_getencoder", "_conv_type_shape", "_decompression_bomb_check", "new", "frombytes", "frombuffer", "fromarray")
+FUNCTIONS = (
+    "_getdecoder",
+    "_getencoder",
+    "_conv_type_shape",
+    "_decompression_bomb_check",
+    "new",
+    "frombytes",
+    "frombuffer",
+    "fromarray",
+)
 
 
 def spied(value: Any, name: str, log: list[Any]) -> Any:
     """A function or property of the program's that notes its calls, and does what the one did in whose place it stands."""
     if isinstance(value, property):
-        return property(*(None if each is None else spied(each, name, log) for each in (value.fget, value.fset, value.fdel)))
+        return property(
+            *(
+                None if each is None else spied(each, name, log)
+                for each in (value.fget, value.fset, value.fdel)
+            )
+        )
 
     def spy(*args: Any, **options: Any) -> Any:
         log.append((name, type(args[0]).__name__ if args else ""))
@@ -80,7 +94,12 @@ MOVES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def run(name: str, before: list[str], patch: Callable[[pytest.MonkeyPatch, Any, list[Any]], None], after: list[str]) -> Any:
+def run(
+    name: str,
+    before: list[str],
+    patch: Callable[[pytest.MonkeyPatch, Any, list[Any]], None],
+    after: list[str],
+) -> Any:
     """A program that opens a file, makes calls, replaces something, and makes more; all that it sees, and the calls of what it replaced."""
     image: Any = Image.open(io.BytesIO(files()[name]))
     log: list[Any] = []
@@ -201,13 +220,20 @@ MEANS: dict[str, Callable[[pytest.MonkeyPatch, Any], None]] = {
     "code of load_read": code(JpegImagePlugin.JpegImageFile.load_read),
     "code of crop": code(Image.Image.crop),
     "code of the interface": code(vars(Image.Image)["__array_interface__"].fget),
-    "a tobytes for JPEGs": lambda patched, image: patched.setattr(JpegImagePlugin.JpegImageFile, "tobytes", other_code, raising=False),
-    "a load_seek": lambda patched, image: patched.setattr(ImageFile.ImageFile, "load_seek", other_code, raising=False),
+    "a tobytes for JPEGs": lambda patched, image: patched.setattr(
+        JpegImagePlugin.JpegImageFile, "tobytes", other_code, raising=False
+    ),
+    "a load_seek": lambda patched, image: patched.setattr(
+        ImageFile.ImageFile, "load_seek", other_code, raising=False
+    ),
     "no tobytes": lambda patched, image: patched.delattr(Image.Image, "tobytes"),
     "no resize": lambda patched, image: patched.delattr(Image.Image, "resize"),
     "a hash": lambda patched, image: patched.setattr(Image.Image, "__hash__", object.__hash__),
     "a getattribute": lambda patched, image: patched.setattr(
-        Image.Image, "__getattribute__", lambda self, name: 5 if name == "tobytes" else object.__getattribute__(self, name), raising=False
+        Image.Image,
+        "__getattribute__",
+        lambda self, name: 5 if name == "tobytes" else object.__getattribute__(self, name),
+        raising=False,
     ),
     "a decoder": lambda patched, image: patched.setitem(Image.DECODERS, "jpeg", Decoder),
     "a decoder of the library": lambda patched, image: patched.setattr(Image.core, "jpeg_decoder", Decoder),
@@ -215,10 +241,14 @@ MEANS: dict[str, Callable[[pytest.MonkeyPatch, Any], None]] = {
     "no library": lambda patched, image: patched.setattr(Image, "core", None),
     "a base": lambda patched, image: setattr(ImageFile.ImageFile, "__bases__", (Mixin, Image.Image)),
     "a class": lambda patched, image: setattr(image, "__class__", Traced),
-    "a class for all": lambda patched, image: patched.setattr(Image, "Image", type("Image", (Image.Image,), {"tobytes": other_code})),
+    "a class for all": lambda patched, image: patched.setattr(
+        Image, "Image", type("Image", (Image.Image,), {"tobytes": other_code})
+    ),
     "a block of text": lambda patched, image: patched.setattr(ImageFile, "MAXBLOCK", "512"),
     "small blocks": lambda patched, image: patched.setattr(ImageFile, "MAXBLOCK", 512),
-    "a reducer": lambda patched, image: patched.setitem(copyreg.dispatch_table, type(image), lambda image: (str, ("a program's own",))),
+    "a reducer": lambda patched, image: patched.setitem(
+        copyreg.dispatch_table, type(image), lambda image: (str, ("a program's own",))
+    ),
     "a palette": with_attribute("palette", ImagePalette.ImagePalette("RGB")),
     "a size": with_attribute("_size", (9, 8)),
     "a mode": with_attribute("_mode", "L"),
@@ -232,18 +262,25 @@ MEANS: dict[str, Callable[[pytest.MonkeyPatch, Any], None]] = {
     "no file": with_attribute("fp", None),
     "a file": with_attribute("fp", io.BytesIO(b"\xff\xd8")),
     "readonly": with_attribute("readonly", 1),
-    "transparency": lambda patched, image: image.info.update(transparency=(1, 2, 3) if image.mode == "RGB" else 1),
+    "transparency": lambda patched, image: image.info.update(
+        transparency=(1, 2, 3) if image.mode == "RGB" else 1
+    ),
 }
 
 
 @pytest.mark.parametrize("means", MEANS)
-@pytest.mark.parametrize("before", [[], ["load"], ["crop"], ["resize", "crop"]], ids=lambda before: "+".join(before) or "at once")
+@pytest.mark.parametrize(
+    "before", [[], ["load"], ["crop"], ["resize", "crop"]], ids=lambda before: "+".join(before) or "at once"
+)
 def test_by_any_means(means: str, before: list[str]) -> None:
     """Other code in a function, a base, a codec, an attribute: every call after it has Pillow's outcome."""
     for move in set(MOVES) - {"closed", "pasted"}:
         plain, lazy = both(
             lambda move=move: run(
-                "420", before, lambda patched, image, log: MEANS[means](patched, image), [move, "crop", "tobytes", "asarray"]
+                "420",
+                before,
+                lambda patched, image, log: MEANS[means](patched, image),
+                [move, "crop", "tobytes", "asarray"],
             )
         )
         assert lazy == plain, move

@@ -85,7 +85,11 @@ PATCHES: dict[str, tuple[Any, str, Any]] = {
     "resize": (Image.Image, "resize", refused),
     "convert": (Image.Image, "convert", refused),
     "reduce": (Image.Image, "reduce", lambda self, *args: self.copy()),
-    "a resize of its own": (Image.Image, "resize", lambda self, size, *args, **options: Image.new(self.mode, size)),
+    "a resize of its own": (
+        Image.Image,
+        "resize",
+        lambda self, size, *args, **options: Image.new(self.mode, size),
+    ),
     "fromarray": (Image, "fromarray", refused),
     "frombytes": (Image, "frombytes", refused),
     "new": (Image, "new", refused),
@@ -108,7 +112,11 @@ def test_probes_in_a_patched_pillow(monkeypatch: pytest.MonkeyPatch, case: str) 
 
     def program() -> Any:
         image = Image.open(io.BytesIO(data))
-        return image.size, np.asarray(image.crop((3, 4, 50, 60))).tobytes(), np.asarray(image.resize((20, 30))).tobytes()
+        return (
+            image.size,
+            np.asarray(image.crop((3, 4, 50, 60))).tobytes(),
+            np.asarray(image.resize((20, 30))).tobytes(),
+        )
 
     with monkeypatch.context() as patched:
         patched.setattr(*PATCHES[case])
@@ -140,7 +148,11 @@ def test_probe_files_are_what_they_are_said_to_be() -> None:
     """Sides of no whole blocks, three samplings and grey, and values that reach both ends."""
     read = [Image.open(io.BytesIO(data)) for _, data in probes.PROBES]
     assert [(image.mode, image.size) for image in read] == [(mode, probes.SIZE) for mode, _ in probes.PROBES]
-    samplings = [[part[1:3] for part in image.layer] for image in read if isinstance(image, JpegImagePlugin.JpegImageFile)]
+    samplings = [
+        [part[1:3] for part in image.layer]
+        for image in read
+        if isinstance(image, JpegImagePlugin.JpegImageFile)
+    ]
     assert [sampling[0] for sampling in samplings] == [(2, 2), (2, 1), (1, 1), (1, 1)]
     assert all(np.asarray(image).min() < 20 and np.asarray(image).max() > 235 for image in read)
 
@@ -161,7 +173,10 @@ def test_a_reducing_gap_is_pillow_s(
     """The reduction and the resize of what is left give the bytes of Pillow's resize with reducing_gap."""
     number = next(number for number, each in resampling.FILTERS.items() if each == name)
     pixels = np.random.default_rng([width, height]).integers(0, 256, (height, width, 3), dtype=np.uint8)
-    (left, right), (top, bottom) = sorted(each * width for each in cuts[:2]), sorted(each * height for each in cuts[2:])
+    (left, right), (top, bottom) = (
+        sorted(each * width for each in cuts[:2]),
+        sorted(each * height for each in cuts[2:]),
+    )
     assume(left < right and top < bottom)  # Pillow reduces no empty box
     box, size = (left, top, right, bottom), (out_width, out_height)
     wanted = np.asarray(Image.fromarray(pixels).resize(size, number, box, gap))

@@ -40,7 +40,10 @@ class Detections(Dataset[Any]):
             "image_id": index,
             "seen": None,
         }
-        return torch.rand(3, 8, width), target | {"segmentation": torch.full((8, width), index), "lines": [[0.5] * index] * count}
+        return torch.rand(3, 8, width), target | {
+            "segmentation": torch.full((8, width), index),
+            "lines": [[0.5] * index] * count,
+        }
 
 
 def same(a: Any, b: Any) -> bool:
@@ -60,7 +63,9 @@ def batches(dataset: Any, engine: str = "auto", workers: int = 0, **options: Any
     """The batches of an epoch, of 3 samples each."""
     with FastLoader(dataset, batch_size=3, num_workers=workers, engine=engine, **options) as loader:  # type: ignore[arg-type]
         native = isinstance(dataset, PackedDataset) and engine == "auto" and dataset.plan.native
-        assert (loader.stats()["engine"] == "threads") == (native or (isinstance(dataset, ConcatDataset) and engine == "auto"))
+        assert (loader.stats()["engine"] == "threads") == (
+            native or (isinstance(dataset, ConcatDataset) and engine == "auto")
+        )
         return list(loader)
 
 
@@ -81,4 +86,7 @@ def check_rows(found: Any, rows: list[torch.Tensor], form: str) -> None:
         assert type(found) is Padded
         assert same(found.values, pad_sequence(rows, batch_first=True))
         assert found.lengths.tolist() == list(map(len, rows))
-        assert same(found.mask, pad_sequence([torch.ones(len(each), dtype=torch.bool) for each in rows], batch_first=True))
+        assert same(
+            found.mask,
+            pad_sequence([torch.ones(len(each), dtype=torch.bool) for each in rows], batch_first=True),
+        )

@@ -55,7 +55,9 @@ MATRIX: npt.NDArray[np.float32] = np.zeros((2, 2), np.float32)
 
 def known() -> None:
     """Batches of default_collate, by samples whose type tells."""
-    pairs = assert_type(next(iter(FastLoader(PAIRS, batch_size=2, shuffle=True, num_workers=1))), list[Tensor])
+    pairs = assert_type(
+        next(iter(FastLoader(PAIRS, batch_size=2, shuffle=True, num_workers=1))), list[Tensor]
+    )
     assert type(pairs) is list
     assert [type(each) for each in pairs] == [Tensor, Tensor]
     for images, labels in FastLoader(Subset(PAIRS, [0, 1]), 2):

@@ -36,7 +36,9 @@ def write(out: Path, images: list[tuple[bytes, int, int]]) -> Path:
     schema = Schema((Field("image", "image"), Field("label", "int")))
     writer = DatasetWriter(out, schema, shard_size=1 << 30, options={})
     for label, (data, height, width) in enumerate(images):
-        writer.append({"image": data, "label": label}, image_kind="jpeg", height=height, width=width, state={})
+        writer.append(
+            {"image": data, "label": label}, image_kind="jpeg", height=height, width=width, state={}
+        )
     writer.finish(None, {})
     return out
 
@@ -69,7 +71,10 @@ def test_each_bad_sample_is_named(broken: Path) -> None:
     seen = {}
     for index in range(10):
         if reasons.get(index):
-            with pytest.raises(SampleError, match=rf"sample {index} of .*shard-00000\.lmdb.*{reasons[index]}.*fastload verify") as caught:
+            with pytest.raises(
+                SampleError,
+                match=rf"sample {index} of .*shard-00000\.lmdb.*{reasons[index]}.*fastload verify",
+            ) as caught:
                 next(iterator)
             assert (caught.value.index, caught.value.shard) == (index, "shard-00000.lmdb")
             with pytest.raises(SampleError, match=f"sample {index} of"):
@@ -193,7 +198,9 @@ def garbage_manifest(out: Path) -> None:
         (garbage_manifest, "manifest"),
     ],
 )
-def test_datasets_that_cannot_be_opened(packed: Path, tmp_path: Path, change: Callable[[Path], None], message: str) -> None:
+def test_datasets_that_cannot_be_opened(
+    packed: Path, tmp_path: Path, change: Callable[[Path], None], message: str
+) -> None:
     """A missing or cut shard, a later or broken manifest: an error at opening that names the file."""
     with pytest.raises(DatasetError, match=message):
         FastLoader(damage(packed, tmp_path, change), transform=T.CenterCrop(64))
@@ -219,7 +226,9 @@ def test_flipped_bytes_anywhere(packed: Path, tmp_path: Path) -> None:
 
 def try_all(out: Path, good: torch.Tensor) -> str:
     try:
-        with FastLoader(PackedDataset(out, transform=T.CenterCrop(64)), batch_size=1, num_workers=1) as loader:
+        with FastLoader(
+            PackedDataset(out, transform=T.CenterCrop(64)), batch_size=1, num_workers=1
+        ) as loader:
             iterator = iter(loader)
             outcome = "unharmed"
             for index in range(len(loader)):

@@ -23,7 +23,11 @@ SMALL = [T.Resize((8, 8))]
 
 def same(image: Any) -> Any:
     """A step that only Python knows: the image's tensor as it is."""
-    return image if isinstance(image, torch.Tensor) else torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
+    return (
+        image
+        if isinstance(image, torch.Tensor)
+        else torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
+    )
 
 
 def rows(loader: Any) -> list[bytes]:
@@ -40,7 +44,9 @@ def test_every_epoch_has_draws_of_its_own(packed: Path, workers: int, seed_by: A
     """With a Python step, over persistent workers: each epoch, and one set by set_epoch, has the bytes of native threads."""
     native = FastLoader(PackedDataset(packed, transform=TRAIN), batch_size=8, seed=5, num_workers=0)
     ds = PackedDataset(packed, transform=[*TRAIN, same])
-    with FastLoader(ds, batch_size=8, seed=5, num_workers=workers, persistent_workers=workers > 0, seed_by=seed_by) as loader:
+    with FastLoader(
+        ds, batch_size=8, seed=5, num_workers=workers, persistent_workers=workers > 0, seed_by=seed_by
+    ) as loader:
         assert loader._fastload.plan.native is None
         for epoch in (0, 1, 7):
             loader.set_epoch(epoch)
@@ -56,7 +62,9 @@ def test_loaders_over_one_dataset_do_not_disturb_each_other(packed: Path, worker
     ds = PackedDataset(packed, transform=[*TRAIN, same])
     before = copy.copy(vars(ds))
     alone = [rows(FastLoader(ds, batch_size=8, seed=seed, num_workers=workers)) for seed in (1, 2)]
-    pairs = list(zip(*(FastLoader(ds, batch_size=8, seed=seed, num_workers=workers) for seed in (1, 2)), strict=True))
+    pairs = list(
+        zip(*(FastLoader(ds, batch_size=8, seed=seed, num_workers=workers) for seed in (1, 2)), strict=True)
+    )
     assert [[row for pair in pairs for row in rows([pair[which]])] for which in (0, 1)] == alone
     first = iter(FastLoader(ds, batch_size=8, seed=1, num_workers=workers))
     got = rows([next(first)])
@@ -72,14 +80,20 @@ def test_a_subset_is_read_at_iter(packed: Path, transform: list[Any], workers: i
     """Subset.indices, replaced, extended or changed in place, and Subset.dataset hold from the next iter()."""
     ds = PackedDataset(packed, transform=transform)
     subset = Subset(ds, [0, 1, 2])
-    with FastLoader(subset, batch_size=4, num_workers=workers, persistent_workers=workers > 0, shuffle=False) as loader:
+    with FastLoader(
+        subset, batch_size=4, num_workers=workers, persistent_workers=workers > 0, shuffle=False
+    ) as loader:
         for change in (
             lambda: setattr(subset, "indices", [5, 6, 7]),
             lambda: subset.indices.extend([9, 11, 13]),  # type: ignore[attr-defined]
             lambda: subset.indices.__setitem__(0, 40),  # type: ignore[attr-defined]
             lambda: setattr(subset, "indices", np.arange(20, 30)),
             lambda: setattr(
-                subset, "dataset", PackedDataset(packed, transform=[T.Resize((8, 8)), T.RandomHorizontalFlip(1.0), *transform[1:]])
+                subset,
+                "dataset",
+                PackedDataset(
+                    packed, transform=[T.Resize((8, 8)), T.RandomHorizontalFlip(1.0), *transform[1:]]
+                ),
             ),
             lambda: subset.indices.__setitem__(slice(0, 2), 3),  # type: ignore[attr-defined]
         ):
@@ -166,7 +180,12 @@ def test_a_sampler_changed_between_epochs_holds_at_once(packed: Path, change: st
     orders = []
     for kind in (DataLoader, FastLoader):
         torch.manual_seed(4)
-        loader = kind(PackedDataset(packed, transform=SMALL), batch_size=6, shuffle=shuffle, num_workers=0 if kind is DataLoader else 2)
+        loader = kind(
+            PackedDataset(packed, transform=SMALL),
+            batch_size=6,
+            shuffle=shuffle,
+            num_workers=0 if kind is DataLoader else 2,
+        )
         order = [labels(loader)]
         SAMPLERS[change](loader)
         orders.append([*order, labels(loader), labels(loader)])
@@ -184,7 +203,16 @@ def test_settings_of_the_engine_changed_between_epochs_hold(packed: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "bad", [[True, False, True], np.array([True, False, True]), [1.5], ["3"], [None], torch.tensor([True]), [np.True_]]
+    "bad",
+    [
+        [True, False, True],
+        np.array([True, False, True]),
+        [1.5],
+        ["3"],
+        [None],
+        torch.tensor([True]),
+        [np.True_],
+    ],
 )
 @pytest.mark.parametrize("transform", [SMALL, [*SMALL, same]], ids=["native", "python"])
 def test_what_is_no_integer_is_no_index(packed: Path, bad: Any, transform: list[Any]) -> None:
@@ -203,7 +231,15 @@ def test_what_is_no_integer_is_no_index(packed: Path, bad: Any, transform: list[
 
 
 @pytest.mark.parametrize(
-    "good", [[3, 1], (3, 1), np.array([3, 1], np.int16), torch.tensor([3, 1]), [np.uint8(3), torch.tensor(1)], range(3, 0, -2)]
+    "good",
+    [
+        [3, 1],
+        (3, 1),
+        np.array([3, 1], np.int16),
+        torch.tensor([3, 1]),
+        [np.uint8(3), torch.tensor(1)],
+        range(3, 0, -2),
+    ],
 )
 def test_any_integer_is_an_index(packed: Path, good: Any) -> None:
     """Whatever has __index__ goes, in a Subset and from a batch sampler."""
@@ -240,20 +276,34 @@ def test_the_seed_of_a_dataset_is_honoured(packed: Path, transform: list[Any]) -
 
 @pytest.mark.parametrize("batch_size", [4, None])
 @pytest.mark.parametrize("transform", [SMALL, [*SMALL, same]], ids=["native", "python"])
-def test_batches_have_the_types_and_memory_of_dataloaders(packed: Path, batch_size: int | None, transform: list[Any]) -> None:
+def test_batches_have_the_types_and_memory_of_dataloaders(
+    packed: Path, batch_size: int | None, transform: list[Any]
+) -> None:
     """A list, contiguous: batch[0] can be assigned, x.view(len(x), -1) works."""
     ds = PackedDataset(packed, transform=transform)
-    ours, theirs = next(iter(FastLoader(ds, batch_size=batch_size))), next(iter(DataLoader(ds, batch_size=batch_size)))
+    ours, theirs = (
+        next(iter(FastLoader(ds, batch_size=batch_size))),
+        next(iter(DataLoader(ds, batch_size=batch_size))),
+    )
     assert type(ours) is type(theirs)
     assert [type(each) for each in ours] == [type(each) for each in theirs]
-    assert (ours[0].shape, ours[0].dtype, ours[0].stride()) == (theirs[0].shape, theirs[0].dtype, theirs[0].stride())
+    assert (ours[0].shape, ours[0].dtype, ours[0].stride()) == (
+        theirs[0].shape,
+        theirs[0].dtype,
+        theirs[0].stride(),
+    )
     ours[0] = ours[0].view(len(ours[0]), -1)
     assert torch.equal(ours[0], theirs[0].view(len(theirs[0]), -1))
 
 
 def test_unused_arguments_are_warned_of_only_where_they_are_unused(packed: Path) -> None:
     """worker_init_fn and multiprocessing_context act where a Python step needs processes: no warning there."""
-    with FastLoader(PackedDataset(packed, transform=[*SMALL, same]), num_workers=1, worker_init_fn=print, multiprocessing_context="spawn"):
+    with FastLoader(
+        PackedDataset(packed, transform=[*SMALL, same]),
+        num_workers=1,
+        worker_init_fn=print,
+        multiprocessing_context="spawn",
+    ):
         pass
     with pytest.warns(UserWarning, match="worker_init_fn"):
         FastLoader(PackedDataset(packed, transform=SMALL), num_workers=1, worker_init_fn=print).close()
@@ -268,7 +318,9 @@ def test_attributes_of_torchvisions_folders(packed: Path, image_folder: Path, tm
     ds.targets = [1]
     assert ds.targets == [1]
     image = next(image_folder.rglob("*.jpg"))
-    (tmp_path / "list.csv").write_text(f"path,label,name\n{image},1,first\n{image},0,second\n", encoding="utf-8")
+    (tmp_path / "list.csv").write_text(
+        f"path,label,name\n{image},1,first\n{image},0,second\n", encoding="utf-8"
+    )
     pack(tmp_path / "list.csv", tmp_path / "named.fl")
     named = PackedDataset(tmp_path / "named.fl")
     assert named.samples == named.imgs == [("first", 1), ("second", 0)]
@@ -281,5 +333,7 @@ def test_batch_samplers_of_another_kind_are_left_alone(packed: Path) -> None:
     with FastLoader(ds, batch_sampler=batches) as loader:
         assert len(rows(loader)) == 3
         batches.append([4, 5])
-        assert rows(loader) == rows(DataLoader(ds, batch_sampler=BatchSampler([0, 1, 2, 4, 5], 2, drop_last=False)))
+        assert rows(loader) == rows(
+            DataLoader(ds, batch_sampler=BatchSampler([0, 1, 2, 4, 5], 2, drop_last=False))
+        )
     assert isinstance(FastLoader(ds, shuffle=True).sampler, RandomSampler)

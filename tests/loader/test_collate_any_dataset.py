@@ -26,7 +26,9 @@ class Stream(IterableDataset[Any]):
 @pytest.mark.parametrize("form", ["padded", "flat"])
 def test_other_datasets(form: Any, workers: int) -> None:
     """What a part is follows from the sample; rows, masks and images have the forms of packed data."""
-    for batch, samples in zip(batches(Detections(), "auto", workers, collate=form), chunks(Detections()), strict=True):
+    for batch, samples in zip(
+        batches(Detections(), "auto", workers, collate=form), chunks(Detections()), strict=True
+    ):
         images, target = batch
         assert type(batch) is list
         assert same(images, torch.stack([image for image, _ in samples]))
@@ -36,13 +38,18 @@ def test_other_datasets(form: Any, workers: int) -> None:
         check_rows(target["masks"], [each["masks"] for each in given], form)
         assert same(target["image_id"], torch.tensor([each["image_id"] for each in given]))
         assert same(target["segmentation"], torch.stack([each["segmentation"] for each in given]))
-        assert same([target["seen"], target["lines"]], [[None] * len(given), [each["lines"] for each in given]])
+        assert same(
+            [target["seen"], target["lines"]], [[None] * len(given), [each["lines"] for each in given]]
+        )
 
 
 @pytest.mark.parametrize("at", [0, 1])
 def test_no_instances_without_a_shape(at: int) -> None:
     """A sample's instances that are an empty tensor of one dimension leave the others in the frame of their images."""
-    samples = [(torch.ones(3, 8, 8), {"masks": torch.ones(2, 8, 8)}), (torch.ones(3, 9, 8), {"masks": torch.ones(1, 9, 8)})]
+    samples = [
+        (torch.ones(3, 8, 8), {"masks": torch.ones(2, 8, 8)}),
+        (torch.ones(3, 9, 8), {"masks": torch.ones(1, 9, 8)}),
+    ]
     samples.insert(at, (torch.ones(3, 8, 8), {"masks": torch.zeros(0)}))
     images, target = Collate("padded", pad_to=4)(samples)
     assert images.values.shape == (3, 3, 12, 8)
@@ -72,7 +79,8 @@ def test_other_forms_of_samples() -> None:
     bare = [torch.zeros(3, 4, 4), torch.ones(3, 4, 4)]
     assert same(batches(bare, collate="padded")[0], torch.stack(bare))
     assert same(
-        batches([torch.arange(2), torch.arange(3)], collate="flat")[0], Flat(torch.tensor([0, 1, 0, 1, 2]), torch.tensor([0, 2, 5]))
+        batches([torch.arange(2), torch.arange(3)], collate="flat")[0],
+        Flat(torch.tensor([0, 1, 0, 1, 2]), torch.tensor([0, 2, 5])),
     )
 
 
@@ -140,7 +148,8 @@ def _images(batch: Any) -> list[Any]:
 def test_no_rows_as_a_list() -> None:
     """An empty list is no rows where other samples have tensors, wherever it stands, as in Hugging Face's torch format."""
     samples: list[Any] = [
-        {"image": torch.ones(3, 4, 4), "objects": {"bbox": rows}} for rows in ([], torch.ones(2, 4), np.ones((1, 4), "f4"))
+        {"image": torch.ones(3, 4, 4), "objects": {"bbox": rows}}
+        for rows in ([], torch.ones(2, 4), np.ones((1, 4), "f4"))
     ]
     for at in range(3):
         samples.insert(at, samples.pop(0))
@@ -153,16 +162,28 @@ def test_what_is_no_view() -> None:
     """Instances of integers stay rows beside boxes, or where their number is not the image's channels; lists in a target stay lists."""
     image = torch.zeros(3, 4, 4, dtype=torch.uint8)
     boxes = torch.ones(3, 4)
-    for samples in ([(image, image, boxes)] * 2, [(image, image[:2]), (image, image[:1])], [{"image": image, "masks": image}] * 2):
+    for samples in (
+        [(image, image, boxes)] * 2,
+        [(image, image[:2]), (image, image[:1])],
+        [{"image": image, "masks": image}] * 2,
+    ):
         for batch in batches(samples, collate="padded"):
             masks = batch["masks"] if isinstance(batch, dict) else batch[1]
             assert type(masks) is Padded
-    assert type(batches([{"image": image, "other": image, "boxes": boxes}] * 2, collate="padded")[0]["other"]) is Padded
+    assert (
+        type(batches([{"image": image, "other": image, "boxes": boxes}] * 2, collate="padded")[0]["other"])
+        is Padded
+    )
     frames = [(image, {"frames": [image] * count}) for count in (1, 2)]
     assert [len(each) for each in batches(frames, collate="padded")[0][1]["frames"]] == [1, 2]
-    with pytest.raises(ArgumentError, match=r"sample\[0\]: samples of one batch have different numbers of views: 1 and 2"):
+    with pytest.raises(
+        ArgumentError, match=r"sample\[0\]: samples of one batch have different numbers of views: 1 and 2"
+    ):
         batches([([image] * count, 0) for count in (1, 2)], collate="padded")
-    with pytest.raises(BatchShapeError, match=r"sample\[0\]\[1\]: images of one batch have different sizes: \(3, 4, 4\) and \(3, 4, 2\)"):
+    with pytest.raises(
+        BatchShapeError,
+        match=r"sample\[0\]\[1\]: images of one batch have different sizes: \(3, 4, 4\) and \(3, 4, 2\)",
+    ):
         batches([([image, image[..., :width]], 0) for width in (4, 2)], collate="padded")
 
 
@@ -172,12 +193,19 @@ def test_tv_tensors() -> None:
 
     def sample(count: int) -> dict[str, Any]:
         boxes = tv.BoundingBoxes(torch.rand(count, 4), format="XYXY", canvas_size=(4, 4))
-        return {"target": (boxes, tv.Mask(torch.zeros(4, 4))), "extra": {"right": tv.Image(torch.zeros(3, 4, 4))}}
+        return {
+            "target": (boxes, tv.Mask(torch.zeros(4, 4))),
+            "extra": {"right": tv.Image(torch.zeros(3, 4, 4))},
+        }
 
     [batch] = batches([sample(4), sample(1)], collate="padded")
     boxes, mask = batch["target"]
     assert type(boxes.values) is type(mask) is type(batch["extra"]["right"]) is torch.Tensor
-    assert (boxes.values.shape, mask.shape, batch["extra"]["right"].shape) == ((2, 4, 4), (2, 4, 4), (2, 3, 4, 4))
+    assert (boxes.values.shape, mask.shape, batch["extra"]["right"].shape) == (
+        (2, 4, 4),
+        (2, 4, 4),
+        (2, 3, 4, 4),
+    )
 
 
 BAD: dict[str, tuple[list[Any], Any]] = {
@@ -188,7 +216,10 @@ BAD: dict[str, tuple[list[Any], Any]] = {
     r"sample\['a'\] is a NoneType": ([{"a": torch.zeros(1, 3)}, {"a": None}], {}),
     "samples of one batch have different parts: a dict of a and a dict of b": ([{"a": 1}, {"b": 1}], {}),
     r"sample\[1\]: .*a dict of a and a tuple of 1": ([(0, {"a": 1}), (0, (1,))], {}),
-    r"different channels: \(3, 2, 2\) and \(1, 2, 2\)": ([torch.zeros(3, 2, 2), torch.zeros(1, 2, 2)], {"pad_to": 4}),
+    r"different channels: \(3, 2, 2\) and \(1, 2, 2\)": (
+        [torch.zeros(3, 2, 2), torch.zeros(1, 2, 2)],
+        {"pad_to": 4},
+    ),
 }
 
 

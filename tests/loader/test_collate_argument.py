@@ -98,7 +98,9 @@ def test_equal_sizes(folders: dict[str, Path], form: Any, engine: str, workers: 
         for name in (*PICTURES, "vector"):
             assert same(batch[name], torch.stack([sample[name] for sample in samples])), name
         assert same(batch["label"], torch.tensor([sample["label"] for sample in samples]))
-        assert same(batch["weight"], torch.tensor([sample["weight"] for sample in samples], dtype=torch.float64))
+        assert same(
+            batch["weight"], torch.tensor([sample["weight"] for sample in samples], dtype=torch.float64)
+        )
         for name in ROWS:
             check_rows(batch[name], [sample[name] for sample in samples], form)
         for name in ("lines", "note", "meta"):
@@ -111,16 +113,25 @@ def test_equal_sizes(folders: dict[str, Path], form: Any, engine: str, workers: 
 def test_different_sizes(folders: dict[str, Path], form: Any, pad_to: int, engine: str, workers: int) -> None:
     """Images and masks are padded to the largest of the batch, rounded up, and instances lie in the same frame."""
     dataset = PackedDataset(folders["different"])
-    for batch, samples in zip(batches(dataset, engine, workers, collate=form, pad_to=pad_to), chunks(dataset), strict=True):
+    for batch, samples in zip(
+        batches(dataset, engine, workers, collate=form, pad_to=pad_to), chunks(dataset), strict=True
+    ):
         sizes = [tuple(sample["image"].shape[1:]) for sample in samples]
         frame = [-(-max(side) // pad_to) * pad_to for side in zip(*sizes, strict=True)]
         for name in PICTURES:
             assert type(batch[name]) is Padded
-            assert same(batch[name].values, torch.stack([framed(sample[name], *frame) for sample in samples])), name
-            assert same(batch[name].mask, torch.stack([framed(torch.ones(size, dtype=torch.bool), *frame) for size in sizes]))
+            assert same(
+                batch[name].values, torch.stack([framed(sample[name], *frame) for sample in samples])
+            ), name
+            assert same(
+                batch[name].mask,
+                torch.stack([framed(torch.ones(size, dtype=torch.bool), *frame) for size in sizes]),
+            )
             assert same(batch[name].lengths, torch.tensor(sizes))
         for name in ROWS:
-            check_rows(batch[name], [framed(s[name], *frame) if name == "masks" else s[name] for s in samples], form)
+            check_rows(
+                batch[name], [framed(s[name], *frame) if name == "masks" else s[name] for s in samples], form
+            )
 
 
 @pytest.mark.parametrize(("engine", "workers"), ENGINES)
@@ -134,7 +145,10 @@ def test_list(folders: dict[str, Path], engine: str, workers: int) -> None:
 
 
 @pytest.mark.parametrize("form", ["padded", "flat", "list"])
-@pytest.mark.parametrize("names", [("image", "label"), ("image", "label", "note"), ("image",), ("image", "vector", "meta", "weight")])
+@pytest.mark.parametrize(
+    "names",
+    [("image", "label"), ("image", "label", "note"), ("image",), ("image", "vector", "meta", "weight")],
+)
 def test_engines_agree_on_fields(folders: dict[str, Path], form: Any, names: tuple[str, ...]) -> None:
     """Batches of native threads are those of worker processes and of the calling process, with transforms, Subset, and skipped samples."""
     transform = [T.RandomResizedCrop(12), T.RandomHorizontalFlip(), T.ToFloat()]
@@ -158,23 +172,33 @@ def test_views(folders: dict[str, Path]) -> None:
 
 
 MOVING: dict[str, tuple[list[Any], int | None]] = {
-    "crops that drop boxes": ([T.RandomIoUCrop(trials=4), T.RandomHorizontalFlip(), T.Resize((20, 24)), T.SanitizeBoundingBoxes(3)], None),
+    "crops that drop boxes": (
+        [T.RandomIoUCrop(trials=4), T.RandomHorizontalFlip(), T.Resize((20, 24)), T.SanitizeBoundingBoxes(3)],
+        None,
+    ),
     "flips": ([T.RandomHorizontalFlip(), T.CenterCrop(16), T.SanitizeBoundingBoxes(), T.ToFloat()], None),
-    "sizes that are drawn": ([T.RandomZoomOut(p=0.7), T.ScaleJitter((40, 40), (0.5, 1.5)), T.SanitizeBoundingBoxes()], 16),
+    "sizes that are drawn": (
+        [T.RandomZoomOut(p=0.7), T.ScaleJitter((40, 40), (0.5, 1.5)), T.SanitizeBoundingBoxes()],
+        16,
+    ),
     "fixed and padded": ([T.RandomCrop(18, pad_if_needed=True), T.Normalize((0.5,) * 3, (0.5,) * 3)], 5),
 }
 
 
 @pytest.mark.parametrize("form", ["padded", "flat", "list"])
 @pytest.mark.parametrize("name", MOVING)
-def test_native_slots(folders: dict[str, Path], name: str, form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_native_slots(
+    folders: dict[str, Path], name: str, form: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What native threads make straight of their slots equals what the collate_fn makes of the samples of engine="python", dropped objects,
     other memory formats and joined datasets included; it is not called there."""
     steps, pad_to = MOVING[name]
     options: dict[str, Any] = {"collate": form, "pad_to": None if form == "list" else pad_to, "seed": 5}
     for fields in (NAMES, ("image", {"b": "boxes", "m": "masks"}, ["labels", "mask"])):
         dataset = PackedDataset(folders["different"], steps, fields=fields)
-        joined = ConcatDataset([Subset(dataset, [6, 2, 4]), dataset, PackedDataset(folders["equal"], steps, fields=fields)])
+        joined = ConcatDataset(
+            [Subset(dataset, [6, 2, 4]), dataset, PackedDataset(folders["equal"], steps, fields=fields)]
+        )
         for given in ({}, {"memory_format": torch.channels_last}):
             wanted = batches(joined, "python", 0, **options, **given)
             with monkeypatch.context() as patch:
@@ -202,7 +226,9 @@ def damaged(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.mark.parametrize("on_error", ["skip", "replace"])
-@pytest.mark.parametrize(("form", "pad_to"), [("padded", 8), ("flat", 8), ("padded", None), ("flat", None), ("list", None)])
+@pytest.mark.parametrize(
+    ("form", "pad_to"), [("padded", 8), ("flat", 8), ("padded", None), ("flat", None), ("list", None)]
+)
 def test_bad_rows(damaged: Path, form: Any, pad_to: int | None, on_error: Any) -> None:
     """A row that is left out, or replaced, is so in every part of a batch, as with engine="python"."""
     steps = [] if pad_to or form == "list" else [T.Resize((20, 20))]
@@ -244,9 +270,15 @@ def test_loaders_made_of_its_attributes(folders: dict[str, Path], kind: str) -> 
     dataset: Any = PackedDataset(folders["equal"]) if kind == "packed" else Detections()
     with FastLoader(dataset, batch_size=3, num_workers=0, collate="padded", pad_to=5) as loader:
         wanted = list(loader)
-        mine = {name: getattr(loader, name) for name in inspect.signature(FastLoader.__init__).parameters.keys() - {"self", "shuffle"}}
+        mine = {
+            name: getattr(loader, name)
+            for name in inspect.signature(FastLoader.__init__).parameters.keys() - {"self", "shuffle"}
+        }
         del mine["batch_sampler"]
-        theirs = {name: mine[name] for name in mine.keys() & inspect.signature(DataLoader.__init__).parameters.keys()}
+        theirs = {
+            name: mine[name]
+            for name in mine.keys() & inspect.signature(DataLoader.__init__).parameters.keys()
+        }
         assert (loader.collate, loader.pad_to) == ("padded", 5)
         assert same(list(FastLoader(**mine)), wanted)
         assert same(list(DataLoader(**theirs)), wanted)
@@ -285,10 +317,18 @@ def test_objects_on_the_device(folders: dict[str, Path], form: Any, engine: str,
     plain = batches(dataset, engine, workers, collate=form)
     moved = batches(dataset, engine, workers, collate=form, seed=4, device="cpu", batch_transform=augment)
     for number, ((images, before), after) in enumerate(zip(plain, moved, strict=True)):
-        objects: dict[str, Any] = {"masks": {name: before[name] for name in ("mask", "masks")}, "boxes": before["boxes"]}
+        objects: dict[str, Any] = {
+            "masks": {name: before[name] for name in ("mask", "masks")},
+            "boxes": before["boxes"],
+        }
         indices = range(3 * number, 3 * number + len(images))
         out = augment(images, seed=4, epoch=0, indices=indices, keypoints=before["points"], **objects)
-        wanted = {"mask": out.masks["mask"], "boxes": out.boxes, "points": out.keypoints, "masks": out.masks["masks"]}
+        wanted = {
+            "mask": out.masks["mask"],
+            "boxes": out.boxes,
+            "points": out.keypoints,
+            "masks": out.masks["masks"],
+        }
         assert same(after, [out.images, wanted])
     assert not same(moved, plain)
 
@@ -297,8 +337,12 @@ def test_objects_on_the_device(folders: dict[str, Path], form: Any, engine: str,
 def test_what_is_left_to_the_device(folders: dict[str, Path], pad_to: int | None) -> None:
     """Colours are left to a device where images are one tensor; floats of padded images are zero beyond the images."""
     v2 = pytest.importorskip("torchvision.transforms.v2")
-    dataset = PackedDataset(folders["equal"], [T.CenterCrop(20), v2.ColorJitter(0.5)], fields=["image", "label"])
-    with FastLoader(dataset, batch_size=3, num_workers=1, collate="padded", pad_to=pad_to, device="cpu", seed=1) as loader:
+    dataset = PackedDataset(
+        folders["equal"], [T.CenterCrop(20), v2.ColorJitter(0.5)], fields=["image", "label"]
+    )
+    with FastLoader(
+        dataset, batch_size=3, num_workers=1, collate="padded", pad_to=pad_to, device="cpu", seed=1
+    ) as loader:
         assert (loader.stats()["engine"] == "threads") == (pad_to is None)
     floats = [T.ToFloat(), T.Normalize((0.5,) * 3, (0.5,) * 3)]
     whole = PackedDataset(folders["equal"], fields=["image", "label"])

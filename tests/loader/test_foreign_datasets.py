@@ -17,7 +17,9 @@ from fastload.errors import DatasetError, SampleError
 from fastload.packing import unpack, verify
 from fastload.store import DatasetWriter, Field, Prepared, Schema
 
-SCHEMA = Schema((Field("image", "image"), Field("label", "int"), Field("caption", "text"), Field("meta", "json")))
+SCHEMA = Schema(
+    (Field("image", "image"), Field("label", "int"), Field("caption", "text"), Field("meta", "json"))
+)
 COUNT, BAD = 12, 5
 
 
@@ -27,7 +29,9 @@ def jpeg(seed: int, width: int = 48, **options: Any) -> bytes:
     return out.getvalue()
 
 
-def dataset(out: Path, entries: dict[int, tuple[int, bytes]] | None = None, size: tuple[int, int] = (40, 48)) -> Path:
+def dataset(
+    out: Path, entries: dict[int, tuple[int, bytes]] | None = None, size: tuple[int, int] = (40, 48)
+) -> Path:
     """Twelve samples. Sample 5 has these entries in place of its own (None: only its image), and says that it is of this size."""
     with DatasetWriter(out, SCHEMA, shard_size=1 << 30, options={}) as writer:
         for i in range(COUNT):
@@ -36,7 +40,9 @@ def dataset(out: Path, entries: dict[int, tuple[int, bytes]] | None = None, size
                 own = {} if entries is None else own | entries
             height, width = size if i == BAD else (40, 48)
             image = jpeg(i, 48 if (height, width) == (40, 48) else 30)
-            record, crc = core.build_record([(0, core.KIND_JPEG, image), *((number, *entry) for number, entry in own.items())])
+            record, crc = core.build_record(
+                [(0, core.KIND_JPEG, image), *((number, *entry) for number, entry in own.items())]
+            )
             writer.append_prepared(Prepared(record, crc, [i], height, width))
         writer.finish(None, {})
     return out
@@ -50,7 +56,12 @@ FIELDS: dict[str, dict[int, tuple[int, bytes]] | None] = {
     "JSON of a number without end": {3: (core.KIND_JSON, b"1" * 100_000)},
     "no fields but the image": None,
 }
-SIZES = {"height -1": (-1, 48), "height 0": (0, 48), "sides of 60,000": (60000, 60000), "a side of 2^31 - 1": (2**31 - 1, 2**31 - 1)}
+SIZES = {
+    "height -1": (-1, 48),
+    "height 0": (0, 48),
+    "sides of 60,000": (60000, 60000),
+    "a side of 2^31 - 1": (2**31 - 1, 2**31 - 1),
+}
 ENGINES: dict[str, Callable[[], dict[str, Any]]] = {
     "native": lambda: {"num_workers": 2},
     "step in the caller": lambda: {"num_workers": 0, "transform": [T.CenterCrop(32), lambda image: image]},
@@ -79,7 +90,9 @@ def check(path: Path, engine: str, transform: Any = None) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("name", ["text that is not UTF-8", "JSON of a thousand brackets", "no fields but the image"])
+@pytest.mark.parametrize(
+    "name", ["text that is not UTF-8", "JSON of a thousand brackets", "no fields but the image"]
+)
 def test_bad_fields_obey_on_error(tmp_path: Path, name: str, engine: str) -> None:
     """A field that cannot be read is the sample's error on every engine."""
     check(dataset(tmp_path / "d.fl", FIELDS[name]), engine, T.CenterCrop(32))
@@ -138,7 +151,10 @@ def test_progressive_coefficients_are_limited() -> None:
     at = data.index(b"\xff\xc2")
     assert core.jpeg_decode(bytes(data), (0, 0, 8, 8)).shape == (8, 8, 3)
     data[at + 5 : at + 9] = (12_000).to_bytes(2, "big") + (12_000).to_bytes(2, "big")
-    for refused in (lambda: core.jpeg_decode(bytes(data), (0, 0, 8, 8)), lambda: core.jpeg_check(bytes(data))):
+    for refused in (
+        lambda: core.jpeg_decode(bytes(data), (0, 0, 8, 8)),
+        lambda: core.jpeg_check(bytes(data)),
+    ):
         with pytest.raises(SampleError, match="several scans, whose coefficients need 823 MiB"):
             refused()
 

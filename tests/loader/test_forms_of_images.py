@@ -18,7 +18,10 @@ ENGINES: tuple[Any, ...] = ("native", "python")
 
 
 @pytest.mark.parametrize("collate", [None, "padded", "flat"])
-@pytest.mark.parametrize("transform", [[T.CenterCrop(8)], [T.CenterCrop(8), T.ToFloat()], T.Views([[T.CenterCrop(8)], [T.CenterCrop(6)]])])
+@pytest.mark.parametrize(
+    "transform",
+    [[T.CenterCrop(8)], [T.CenterCrop(8), T.ToFloat()], T.Views([[T.CenterCrop(8)], [T.CenterCrop(6)]])],
+)
 @pytest.mark.parametrize("dtype", [None, torch.uint8, torch.float32, torch.bfloat16])
 def test_further_images(tmp_path: Path, dtype: torch.dtype | None, transform: Any, collate: Any) -> None:
     """An image and its depth have the dtype and the memory format that were asked for."""
@@ -29,11 +32,19 @@ def test_further_images(tmp_path: Path, dtype: torch.dtype | None, transform: An
     found = []
     for engine in ENGINES:
         with FastLoader(
-            dataset, COUNT, num_workers=0, engine=engine, dtype=dtype, memory_format=torch.channels_last, collate=collate
+            dataset,
+            COUNT,
+            num_workers=0,
+            engine=engine,
+            dtype=dtype,
+            memory_format=torch.channels_last,
+            collate=collate,
         ) as loader:
             found += list(loader)
     for name in ("image", "depth"):
-        native, python = ([batch[name]] if isinstance(batch[name], torch.Tensor) else batch[name] for batch in found)
+        native, python = (
+            [batch[name]] if isinstance(batch[name], torch.Tensor) else batch[name] for batch in found
+        )
         for mine, theirs in zip(native, python, strict=True):
             assert mine.dtype == theirs.dtype
             assert torch.equal(mine, theirs)

@@ -35,7 +35,14 @@ TRANSFORMS: dict[str, Any] = {
     "scaled": [T.RandomResizedCrop(16), T.RandomHorizontalFlip(), T.ToFloat()],
     "pad": [T.RandomCrop(70, pad_if_needed=True, fill=9), T.Normalize((0.5,), (0.25,))],
     "letterbox": [T.Letterbox(32, fill=20)],
-    "views": [T.Views([[T.RandomResizedCrop(20), T.RandomHorizontalFlip()], [T.RandomResizedCrop(12, interpolation="bicubic")]])],
+    "views": [
+        T.Views(
+            [
+                [T.RandomResizedCrop(20), T.RandomHorizontalFlip()],
+                [T.RandomResizedCrop(12, interpolation="bicubic")],
+            ]
+        )
+    ],
 }
 
 
@@ -95,7 +102,9 @@ class Grey(Pairs):
 
     def read(self, position: int) -> Item:
         rng = np.random.default_rng(position)
-        return Item(self.name(position), rng.integers(0, 65536, (40, 30), dtype=np.uint16), {"label": position})
+        return Item(
+            self.name(position), rng.integers(0, 65536, (40, 30), dtype=np.uint16), {"label": position}
+        )
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +131,9 @@ def equal(a: Any, b: Any) -> bool:
 
 def test_images_of_one_size_are_cut_alike(folder: Path) -> None:
     """A twin of the image stays its twin, and what a pixel of the depth says of its place holds of the image's pixel."""
-    dataset = PackedDataset(folder, [T.RandomCrop(30), T.RandomHorizontalFlip(), T.RandomVerticalFlip()], seed=3)
+    dataset = PackedDataset(
+        folder, [T.RandomCrop(30), T.RandomHorizontalFlip(), T.RandomVerticalFlip()], seed=3
+    )
     whole = PackedDataset(folder)
     for index in range(COUNT):
         sample, full = dataset[index], whole[index]
@@ -157,7 +168,10 @@ def test_batches_are_the_samples(folder: Path, name: str, threads: int) -> None:
             sample = dataset[label]
             for image in NAMES:
                 rows = [part[row] for part in flat(batch[image])]
-                assert equal(rows if isinstance(sample[image], list) else rows[0], sample[image]), (image, label)
+                assert equal(rows if isinstance(sample[image], list) else rows[0], sample[image]), (
+                    image,
+                    label,
+                )
             seen += 1
     assert seen == COUNT
 
@@ -181,7 +195,9 @@ def test_floats(folder: Path) -> None:
             most = 65535 if values[name].dtype == torch.uint16 else 255
             wanted = (values[name].float() / most - 0.5) / 0.25
             assert torch.equal(sample[name], wanted), name
-    [batch] = FastLoader(dataset, batch_size=COUNT, memory_format=torch.channels_last, dtype=torch.float16, engine="native")
+    [batch] = FastLoader(
+        dataset, batch_size=COUNT, memory_format=torch.channels_last, dtype=torch.float16, engine="native"
+    )
     assert batch["alpha"].is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(batch["depth"][2], dataset[2]["depth"].half())
 
@@ -192,9 +208,13 @@ def test_colours_that_do_not_fit(folder: Path) -> None:
     with pytest.raises(TransformError, match=r"Normalize's mean .* 'depth' has 1 channel: give one value"):
         PackedDataset(folder, [T.RandomCrop(20), three])[0]
     with pytest.raises(TransformError, match=r"fill=\(1, 2, 3\) .* 'alpha' has 4 channels"):
-        PackedDataset(folder, [T.RandomCrop(99, pad_if_needed=True, fill=(1, 2, 3))], fields=("image", "alpha"))[0]
+        PackedDataset(
+            folder, [T.RandomCrop(99, pad_if_needed=True, fill=(1, 2, 3))], fields=("image", "alpha")
+        )[0]
     with pytest.raises(TransformError, match="'depth' has 1 channel"):
-        next(iter(FastLoader(PackedDataset(folder, [T.RandomCrop(20), three]), batch_size=2, engine="native")))
+        next(
+            iter(FastLoader(PackedDataset(folder, [T.RandomCrop(20), three]), batch_size=2, engine="native"))
+        )
     fits = PackedDataset(folder, [T.RandomCrop(20), three], fields=("image", "twin", "deep"), seed=2)
     assert torch.equal(fits[0]["image"], fits[0]["twin"])
 
@@ -202,10 +222,16 @@ def test_colours_that_do_not_fit(folder: Path) -> None:
 def test_sizes(folder: Path) -> None:
     """Images of one size may stand beside others of another; where one image's differ within a batch, the message names it."""
     same = PackedDataset(folder, fields=("image", "second"))
-    with pytest.raises(BatchShapeError, match=r"'image' of index 0 is 60 x 50 and 'image' of index 1 is 61 x 50"):
+    with pytest.raises(
+        BatchShapeError, match=r"'image' of index 0 is 60 x 50 and 'image' of index 1 is 61 x 50"
+    ):
         next(iter(FastLoader(same, batch_size=2, engine="native")))
     resized = PackedDataset(folder, [T.Resize(30)], fields=("image", "second"))
-    [batch] = FastLoader(PackedDataset(folder, [T.Resize((20, 10))], fields=("image", "second")), batch_size=COUNT, engine="native")
+    [batch] = FastLoader(
+        PackedDataset(folder, [T.Resize((20, 10))], fields=("image", "second")),
+        batch_size=COUNT,
+        engine="native",
+    )
     assert batch["second"].shape == (COUNT, 3, 20, 10)
     assert resized[3]["second"].shape == (3, 30, 36)
 
@@ -237,7 +263,10 @@ def test_first_image_of_planes(grey: Path) -> None:
 def test_floats_of_planes(grey: Path, options: dict[str, Any]) -> None:
     """Conversions of batches take images that are not 8-bit RGB, and are the same whichever engine makes them."""
     dataset = PackedDataset(grey, [T.Resize((12, 10))])
-    native, python = (next(iter(FastLoader(dataset, batch_size=COUNT, engine=engine, **options)))[0] for engine in ("native", "python"))
+    native, python = (
+        next(iter(FastLoader(dataset, batch_size=COUNT, engine=engine, **options)))[0]
+        for engine in ("native", "python")
+    )
     assert native.dtype == python.dtype
     assert torch.equal(native.double(), python.double())
 
@@ -253,7 +282,9 @@ def test_leaving_images_out(folder: Path) -> None:
 def test_batches_of_different_sizes(folder: Path, collate: Any, pad_to: int | None) -> None:
     """Each image of a sample has a size of its own in lists and padded batches, as with engine="python"."""
     names = ("image", "second", "depth", "alpha", "label")
-    dataset = PackedDataset(folder, [T.RandomShortestSize([20, 30, 40]), T.RandomHorizontalFlip()], fields=names, seed=4)
+    dataset = PackedDataset(
+        folder, [T.RandomShortestSize([20, 30, 40]), T.RandomHorizontalFlip()], fields=names, seed=4
+    )
     native, python = (
         list(FastLoader(dataset, batch_size=4, collate=collate, pad_to=pad_to, engine=engine, num_workers=2))
         for engine in ("native", "python")
@@ -290,7 +321,11 @@ def test_a_further_image_that_is_damaged(tmp_path: Path, on_error: Any) -> None:
     dataset = PackedDataset(out, TRANSFORMS["crop"], fields=("image", "alpha", "label"), seed=1)
     with pytest.raises(SampleError, match="sample 3"):
         dataset[3]
-    labels = [label for batch in FastLoader(dataset, 3, engine="native", on_error=on_error) for label in batch["label"].tolist()]
+    labels = [
+        label
+        for batch in FastLoader(dataset, 3, engine="native", on_error=on_error)
+        for label in batch["label"].tolist()
+    ]
     assert len(labels) == (COUNT - 1 if on_error == "skip" else COUNT)
     assert 3 not in labels
 
@@ -308,10 +343,17 @@ def test_crops_that_depend_on_boxes(tmp_path: Path) -> None:
         sample = dataset[index]
         assert torch.equal(sample["twin"], sample["image"])
         assert torch.equal(sample["depth"][0].int(), sample["mask"].int())
-        cut += not torch.equal(sample["image"], PackedDataset(out, T.CenterCrop(24), fields=("image", "label"))[index][0])
+        cut += not torch.equal(
+            sample["image"], PackedDataset(out, T.CenterCrop(24), fields=("image", "label"))[index][0]
+        )
     assert cut
     for batch in FastLoader(dataset, COUNT, collate="padded", engine="native", num_workers=2):
         for row, label in enumerate(batch["label"].tolist()):
-            assert all(equal(batch[name][row], dataset[label][name]) for name in ("image", "twin", "depth", "mask"))
-    with pytest.raises(SampleError, match=r"field 'second': RandomIoUCrop cuts images of one size alike, and it has 110 x 90 pixels"):
+            assert all(
+                equal(batch[name][row], dataset[label][name]) for name in ("image", "twin", "depth", "mask")
+            )
+    with pytest.raises(
+        SampleError,
+        match=r"field 'second': RandomIoUCrop cuts images of one size alike, and it has 110 x 90 pixels",
+    ):
         PackedDataset(out, steps, fields=("image", "second", "boxes"))[2]

@@ -51,7 +51,9 @@ def half(images: torch.Tensor) -> torch.Tensor:
 
 def of_packed(packed: Path, **options: Any) -> FastLoader[Any]:
     """A loader over the packed pictures, in batches of 3."""
-    return FastLoader(PackedDataset(packed, transform=[T.Resize(16), T.CenterCrop(8)]), batch_size=3, **options)
+    return FastLoader(
+        PackedDataset(packed, transform=[T.Resize(16), T.CenterCrop(8)]), batch_size=3, **options
+    )
 
 
 ENGINES: dict[str, Callable[[Path], FastLoader[Any]]] = {
@@ -87,7 +89,13 @@ def test_is_torchs_iterator(loader: FastLoader[Any]) -> None:
     iterator = iter(loader)
     assert isinstance(iterator, _BaseDataLoaderIter)
     assert iter(iterator) is iterator
-    theirs = set(vars(iter(DataLoader(range(3))))) - {"_dataset_fetcher", "_world_size", "_rank", "_pg", "_profile_name"}
+    theirs = set(vars(iter(DataLoader(range(3))))) - {
+        "_dataset_fetcher",
+        "_world_size",
+        "_rank",
+        "_pg",
+        "_profile_name",
+    }
     next(iterator)
     assert not {name for name in theirs if not hasattr(iterator, name)}
     assert iterator._num_yielded == 1
@@ -122,7 +130,11 @@ def test_profiler_sees_the_wait_for_data(loader: FastLoader[Any]) -> None:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as trace:
         iterator = iter(loader)
         batches = len(list(iterator))
-    events = [event.count for event in trace.key_averages() if event.key == f"enumerate(DataLoader)#{type(iterator).__name__}.__next__"]
+    events = [
+        event.count
+        for event in trace.key_averages()
+        if event.key == f"enumerate(DataLoader)#{type(iterator).__name__}.__next__"
+    ]
     assert events == [batches + 1]
 
 
@@ -139,7 +151,10 @@ def test_threads_share_an_iterator(loader: FastLoader[Any], threads: int) -> Non
             return [sample for batch in iterator for sample in samples_of(batch)]
 
         with ThreadPoolExecutor(threads) as pool:
-            parts = [future.result(timeout=60) for future in [pool.submit(drain, iterator, together) for _ in range(threads)]]
+            parts = [
+                future.result(timeout=60)
+                for future in [pool.submit(drain, iterator, together) for _ in range(threads)]
+            ]
         assert sorted(sample for part in parts for sample in part) == expected
         with pytest.raises(StopIteration):
             next(iterator)
@@ -271,9 +286,11 @@ def test_a_kept_iterator_is_made_anew(packed: Path, form: str, workers: int) -> 
             assert sum(len(samples_of(batch)) for batch in loader) == COUNT
         loader.reset()
         assert type(loader.iterator) is engine
-    assert loader.stats()["engine"] == {("packed", 0): "threads", ("packed", 2): "threads", ("plain", 0): "caller"}.get(
-        (form, workers), "processes"
-    )
+    assert loader.stats()["engine"] == {
+        ("packed", 0): "threads",
+        ("packed", 2): "threads",
+        ("plain", 0): "caller",
+    }.get((form, workers), "processes")
     assert loader.epoch == 4
     assert loader.health.figures().samples > 0
     del loader.iterator

@@ -17,9 +17,24 @@ from fastload import FastLoader, PackedDataset
 from fastload import transforms as T
 
 ARGUMENTS = set(inspect.signature(FastLoader.__init__).parameters) - {"self", "shuffle"}
-THEIRS = set(vars(DataLoader(range(2)))) | set(dir(DataLoader)) | set(inspect.signature(DataLoader.__init__).parameters)  # type: ignore[arg-type]
+THEIRS = (
+    set(vars(DataLoader(range(2))))
+    | set(dir(DataLoader))
+    | set(inspect.signature(DataLoader.__init__).parameters)
+)  # type: ignore[arg-type]
 PUBLIC = {name for name in set(dir(FastLoader)) | ARGUMENTS if not name.startswith("_")}
-OURS_ONCE = ("_view", "_packed", "_course", "_steps", "_spent", "_pending", "_alive", "_moving", "_settings", "_state")
+OURS_ONCE = (
+    "_view",
+    "_packed",
+    "_course",
+    "_steps",
+    "_spent",
+    "_pending",
+    "_alive",
+    "_moving",
+    "_settings",
+    "_state",
+)
 NAMES = [*sorted(PUBLIC - THEIRS), *OURS_ONCE]
 
 
@@ -50,18 +65,30 @@ def loader_class(name: str, when: str) -> Any:
 
 
 def labels_of(loader: Any) -> list[int]:
-    return [int(label) for batch in loader for label in (batch[1] if isinstance(batch, tuple | list) else batch)]
+    return [
+        int(label) for batch in loader for label in (batch[1] if isinstance(batch, tuple | list) else batch)
+    ]
 
 
 @pytest.mark.parametrize(
     ("name", "when"),
-    [*product(NAMES, ["before", "after"]), *product(["device", "seed", "epoch", "health", "transform"], ["class", "property"])],
+    [
+        *product(NAMES, ["before", "after"]),
+        *product(["device", "seed", "epoch", "health", "transform"], ["class", "property"]),
+    ],
 )
 def test_subclass_owns_the_name(packed: Path, name: str, when: str) -> None:
     """An attribute that a subclass gives any name that is not DataLoader's keeps its value over two epochs, a copy and a report, and the
     loader goes on with the arguments it was made with: order, pixels and dtype are those of a plain FastLoader."""
     dataset = PackedDataset(packed, transform=[T.RandomResizedCrop(8)])
-    options: dict[str, Any] = {"batch_size": 8, "num_workers": 2, "shuffle": True, "seed": 3, "dtype": torch.float16, "device": "cpu"}
+    options: dict[str, Any] = {
+        "batch_size": 8,
+        "num_workers": 2,
+        "shuffle": True,
+        "seed": 3,
+        "dtype": torch.float16,
+        "device": "cpu",
+    }
     owning = loader_class(name, when)(dataset, **options)
     plain = FastLoader(dataset, **options)
     for _ in range(2):
@@ -85,7 +112,13 @@ def test_subclass_owns_the_name(packed: Path, name: str, when: str) -> None:
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_subclass_owns_all_names_on_python_data(when: str, workers: int) -> None:
     """The same for all names at once on a Python dataset, in the caller and in processes, seeded by sample."""
-    options: dict[str, Any] = {"batch_size": 5, "num_workers": workers, "shuffle": True, "seed": 3, "seed_by": "sample"}
+    options: dict[str, Any] = {
+        "batch_size": 5,
+        "num_workers": workers,
+        "shuffle": True,
+        "seed": 3,
+        "seed_by": "sample",
+    }
 
     class Owning(FastLoader[Any]):
         def __init__(self, *args: Any, **options: Any) -> None:
@@ -109,7 +142,9 @@ def test_public_attributes_are_arguments(packed: Path, form: str) -> None:
         next(iter(loader))
         public = {name for name in vars(loader) if not name.startswith("_")}
         assert public <= ARGUMENTS
-        assert {name for name in vars(loader) if name.startswith("_")} - set(vars(DataLoader(Squares()))) == {"_fastload"}
+        assert {name for name in vars(loader) if name.startswith("_")} - set(vars(DataLoader(Squares()))) == {
+            "_fastload"
+        }
 
 
 def test_read_only_names_stay_readable(packed: Path) -> None:

@@ -27,10 +27,22 @@ from fastload.store.columns import TableValues
 
 COUNT, BATCH, SEED = 26, 4, 7
 ENGINES = [("auto", 0), ("auto", 1), ("auto", 2), ("auto", 3), ("python", 0), ("python", 2)]
-FIXED = [T.RandomZoomOut(), T.RandomIoUCrop(), T.Resize((40, 48)), T.RandomHorizontalFlip(), T.SanitizeBoundingBoxes(2, 4), T.ToFloat()]
+FIXED = [
+    T.RandomZoomOut(),
+    T.RandomIoUCrop(),
+    T.Resize((40, 48)),
+    T.RandomHorizontalFlip(),
+    T.SanitizeBoundingBoxes(2, 4),
+    T.ToFloat(),
+]
 DRAWN = [T.ScaleJitter((64, 64), scale_range=(0.3, 1.5)), T.RandomHorizontalFlip(), T.SanitizeBoundingBoxes()]
 
-BOXED = [T.RandomZoomOut(side_range=(1.0, 2.0)), T.RandomIoUCrop(), T.RandomHorizontalFlip(), T.SanitizeBoundingBoxes(2, 4)]
+BOXED = [
+    T.RandomZoomOut(side_range=(1.0, 2.0)),
+    T.RandomIoUCrop(),
+    T.RandomHorizontalFlip(),
+    T.SanitizeBoundingBoxes(2, 4),
+]
 """Leaves images of sizes that follow from their boxes."""
 
 
@@ -62,7 +74,9 @@ def same(one: Any, other: Any) -> None:
 
 
 def loader(path: Path, transform: Any, **options: Any) -> FastLoader[Any]:
-    return FastLoader(PackedDataset(path, transform), **{"batch_size": BATCH, "shuffle": True, "seed": SEED, **options})
+    return FastLoader(
+        PackedDataset(path, transform), **{"batch_size": BATCH, "shuffle": True, "seed": SEED, **options}
+    )
 
 
 def expected(path: Path, transform: Any, epoch: int) -> dict[int, Any]:
@@ -97,7 +111,9 @@ def test_threads_make_them(path: Path, workers: int) -> None:
 @pytest.mark.parametrize(("transform", "pad_to"), [(FIXED, None), (BOXED, 16)], ids=["fixed", "boxed"])
 @pytest.mark.parametrize("collate", ["list", "padded", "flat"])
 @pytest.mark.parametrize(("engine", "workers"), ENGINES[1:])
-def test_forms_of_every_engine(path: Path, collate: Any, engine: Any, workers: int, transform: Any, pad_to: int | None) -> None:
+def test_forms_of_every_engine(
+    path: Path, collate: Any, engine: Any, workers: int, transform: Any, pad_to: int | None
+) -> None:
     """A form's batches are the same on every engine and for any number of threads."""
     options: dict[str, Any] = {"collate": collate, "pad_to": None if collate == "list" else pad_to}
     with (
@@ -118,28 +134,59 @@ def test_numbers_of_rows_in_the_sidecars(path: Path, transform: Any, monkeypatch
     dataset = PackedDataset(path, transform)
     counts = [name for name in dataset.opened.reader.schema.columns if name.startswith("__count__")]
     assert counts
-    with FastLoader(dataset, BATCH, shuffle=True, seed=SEED, collate="padded", pad_to=1, num_workers=2) as batches:
+    with FastLoader(
+        dataset, BATCH, shuffle=True, seed=SEED, collate="padded", pad_to=1, num_workers=2
+    ) as batches:
         for epoch in range(2):
             for mine, theirs in zip(batches, wanted[epoch * len(batches) :], strict=False):
                 same(mine, theirs)
-    assert all(isinstance(dataset.opened.reader.values(name), TableValues) for name in counts)  # nothing has read them whole
+    assert all(
+        isinstance(dataset.opened.reader.values(name), TableValues) for name in counts
+    )  # nothing has read them whole
 
 
 FLOATS = [*DRAWN, T.Normalize((0.5,) * 3, (0.5,) * 3)]
 WAYS: dict[str, tuple[Callable[[Path], Any], dict[str, Any]]] = {
-    "of two datasets": (lambda path: ConcatDataset([PackedDataset(path, FIXED), PackedDataset(path, FIXED)]), {}),
-    "of a subset": (lambda path: Subset(PackedDataset(path, DRAWN), [3, 2, 9, 9, 1, 0, 20, 4]), {"pad_to": 16}),
+    "of two datasets": (
+        lambda path: ConcatDataset([PackedDataset(path, FIXED), PackedDataset(path, FIXED)]),
+        {},
+    ),
+    "of a subset": (
+        lambda path: Subset(PackedDataset(path, DRAWN), [3, 2, 9, 9, 1, 0, 20, 4]),
+        {"pad_to": 16},
+    ),
     "mixed": (lambda path: Mixture({PackedDataset(path, FIXED): 1.0}, samples_per_epoch=10), {}),
-    "channels last": (lambda path: PackedDataset(path, DRAWN), {"memory_format": torch.channels_last, "pad_to": 1}),
+    "channels last": (
+        lambda path: PackedDataset(path, DRAWN),
+        {"memory_format": torch.channels_last, "pad_to": 1},
+    ),
     "bfloat16": (lambda path: PackedDataset(path, FLOATS), {"dtype": torch.bfloat16, "pad_to": 32}),
-    "of crops by boxes": (lambda path: Subset(PackedDataset(path, BOXED), [3, 2, 9, 9, 1, 0, 20, 4]), {"pad_to": 1}),
-    "of such crops, channels last": (lambda path: PackedDataset(path, BOXED), {"memory_format": torch.channels_last, "pad_to": 32}),
-    "of such crops, in bfloat16": (lambda path: PackedDataset(path, [*BOXED, T.ToFloat()]), {"dtype": torch.bfloat16, "pad_to": 8}),
-    "of such crops, without boxes": (lambda path: PackedDataset(path, BOXED, fields=["image", "masks"]), {"pad_to": 4}),
-    "of some fields": (lambda path: PackedDataset(path, FIXED, fields=("image", {"b": "boxes", "m": "masks"})), {"drop_last": True}),
+    "of crops by boxes": (
+        lambda path: Subset(PackedDataset(path, BOXED), [3, 2, 9, 9, 1, 0, 20, 4]),
+        {"pad_to": 1},
+    ),
+    "of such crops, channels last": (
+        lambda path: PackedDataset(path, BOXED),
+        {"memory_format": torch.channels_last, "pad_to": 32},
+    ),
+    "of such crops, in bfloat16": (
+        lambda path: PackedDataset(path, [*BOXED, T.ToFloat()]),
+        {"dtype": torch.bfloat16, "pad_to": 8},
+    ),
+    "of such crops, without boxes": (
+        lambda path: PackedDataset(path, BOXED, fields=["image", "masks"]),
+        {"pad_to": 4},
+    ),
+    "of some fields": (
+        lambda path: PackedDataset(path, FIXED, fields=("image", {"b": "boxes", "m": "masks"})),
+        {"drop_last": True},
+    ),
     "of an image and a mask": (lambda path: PackedDataset(path, FIXED, fields=["image", "mask"]), {}),
     "without boxes": (lambda path: PackedDataset(path, FIXED, fields=["image", "number"]), {}),
-    "without a transform": (lambda path: PackedDataset(path, fields=("image", ["boxes", "mask"])), {"pad_to": 8}),
+    "without a transform": (
+        lambda path: PackedDataset(path, fields=("image", ["boxes", "mask"])),
+        {"pad_to": 8},
+    ),
     "on a device": (lambda path: PackedDataset(path, FIXED), {"device": "cpu"}),
 }
 
@@ -165,7 +212,15 @@ def test_batches_of_like_shapes(path: Path) -> None:
     for engine, workers in (("python", 0), ("native", 2)):
         data = PackedDataset(path, DRAWN)
         order = BucketBatchSampler(data, BATCH, seed=1)
-        with FastLoader(data, batch_sampler=order, seed=SEED, collate="padded", pad_to=32, engine=engine, num_workers=workers) as made:
+        with FastLoader(
+            data,
+            batch_sampler=order,
+            seed=SEED,
+            collate="padded",
+            pad_to=32,
+            engine=engine,
+            num_workers=workers,
+        ) as made:
             batches.append(list(made))
     same(batches[1], batches[0])
 
@@ -173,7 +228,9 @@ def test_batches_of_like_shapes(path: Path) -> None:
 @pytest.mark.parametrize(("transform", "pad_to"), [(FIXED, None), (BOXED, 1)], ids=["fixed", "boxed"])
 @pytest.mark.parametrize("collate", ["list", "padded", "flat"])
 @pytest.mark.parametrize(("engine", "workers"), [("auto", 2), ("python", 0)])
-def test_resumed_in_mid_epoch(path: Path, collate: Any, engine: Any, workers: int, transform: Any, pad_to: int | None) -> None:
+def test_resumed_in_mid_epoch(
+    path: Path, collate: Any, engine: Any, workers: int, transform: Any, pad_to: int | None
+) -> None:
     """A loader that goes on from a state gives the batches that were left."""
     options: dict[str, Any] = {
         "collate": collate,
@@ -200,7 +257,11 @@ def test_objects_on_a_device(path: Path, workers: int) -> None:
     with (
         loader(path, T.Resize((40, 48)), **options) as plain,
         loader(
-            path, T.Resize((40, 48)), **options, device="cpu", batch_transform=A.AugmentBatch([A.RandomHorizontalFlip(1.0)])
+            path,
+            T.Resize((40, 48)),
+            **options,
+            device="cpu",
+            batch_transform=A.AugmentBatch([A.RandomHorizontalFlip(1.0)]),
         ) as mirrored,
     ):
         for before, after in zip(plain, mirrored, strict=True):
@@ -217,7 +278,9 @@ def test_objects_on_a_device(path: Path, workers: int) -> None:
 def test_frames_are_as_small_as_their_images(path: Path, memory_format: torch.memory_format) -> None:
     """A padded batch of sizes that follow from boxes is contiguous and no larger than its largest image, and lies in the slot."""
     before = core.live_handles()["leases"]
-    with loader(path, BOXED, num_workers=2, collate="padded", pad_to=1, memory_format=memory_format) as batches:
+    with loader(
+        path, BOXED, num_workers=2, collate="padded", pad_to=1, memory_format=memory_format
+    ) as batches:
         for batch in batches:
             images = batch["image"]
             assert images.values.is_contiguous(memory_format=memory_format)
@@ -230,13 +293,18 @@ def test_one_tensor_of_crops_by_boxes(path: Path) -> None:
     """Without collate= the images of a batch must turn out to have one size: alone they do, and others are named."""
     wanted = expected(path, BOXED, 0)
     options: dict[str, Any] = {"shuffle": False, "num_workers": 2, "engine": "native"}
-    with FastLoader(PackedDataset(path, BOXED, fields=["image", "number"]), batch_size=1, seed=SEED, **options) as alone:
+    with FastLoader(
+        PackedDataset(path, BOXED, fields=["image", "number"]), batch_size=1, seed=SEED, **options
+    ) as alone:
         for index, batch in enumerate(alone):
             assert torch.equal(batch[0], wanted[index]["image"][None])
     with loader(path, BOXED, batch_size=None, **options) as single:
         for index, sample in enumerate(single):
             same(sample, wanted[index])
-    with loader(path, BOXED, **options) as several, pytest.raises(BatchShapeError, match=r"index 0 is .* and index 1 is"):
+    with (
+        loader(path, BOXED, **options) as several,
+        pytest.raises(BatchShapeError, match=r"index 0 is .* and index 1 is"),
+    ):
         list(several)
     whole = [T.RandomIoUCrop(sampler_options=[1.0])]
     data = Subset(PackedDataset(path, whole, fields=["image", "number"]), [7, 7, 7])
@@ -253,7 +321,11 @@ class Panoramas(Scenes):
     def read(self, position: int) -> Item:
         out = io.BytesIO()
         photo(position, 100, 8000).save(out, "JPEG")
-        return Item(self.name(position), out.getvalue(), {"boxes": np.array([[50, 10, 90, 60], [7000, 0, 7400, 100]], np.float32)})
+        return Item(
+            self.name(position),
+            out.getvalue(),
+            {"boxes": np.array([[50, 10, 90, 60], [7000, 0, 7400, 100]], np.float32)},
+        )
 
 
 @pytest.mark.parametrize("step", [T.Resize(256), T.RandomShortestSize(256), T.RandomResize(200, 256)])
@@ -262,7 +334,9 @@ def test_crops_by_boxes_of_long_images(tmp_path: Path, step: Any) -> None:
     fastload.pack(Panoramas(2), tmp_path / "d")
     transform = [T.RandomIoUCrop(), step]
     wanted = PackedDataset(tmp_path / "d", transform, seed=SEED)
-    with loader(tmp_path / "d", transform, shuffle=False, num_workers=1, engine="native", collate="list") as batches:
+    with loader(
+        tmp_path / "d", transform, shuffle=False, num_workers=1, engine="native", collate="list"
+    ) as batches:
         (batch,) = batches
     for index, sample in enumerate(batch):
         same(sample, wanted[index])
@@ -277,9 +351,13 @@ def test_a_sample_that_cannot_be_read(path: Path, tmp_path: Path) -> None:
     for at in range(len(data) // 2, len(data) // 2 + 6000):
         data[at] ^= 0x5A
     damaged.write_bytes(data)
-    for on_error, collate, transform in product(("skip", "replace"), ("list", "padded", "flat"), (FIXED, BOXED)):
+    for on_error, collate, transform in product(
+        ("skip", "replace"), ("list", "padded", "flat"), (FIXED, BOXED)
+    ):
         pad_to = 8 if transform is BOXED and collate != "list" else None
-        with loader(tmp_path / "d", transform, num_workers=2, collate=collate, on_error=on_error, pad_to=pad_to) as batches:
+        with loader(
+            tmp_path / "d", transform, num_workers=2, collate=collate, on_error=on_error, pad_to=pad_to
+        ) as batches:
             rows = 0
             for batch in batches:
                 if collate == "list":

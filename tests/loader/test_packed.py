@@ -53,11 +53,15 @@ def test_fallbacks_count_what_libjpeg_turbo_decodes(tmp_path: Path) -> None:
         folder = tmp_path / kind / "one"
         folder.mkdir(parents=True)
         for i in range(12):
-            photo(i, 90, 120).save(folder / f"{i:02d}.jpg", quality=90, progressive=kind == "progressive" and i % 4 == 0)
+            photo(i, 90, 120).save(
+                folder / f"{i:02d}.jpg", quality=90, progressive=kind == "progressive" and i % 4 == 0
+            )
         out = tmp_path / f"{kind}.fl"
         pack(folder.parent, out, encode="keep")
         for threads in (0, 2):
-            with FastLoader(PackedDataset(out, transform=TRAIN), batch_size=4, num_workers=threads, seed=1) as loader:
+            with FastLoader(
+                PackedDataset(out, transform=TRAIN), batch_size=4, num_workers=threads, seed=1
+            ) as loader:
                 for _ in range(2):
                     list(loader)
                 told = loader.stats()
@@ -96,7 +100,9 @@ def test_batch_form(packed: Path) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
-def test_normalize_is_torchs_arithmetic(packed: Path, dtype: torch.dtype, layout: torch.memory_format) -> None:
+def test_normalize_is_torchs_arithmetic(
+    packed: Path, dtype: torch.dtype, layout: torch.memory_format
+) -> None:
     """Float batches equal (x / 255 - mean) / std computed by torch in float32 and rounded once."""
     mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
     crops = [T.RandomResizedCrop(48), T.RandomVerticalFlip()]
@@ -203,8 +209,13 @@ def test_tensors_outlive_the_loader(packed: Path) -> None:
 
 def test_subset_and_concat_keep_the_engine(packed: Path, packed_same_size: Path) -> None:
     """Subset, ConcatDataset and slices of packed data run natively, with the pixels of ds[i]."""
-    a, b = PackedDataset(packed, transform=TRAIN, seed=4), PackedDataset(packed_same_size, transform=TRAIN, seed=4)
-    mixed = ConcatDataset([Subset(a, [3, 1, -1, 20]), b[5:9], b[10:30], Subset(ConcatDataset([b, a]), [0, 40, 32])])
+    a, b = (
+        PackedDataset(packed, transform=TRAIN, seed=4),
+        PackedDataset(packed_same_size, transform=TRAIN, seed=4),
+    )
+    mixed = ConcatDataset(
+        [Subset(a, [3, 1, -1, 20]), b[5:9], b[10:30], Subset(ConcatDataset([b, a]), [0, 40, 32])]
+    )
     with FastLoader(mixed, batch_size=5, seed=4, num_workers=2) as loader:
         assert loader._fastload.plan.native is not None
         for got, expected in zip(loader, DataLoader(mixed, batch_size=5), strict=True):
@@ -226,7 +237,9 @@ def test_batch_sampler_and_sampler(packed: Path) -> None:
 def test_batch_size_none_gives_samples(packed: Path) -> None:
     """batch_size=None yields single samples as torch does."""
     ds = PackedDataset(packed, transform=TRAIN, seed=4)
-    for got, expected in zip(FastLoader(ds, batch_size=None, seed=4), DataLoader(ds, batch_size=None), strict=True):
+    for got, expected in zip(
+        FastLoader(ds, batch_size=None, seed=4), DataLoader(ds, batch_size=None), strict=True
+    ):
         assert torch.equal(got[0], expected[0])
         assert got[1] == expected[1]
         assert type(got[1]) is type(expected[1])
@@ -239,7 +252,9 @@ def test_custom_collate_sees_samples(packed: Path) -> None:
     def collate(samples: list[Any]) -> Any:
         return [(int(label), image.sum().item(), tuple(image.shape)) for image, label in samples]
 
-    assert list(FastLoader(ds, batch_size=6, collate_fn=collate, seed=4)) == list(DataLoader(ds, batch_size=6, collate_fn=collate))
+    assert list(FastLoader(ds, batch_size=6, collate_fn=collate, seed=4)) == list(
+        DataLoader(ds, batch_size=6, collate_fn=collate)
+    )
 
 
 def test_different_sizes_name_both_and_the_fix(packed: Path, packed_same_size: Path) -> None:
@@ -320,7 +335,9 @@ def test_python_transforms_run_under_torchs_engine(packed: Path) -> None:
     """A callable after native transforms runs per sample, with the same native pixels."""
     native = PackedDataset(packed, transform=TRAIN)
     mixed = PackedDataset(packed, transform=[*TRAIN, torch.Tensor.float])
-    for (a, _), (b, _) in zip(FastLoader(native, batch_size=9, seed=1), FastLoader(mixed, batch_size=9, seed=1), strict=True):
+    for (a, _), (b, _) in zip(
+        FastLoader(native, batch_size=9, seed=1), FastLoader(mixed, batch_size=9, seed=1), strict=True
+    ):
         assert torch.equal(a.float(), b)
 
 
@@ -335,8 +352,14 @@ def test_rebuilding_from_attributes(packed: Path) -> None:
     """Frameworks rebuild a loader from the attributes named like its arguments: the copy gives the same batches."""
     import inspect
 
-    loader = FastLoader(packed, batch_size=8, transform=T.CenterCrop(64), seed=3, num_workers=2, prefetch_factor=3)
-    names = [n for n in inspect.signature(FastLoader.__init__).parameters if n not in ("self", "shuffle", "batch_sampler")]
+    loader = FastLoader(
+        packed, batch_size=8, transform=T.CenterCrop(64), seed=3, num_workers=2, prefetch_factor=3
+    )
+    names = [
+        n
+        for n in inspect.signature(FastLoader.__init__).parameters
+        if n not in ("self", "shuffle", "batch_sampler")
+    ]
     copy = FastLoader(**{name: getattr(loader, name) for name in names})
     for a, b in zip(loader, copy, strict=True):
         assert batches_equal(a, b)

@@ -34,7 +34,13 @@ def run(packed: Path, body: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "leave", ["it = iter(loader); next(it)", "[b for b in loader]", "held = list(loader)", "next(iter(loader)); 1 / 0"]
+    "leave",
+    [
+        "it = iter(loader); next(it)",
+        "[b for b in loader]",
+        "held = list(loader)",
+        "next(iter(loader)); 1 / 0",
+    ],
 )
 def test_interpreter_exit_with_a_loader_open(packed: Path, leave: str) -> None:
     """A program that ends with a loader open, a loop broken off or an exception in it ends cleanly and at once."""
@@ -123,7 +129,9 @@ def test_timeout_is_an_error(packed: Path) -> None:
     """A batch that takes longer than `timeout` seconds raises LoaderTimeout, which is a RuntimeError as torch's is."""
     ds = PackedDataset(packed, transform=T.Resize((8, 8), dct_scale=False))
     with FastLoader(ds, batch_size=30000, sampler=[0] * 30000, num_workers=1, timeout=0.3) as loader:
-        with pytest.raises(LoaderTimeout, match=r"timed out after 0\.3 seconds: no batch became ready\. Raise timeout="):
+        with pytest.raises(
+            LoaderTimeout, match=r"timed out after 0\.3 seconds: no batch became ready\. Raise timeout="
+        ):
             next(iter(loader))
     assert issubclass(LoaderTimeout, RuntimeError)
 
@@ -171,14 +179,20 @@ def test_shortage_of_memory_is_an_error_at_construction(packed: Path) -> None:
 
 def test_cpus_follow_affinity(packed: Path) -> None:
     """num_workers=None is the affinity mask's size; what quotas cut is tested in tests/common."""
-    done = run(packed, "os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[0]})\nprint(FastLoader(ds).num_workers)")
+    done = run(
+        packed,
+        "os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[0]})\nprint(FastLoader(ds).num_workers)",
+    )
     assert done.stdout.strip() == "1", done.stderr
 
 
 @pytest.mark.parametrize(
-    ("ranks", "mask", "share"), [("", 6, 6), ("1", 6, 6), ("2", 6, 3), ("4", 6, 1), ("9", 6, 1), ("2", 3, 3), ("x", 6, 6)]
+    ("ranks", "mask", "share"),
+    [("", 6, 6), ("1", 6, 6), ("2", 6, 3), ("4", 6, 1), ("9", 6, 1), ("2", 3, 3), ("x", 6, 6)],
 )
-def test_ranks_of_torchrun_share_the_cpus(ranks: str, mask: int, share: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_of_torchrun_share_the_cpus(
+    ranks: str, mask: int, share: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each gets its part of six CPUs, unless it was bound to some of its own."""
     monkeypatch.setenv("LOCAL_WORLD_SIZE", ranks)
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
@@ -190,7 +204,10 @@ def test_ranks_of_torchrun_share_the_cpus(ranks: str, mask: int, share: int, mon
 def test_kill_leaves_nothing(packed: Path) -> None:
     """kill -9 of a loading process leaves no file in /dev/shm."""
     before = entries()
-    code = PRELUDE + "loader = FastLoader(ds, batch_size=4, num_workers=2)\nprint(len(list(loader)), flush=True)\ntime.sleep(60)\n"
+    code = (
+        PRELUDE
+        + "loader = FastLoader(ds, batch_size=4, num_workers=2)\nprint(len(list(loader)), flush=True)\ntime.sleep(60)\n"
+    )
     with warm.Program(code, packed) as child:
         assert child.stdout.readline().strip() == "13"
         child.kill()

@@ -45,7 +45,11 @@ def assert_as_torch(loader: FastLoader[Any], **options: Any) -> None:
 
 ENGINES = pytest.mark.parametrize(
     ("kind", "ways"),
-    [("native", {"num_workers": 1}), ("python", {"num_workers": 0}), ("python", {"num_workers": 1, "seed_by": "sample"})],
+    [
+        ("native", {"num_workers": 1}),
+        ("python", {"num_workers": 0}),
+        ("python", {"num_workers": 1, "seed_by": "sample"}),
+    ],
     ids=["native", "caller", "by sample"],
 )
 
@@ -60,7 +64,9 @@ def as_pairs(batch: Any, *, collate_fn_map: Any = None) -> Any:
 
 
 @ENGINES
-@pytest.mark.parametrize(("key", "function"), [(int, negative), (torch.Tensor, negative), (tuple, as_pairs), (object, as_pairs)])
+@pytest.mark.parametrize(
+    ("key", "function"), [(int, negative), (torch.Tensor, negative), (tuple, as_pairs), (object, as_pairs)]
+)
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_the_table_of_default_collate(
     packed: Path, kind: str, ways: dict[str, Any], key: Any, function: Any, monkeypatch: pytest.MonkeyPatch
@@ -78,7 +84,9 @@ def test_the_table_of_default_collate(
         assert "default_collate_fn_map" not in loader.explain(all=True)
 
 
-def test_a_function_for_a_type_that_no_batch_has_changes_nothing(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_for_a_type_that_no_batch_has_changes_nothing(
+    packed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Graph:
         pass
 
@@ -89,10 +97,17 @@ def test_a_function_for_a_type_that_no_batch_has_changes_nothing(packed: Path, m
 
 
 @ENGINES
-@pytest.mark.parametrize(("name", "options"), [("collate", {"batch_size": 4}), ("default_convert", {"batch_size": None})])
+@pytest.mark.parametrize(
+    ("name", "options"), [("collate", {"batch_size": 4}), ("default_convert", {"batch_size": None})]
+)
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_replaced_functions_of_collation(
-    packed: Path, kind: str, ways: dict[str, Any], name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    packed: Path,
+    kind: str,
+    ways: dict[str, Any],
+    name: str,
+    options: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     original = getattr(collate, name)
 
@@ -126,7 +141,10 @@ def drawing(of: Any) -> Callable[..., Any]:
 def test_replaced_samplers(packed: Path, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their draws from random and NumPy are made when an epoch begins, as torch makes them, and a resumed epoch makes them again."""
     monkeypatch.setattr(kind, "__iter__", drawing(kind.__iter__))
-    dataset, options = data(packed, "native"), {"batch_size": 4, "shuffle": kind is RandomSampler, "num_workers": 0}
+    dataset, options = (
+        data(packed, "native"),
+        {"batch_size": 4, "shuffle": kind is RandomSampler, "num_workers": 0},
+    )
 
     def labels(make: Any) -> list[Any]:
         torch.manual_seed(5), random.seed(5), np.random.seed(5)
@@ -164,7 +182,10 @@ def test_replaced_code_of_packed_datasets(packed: Path, monkeypatch: pytest.Monk
             image, label = original(self, index)
             return image, label + 100
 
-        with FastLoader(make(data(packed, "native")), 4, num_workers=0) as loader, monkeypatch.context() as patch:
+        with (
+            FastLoader(make(data(packed, "native")), 4, num_workers=0) as loader,
+            monkeypatch.context() as patch,
+        ):
             assert loader.stats()["engine"] == "threads"
             patch.setattr(owner, "__getitem__", item)
             if owner is Subset:

@@ -159,7 +159,9 @@ def test_a_view_counts_its_repeats_once(numbered: Path, view: str, engine: str) 
 def test_views_without_repeats_need_no_table(numbered: Path) -> None:
     """Subsets and joined datasets in which each sample stands once are not counted, and have the samples' own bytes."""
     data = PackedDataset(numbered, CROP)
-    view = ConcatDataset([Subset(data, [8, 9]), Subset(PackedDataset(numbered, CROP, fields=("image", "label")), range(0))])
+    view = ConcatDataset(
+        [Subset(data, [8, 9]), Subset(PackedDataset(numbered, CROP, fields=("image", "label")), range(0))]
+    )
     with loader_of(Subset(view, [1, 0]), "threads") as loader:
         native = loader._fastload.plan.native
         assert native is not None
@@ -187,7 +189,9 @@ def test_a_mixture_counts_its_passes(numbered: Path, engine: str) -> None:
             rows = [row for batch in loader for row in rows_of(batch)]
             alone.set_epoch(epoch)
             data.epoch = epoch
-            assert rows == [(int(label), image.numpy().tobytes()) for image, label in (alone[i] for i in range(25))]
+            assert rows == [
+                (int(label), image.numpy().tobytes()) for image, label in (alone[i] for i in range(25))
+            ]
 
 
 @by_engine
@@ -212,7 +216,9 @@ def test_ranks_that_share_an_order_count_it_whole(numbered: Path) -> None:
     """Under shard= the rows of all ranks are those of one rank, in mid-epoch of any number of ranks as well."""
     whole = drawn(numbered, "threads", 10, sampler=Repeated(), batch_size=1, shard=(0, 1))
     assert len(set(whole)) == 10
-    parts = [drawn(numbered, "threads", 3, sampler=Repeated(), batch_size=2, shard=(rank, 2)) for rank in range(2)]
+    parts = [
+        drawn(numbered, "threads", 3, sampler=Repeated(), batch_size=2, shard=(rank, 2)) for rank in range(2)
+    ]
     assert [row for pair in zip(*parts, strict=True) for row in pair][:10] == whole
     with loader_of(numbered, "threads", sampler=Repeated(), batch_size=2, shard=(0, 2)) as loader:
         next(iter(loader))
@@ -221,13 +227,18 @@ def test_ranks_that_share_an_order_count_it_whole(numbered: Path) -> None:
         loader.load_state_dict(state)
         assert [row for batch in loader for row in rows_of(batch)][:6] == whole[4:10]
     batches = [[1, 1], [2, 1], [2, 2], [1, 2]]
-    parts = [drawn(numbered, "threads", 2, batch_sampler=batches, batch_size=1, shard=(rank, 2)) for rank in range(2)]
+    parts = [
+        drawn(numbered, "threads", 2, batch_sampler=batches, batch_size=1, shard=(rank, 2))
+        for rank in range(2)
+    ]
     one = drawn(numbered, "threads", 4, batch_sampler=batches, batch_size=1)
     assert [row for n in range(0, 4, 2) for part in parts for row in part[n : n + 2]] == one
 
 
 @by_engine
-def test_ranks_with_samplers_of_their_own_draw_apart(numbered: Path, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_with_samplers_of_their_own_draw_apart(
+    numbered: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """DeiT's sampler puts copies of a sample on several ranks: no two are alike, and rank 0's first are as ever."""
     made = {}
     for rank in range(3):
@@ -241,7 +252,11 @@ def test_ranks_with_samplers_of_their_own_draw_apart(numbered: Path, engine: str
     assert all(image == once[label] for label, image in made[0][::3])
 
 
-STAGES = [A.AugmentBatch([A.ColorJitter(0.5), A.RandomErasing(1.0)]), T.ToFloat(), A.MixUp(0.4, num_classes=10)]
+STAGES = [
+    A.AugmentBatch([A.ColorJitter(0.5), A.RandomErasing(1.0)]),
+    T.ToFloat(),
+    A.MixUp(0.4, num_classes=10),
+]
 
 
 @pytest.mark.parametrize("view", [False, True])
@@ -253,7 +268,9 @@ def test_stages_of_whole_batches_draw_anew(numbered: Path, view: bool) -> None:
     for engine in ENGINES:
         for prefetch in (0, 2):
             sampler = Endless(len(data))
-            with loader_of(data, engine, sampler=sampler, device="cpu", device_prefetch=prefetch, batch_transform=STAGES) as loader:
+            with loader_of(
+                data, engine, sampler=sampler, device="cpu", device_prefetch=prefetch, batch_transform=STAGES
+            ) as loader:
                 batches = list(itertools.islice(loader, 12))
                 made.append(torch.cat([images.flatten(1) for images, _ in batches]))
                 assert len({targets.numpy().tobytes() for _, targets in batches}) == 12
@@ -282,7 +299,11 @@ def test_python_datasets_by_sample(workers: int, in_order: bool) -> None:
             seen += [(int(i), *v.tolist(), float(m)) for v, m, i in zip(values, more, index, strict=True)]
     assert len(set(seen)) == 40
     with FastLoader(Noise(), **common, num_workers=0) as loader:
-        alone = [(int(i), *v.tolist(), float(m)) for values, more, index in loader for v, m, i in zip(values, more, index, strict=True)]
+        alone = [
+            (int(i), *v.tolist(), float(m))
+            for values, more, index in loader
+            for v, m, i in zip(values, more, index, strict=True)
+        ]
     assert sorted(seen) == sorted(alone)
 
 
@@ -292,6 +313,8 @@ def test_images_of_drawn_sizes(numbered: Path) -> None:
     sizes = []
     for engine in ENGINES:
         with loader_of(data, engine, sampler=Endless(2), collate="list") as loader:
-            sizes.append([tuple(image.shape) for images, _ in itertools.islice(loader, 8) for image in images])
+            sizes.append(
+                [tuple(image.shape) for images, _ in itertools.islice(loader, 8) for image in images]
+            )
     assert all(found == sizes[0] for found in sizes)
     assert len(set(sizes[0][::2])) > 2

@@ -19,10 +19,16 @@ def unchanged(image: Any) -> Any:
     return image
 
 
-@pytest.mark.parametrize("seed", [1.5, -1, 2**64, 2**70, True, "3", np.float64(1), torch.tensor(1.5)], ids=repr)
+@pytest.mark.parametrize(
+    "seed", [1.5, -1, 2**64, 2**70, True, "3", np.float64(1), torch.tensor(1.5)], ids=repr
+)
 def test_seeds_that_are_refused(packed: Path, seed: Any) -> None:
     """A seed is an integer of 64 bits without a sign; anything else is one clear error, in the loader and in the dataset."""
-    for make in (lambda: FastLoader(packed, seed=seed), lambda: FastLoader([1, 2], seed=seed), lambda: PackedDataset(packed, seed=seed)):
+    for make in (
+        lambda: FastLoader(packed, seed=seed),
+        lambda: FastLoader([1, 2], seed=seed),
+        lambda: PackedDataset(packed, seed=seed),
+    ):
         with pytest.raises(ArgumentError, match=r"seed=.*0 to 2\*\*64 - 1"):
             make()
 
@@ -31,11 +37,15 @@ def test_seeds_that_are_taken(packed: Path) -> None:
     """Every integer of 64 bits, of whatever type, on every engine."""
     for seed in (0, np.int64(7), torch.tensor(7), 2**64 - 1):
         for transform in ([T.RandomCrop(32)], [T.RandomCrop(32), unchanged]):
-            with FastLoader(packed, 50, transform=transform, shuffle=True, seed=seed, num_workers=0) as loader:
+            with FastLoader(
+                packed, 50, transform=transform, shuffle=True, seed=seed, num_workers=0
+            ) as loader:
                 assert loader.seed == int(seed)
                 ((pixels, _),) = loader
             assert pixels.shape == (50, 3, 32, 32)
-        with FastLoader(list(range(9)), 9, shuffle=True, seed=seed, seed_by="sample", batch_transform=torch.clone) as loader:
+        with FastLoader(
+            list(range(9)), 9, shuffle=True, seed=seed, seed_by="sample", batch_transform=torch.clone
+        ) as loader:
             assert sorted(next(iter(loader)).tolist()) == list(range(9))
 
 

@@ -46,15 +46,28 @@ class Angry(TensorDataset):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"dataset": DATA, "batch_size": 4, "shuffle": True}, "TensorDataset of 1,200, batches of 4, RandomSampler)\n  calling process"),
-        ({"dataset": DATA, "batch_size": None}, "TensorDataset of 1,200, samples one by one, SequentialSampler)\n  calling process"),
         (
-            {"dataset": DATA, "batch_sampler": BatchSampler(SequentialSampler(DATA), 3, drop_last=False), "num_workers": 2},
+            {"dataset": DATA, "batch_size": 4, "shuffle": True},
+            "TensorDataset of 1,200, batches of 4, RandomSampler)\n  calling process",
+        ),
+        (
+            {"dataset": DATA, "batch_size": None},
+            "TensorDataset of 1,200, samples one by one, SequentialSampler)\n  calling process",
+        ),
+        (
+            {
+                "dataset": DATA,
+                "batch_sampler": BatchSampler(SequentialSampler(DATA), 3, drop_last=False),
+                "num_workers": 2,
+            },
             "TensorDataset of 1,200, batches by BatchSampler, SequentialSampler)\n"
             "  2 worker processes, anew for every epoch, over shared slots",
         ),
         ({"dataset": Numbers(), "batch_size": 2}, "Numbers, batches of 2)\n  calling process"),
-        ({"dataset": Angry(torch.zeros(3)), "sampler": [0], "batch_size": 2}, "Angry, batches of 2, list)\n  calling process"),
+        (
+            {"dataset": Angry(torch.zeros(3)), "sampler": [0], "batch_size": 2},
+            "Angry, batches of 2, list)\n  calling process",
+        ),
     ],
 )
 def test_two_lines(arguments: dict[str, Any], said: str) -> None:
@@ -68,7 +81,9 @@ def test_packed(packed: Path) -> None:
     """A packed dataset is shown by the first line of its own repr."""
     photos = PackedDataset(packed)
     with FastLoader(photos, batch_size=4, num_workers=2) as loader:
-        assert repr(loader) == f"FastLoader({photos.title}, batches of 4, SequentialSampler)\n  2 native threads"
+        assert (
+            repr(loader) == f"FastLoader({photos.title}, batches of 4, SequentialSampler)\n  2 native threads"
+        )
 
 
 def test_notebook(packed: Path) -> None:
@@ -92,14 +107,34 @@ def test_names_of_a_packed_dataset(packed: Path) -> None:
     photos = Mine(packed)
     photos.tag = "x"  # type: ignore[attr-defined]
     names = {name for name in dir(photos) if not name.startswith("_")}
-    assert {"mine", "tag", "path", "fields", "classes", "targets", "transform", "column", "where", "show", "set_epoch", "close"} <= names
-    assert names.isdisjoint({"before_python", "assemble", "source", "native_fields", "plan", "opened", "row_fields", "snapshot"})
+    assert {
+        "mine",
+        "tag",
+        "path",
+        "fields",
+        "classes",
+        "targets",
+        "transform",
+        "column",
+        "where",
+        "show",
+        "set_epoch",
+        "close",
+    } <= names
+    assert names.isdisjoint(
+        {"before_python", "assemble", "source", "native_fields", "plan", "opened", "row_fields", "snapshot"}
+    )
     assert all(
-        getattr(type(photos), name, "").__doc__ for name in names - {"tag", "epoch", "max_pixels", "path", "seed", "samples", "imgs"}
+        getattr(type(photos), name, "").__doc__
+        for name in names - {"tag", "epoch", "max_pixels", "path", "seed", "samples", "imgs"}
     )
 
 
-WIDE = [T.RandomResizedCrop(32, scale=(0.08, 1.0)), T.RandomHorizontalFlip(), T.Normalize((0.5,) * 3, (0.5,) * 3)]
+WIDE = [
+    T.RandomResizedCrop(32, scale=(0.08, 1.0)),
+    T.RandomHorizontalFlip(),
+    T.Normalize((0.5,) * 3, (0.5,) * 3),
+]
 
 
 @pytest.mark.parametrize("measure", [False, True])
@@ -124,7 +159,9 @@ def test_a_screen_of_explain(packed: Path, arguments: dict[str, Any], measure: b
     *_, last = head.splitlines()
     assert all(name in named or name in last for name, _, _ in entries)
     together = " ".join(head.split())
-    assert all(text.strip() in together or (last.startswith("more") and name in last) for name, _, text in entries)
+    assert all(
+        text.strip() in together or (last.startswith("more") and name in last) for name, _, text in entries
+    )
     reasons = [re.split(r"\s{2,}", line)[-1] for line in whole.partition("\n\n")[2].splitlines()]
     assert measure or all(reason in " ".join(table.split()) for reason in reasons)
 
@@ -146,7 +183,9 @@ def test_reports_are_lines() -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("form", ["packed", "plain"])
-def test_after_the_first_epoch(form: str, workers: int, packed_same_size: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_after_the_first_epoch(
+    form: str, workers: int, packed_same_size: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Once, at INFO, by the logger `fastload`: the share of the time that the loop waited, and what to change; no sooner."""
     caplog.set_level("INFO", "fastload")
     data = PackedDataset(packed_same_size) if form == "packed" else DATA

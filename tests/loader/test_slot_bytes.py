@@ -112,7 +112,14 @@ class Numbers(Dataset[torch.Tensor]):
 @pytest.mark.parametrize("seed_by", [None, "sample"])
 def test_worker_slots(seed_by: Any) -> None:
     """Worker processes' slots are made for the batches that come: a large batch_size or prefetch_factor costs nothing."""
-    with FastLoader(Numbers(), batch_size=2048, num_workers=2, prefetch_factor=100, persistent_workers=True, seed_by=seed_by) as loader:
+    with FastLoader(
+        Numbers(),
+        batch_size=2048,
+        num_workers=2,
+        prefetch_factor=100,
+        persistent_workers=True,
+        seed_by=seed_by,
+    ) as loader:
         for _ in range(3):
             for batch in loader:
                 assert len(batch) == 20

@@ -82,7 +82,17 @@ def test_large_batches_with_a_small_dev_shm(limited: list[str], tmp_path: Path) 
     then from spawned ones."""
     program = tmp_path / "large_batches.py"
     program.write_text(PROGRAM, encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
-    done = subprocess.run([*limited, sys.executable, program], capture_output=True, text=True, env=environment, timeout=240, check=False)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+    }
+    done = subprocess.run(
+        [*limited, sys.executable, program],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=240,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "done fork\ndone spawn\n"

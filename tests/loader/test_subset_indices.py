@@ -32,9 +32,13 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     root = tmp_path_factory.mktemp("subsets")
     for number in range(COUNT):
         (root / "photos" / f"{number:02d}").mkdir(parents=True)
-        Image.fromarray(np.full((8, 8 + number, 3), number, np.uint8)).save(root / "photos" / f"{number:02d}" / "0.jpg")
+        Image.fromarray(np.full((8, 8 + number, 3), number, np.uint8)).save(
+            root / "photos" / f"{number:02d}" / "0.jpg"
+        )
     pack(root / "photos", root / "packed.fl", workers=1)
-    small = torchvision.transforms.Compose([torchvision.transforms.CenterCrop(8), torchvision.transforms.PILToTensor()])
+    small = torchvision.transforms.Compose(
+        [torchvision.transforms.CenterCrop(8), torchvision.transforms.PILToTensor()]
+    )
     folder = torchvision.datasets.ImageFolder(str(root / "photos"), transform=small)
     return {"packed": PackedDataset(Path(root / "packed.fl"), transform=T.CenterCrop(8)), "in place": folder}
 
@@ -126,14 +130,21 @@ def test_indices_say_what_they_say_to_torch(datasets: dict[str, Any], kind: str)
     for data, options in ENGINES:
         subset = SUBSETS[kind](datasets[data])
         loader_options = {key: value for key, value in options.items() if key != "engine"}
-        ours, theirs = got(FastLoader, subset, options), got(DataLoader, subset, {**loader_options, "num_workers": 0})
+        ours, theirs = (
+            got(FastLoader, subset, options),
+            got(DataLoader, subset, {**loader_options, "num_workers": 0}),
+        )
         assert ours == theirs, (data, options)
 
 
 def test_a_list_of_bools_is_what_the_dataset_takes_it_for(datasets: dict[str, Any]) -> None:
     """ImageFolder's list takes True for 1, on native threads as well; packed data refuse it."""
     bools = Subset(datasets["in place"], [True, False])  # type: ignore[list-item]
-    assert got(FastLoader, bools, {"num_workers": 2, "engine": "native"}) == got(DataLoader, bools, {}) == [[1, 0]]
+    assert (
+        got(FastLoader, bools, {"num_workers": 2, "engine": "native"})
+        == got(DataLoader, bools, {})
+        == [[1, 0]]
+    )
     assert got(FastLoader, Subset(datasets["packed"], [True]), {"num_workers": 2}) == [TypeError]  # type: ignore[list-item]
 
 

@@ -40,7 +40,9 @@ extra_checks = false
 
 def linted() -> str:
     """The settings of `make lint`, without the packages that it looks at: with all of them, what it has found out of torch holds here."""
-    sections = re.split(r"^(?=\[)", (Path(__file__).parents[2] / "pyproject.toml").read_text(), flags=re.MULTILINE)
+    sections = re.split(
+        r"^(?=\[)", (Path(__file__).parents[2] / "pyproject.toml").read_text(), flags=re.MULTILINE
+    )
     ours = "".join(each for each in sections if each.startswith(("[tool.mypy]", "[[tool.mypy.")))
     return re.sub(r"^packages = .*$", "", ours, flags=re.MULTILINE)
 
@@ -51,15 +53,30 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> str:
     inferred_batches.py."""
     pytest.importorskip("mypy")
     folder = tmp_path_factory.mktemp("typing")
-    names = {"default.py": SCRIPT, "strict.py": SCRIPT, "inferred_batches.py": Path(inferred_batches.__file__)}
+    names = {
+        "default.py": SCRIPT,
+        "strict.py": SCRIPT,
+        "inferred_batches.py": Path(inferred_batches.__file__),
+    }
     for name, source in names.items():
         shutil.copy(source, folder / name)
     (folder / "pyproject.toml").write_text(linted() + RELAXED)
     if (kept := ROOT / ".mypy_cache").is_dir():
         shutil.copytree(kept, folder / "cache")
-    command = [sys.executable, "-m", "mypy", "--config-file", "pyproject.toml", "--cache-dir", "cache", *names]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--config-file",
+        "pyproject.toml",
+        "--cache-dir",
+        "cache",
+        *names,
+    ]
     # A checkout is found as an installed package is: what is checked is the script. mypy refuses a PYTHONPATH that has installed ones.
-    environment = dict(os.environ) if ROOT.name == "site-packages" else {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = (
+        dict(os.environ) if ROOT.name == "site-packages" else {**os.environ, "PYTHONPATH": str(ROOT)}
+    )
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert re.search(r"3 (source )?files", done.stdout), done.stdout + done.stderr
     return done.stdout
@@ -89,6 +106,14 @@ def test_pyright(tmp_path: Path) -> None:
     """pyright accepts it in strict mode."""
     settings = {"typeCheckingMode": "strict", "include": [str(SCRIPT)], "extraPaths": [str(ROOT)]}
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
-    command = [sys.executable, "-m", "basedpyright", "--project", str(tmp_path), "--pythonpath", sys.executable]
+    command = [
+        sys.executable,
+        "-m",
+        "basedpyright",
+        "--project",
+        str(tmp_path),
+        "--pythonpath",
+        sys.executable,
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -40,7 +40,11 @@ class Objects:
     def read(self, position: int) -> Item:
         count = BOXES[position]
         boxes = np.tile(np.float32([1, 2, 3, 4]), (count, 1))
-        return Item(self.name(position), np.zeros((8, 8 + 2 * (position == 5), 3), np.uint8), {"boxes": boxes, "notes": [1] * count})
+        return Item(
+            self.name(position),
+            np.zeros((8, 8 + 2 * (position == 5), 3), np.uint8),
+            {"boxes": boxes, "notes": [1] * count},
+        )
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +66,10 @@ def failure(dataset: Any, **options: Any) -> RuntimeError:
     ("fields", "words"),
     [
         (["image", "boxes"], r"sample\['boxes'\] has the shape \(2, 4\) at index 0 and \(0, 4\) at index 2"),
-        (("image", {"b": "boxes"}), r"sample\[1\]\['b'\] has the shape \(2, 4\) at index 0 and \(0, 4\) at index 2"),
+        (
+            ("image", {"b": "boxes"}),
+            r"sample\[1\]\['b'\] has the shape \(2, 4\) at index 0 and \(0, 4\) at index 2",
+        ),
         (("image", ["notes"]), r"sample\[1\]\['notes'\] has 2 entries at index 0 and 0 entries at index 2"),
     ],
 )
@@ -72,9 +79,10 @@ def test_packed_data(folder: Path, fields: Any, words: str, engine: str, workers
     assert type(error) is BatchShapeError
     with pytest.raises(BatchShapeError, match=words + ADVICE):
         raise error
-    assert [len(batch) for batch in FastLoader(PackedDataset(folder, fields=("image", "boxes")), batch_size=1, num_workers=0)] == [
-        2
-    ] * COUNT
+    assert [
+        len(batch)
+        for batch in FastLoader(PackedDataset(folder, fields=("image", "boxes")), batch_size=1, num_workers=0)
+    ] == [2] * COUNT
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -142,8 +150,14 @@ def test_own_datasets(dataset: Any, options: dict[str, Any], named: str, workers
 
 def test_other_errors_stay() -> None:
     """Where no part differs in shape, and in what the user's own function collates, nothing is added."""
-    for samples, options in (([{1}, {2}], {}), ([torch.zeros(2), torch.zeros(3)], {"collate_fn": torch.stack})):
-        with FastLoader(samples, batch_size=2, **options) as loader, pytest.raises((RuntimeError, TypeError)) as caught:  # type: ignore[arg-type]
+    for samples, options in (
+        ([{1}, {2}], {}),
+        ([torch.zeros(2), torch.zeros(3)], {"collate_fn": torch.stack}),
+    ):
+        with (
+            FastLoader(samples, batch_size=2, **options) as loader,
+            pytest.raises((RuntimeError, TypeError)) as caught,
+        ):  # type: ignore[arg-type]
             list(loader)
         assert not getattr(caught.value, "__notes__", [])
         assert caught.value.__cause__ is None
@@ -154,15 +168,24 @@ def test_other_errors_stay() -> None:
 @pytest.mark.parametrize(
     ("samples", "advice"),
     [
-        ([(1, None), (2, None)], "sample[1] at index 0 is None: return a number or a tensor there, or leave that part out"),
+        (
+            [(1, None), (2, None)],
+            "sample[1] at index 0 is None: return a number or a tensor there, or leave that part out",
+        ),
         ([{"a": 1.5}, {"a": None}], "sample['a'] at index 1 is None"),
         ([torch.zeros(2), None], "sample at index 1 is None"),
-        ([(Image.new("L", (2, 2)), 1)] * 2, "sample[0] at index 0 is a Pillow image: end the transform with ToTensor()"),
+        (
+            [(Image.new("L", (2, 2)), 1)] * 2,
+            "sample[0] at index 0 is a Pillow image: end the transform with ToTensor()",
+        ),
     ],
 )
 def test_what_is_no_number(samples: Any, options: dict[str, Any], advice: str, workers: int) -> None:
     """A part that is None or a Pillow image is named, with what to do, beside torch's error."""
-    with FastLoader(samples, batch_size=2, num_workers=workers, **options) as loader, pytest.raises(TypeError) as caught:
+    with (
+        FastLoader(samples, batch_size=2, num_workers=workers, **options) as loader,
+        pytest.raises(TypeError) as caught,
+    ):
         list(loader)
     assert advice in advice_in(caught.value)
     with pytest.raises(TypeError) as theirs:

@@ -33,7 +33,9 @@ def alone(ds: PackedDataset, index: int, view: int, seed: int, epoch: int) -> to
     source = core.Source(ds.opened.reader.store, [plan.program], ds.opened.image_field, ds.max_pixels)
     out = torch.empty((3, height, width), dtype=torch.uint8)
     outputs = outputs_of(plan, None, "CHW")
-    ds.opened.decoder.decode(source, index, seed, epoch, outputs, [out.reshape(-1).numpy()], [(width, height)])
+    ds.opened.decoder.decode(
+        source, index, seed, epoch, outputs, [out.reshape(-1).numpy()], [(width, height)]
+    )
     return out
 
 
@@ -65,7 +67,9 @@ def test_raw_images_have_views_too(image_folder: Path, tmp_path: Path) -> None:
 
 def test_scaled_views_are_near_the_unscaled(packed: Path) -> None:
     """With dct_scale a view is a function of the sample's draws, and the picture is the same one."""
-    exact, scaled = (PackedDataset(packed, transform=T.Views(crops(scaled=each)), seed=3) for each in (False, True))
+    exact, scaled = (
+        PackedDataset(packed, transform=T.Views(crops(scaled=each)), seed=3) for each in (False, True)
+    )
     for index in range(len(exact)):
         for a, b in zip(exact[index][0], scaled[index][0], strict=True):
             assert (a.float() - b.float()).abs().mean() < 6
@@ -75,12 +79,19 @@ def test_small_views_beside_large_ones_are_as_near_as_alone(packed: Path) -> Non
     """A view that allows a smaller scale than another is no further from the unscaled view than with that scale; the other is as alone."""
     entries = [[T.Resize((120, 120), dct_scale=scaled), T.RandomHorizontalFlip()] for scaled in (True, False)]
     small = [[T.RandomResizedCrop(9, scale=(0.5, 1.0), dct_scale=scaled)] for scaled in (True, False)]
-    halved, exact = (PackedDataset(packed, transform=T.Views([entries[i], small[i]]), seed=3) for i in range(2))
+    halved, exact = (
+        PackedDataset(packed, transform=T.Views([entries[i], small[i]]), seed=3) for i in range(2)
+    )
     error = torch.zeros(2)
     for index in range(len(exact)):
         want = exact[index][0][1].float()
         assert torch.equal(halved[index][0][0], alone(halved, index, 0, 3, 0))
-        error += torch.stack([(got.float() - want).square().mean() for got in (halved[index][0][1], alone(halved, index, 1, 3, 0))])
+        error += torch.stack(
+            [
+                (got.float() - want).square().mean()
+                for got in (halved[index][0][1], alone(halved, index, 1, 3, 0))
+            ]
+        )
     assert 0 < error[0] < 1.2 * error[1]
 
 
@@ -137,7 +148,13 @@ def test_steps_before_are_drawn_once(packed: Path) -> None:
 
 def test_resume_in_mid_epoch(packed: Path) -> None:
     """The rest of an epoch after load_state_dict is what the first loader went on with."""
-    arguments: dict[str, Any] = {"batch_size": 4, "shuffle": True, "num_workers": 2, "transform": T.Views(crops()), "seed": 7}
+    arguments: dict[str, Any] = {
+        "batch_size": 4,
+        "shuffle": True,
+        "num_workers": 2,
+        "transform": T.Views(crops()),
+        "seed": 7,
+    }
     with FastLoader(packed, **arguments) as loader:
         batches = iter(loader)
         next(batches), next(batches)
@@ -193,10 +210,15 @@ def test_bad_samples(image_folder: Path, tmp_path: Path, policy: Any) -> None:
 def test_floats_layouts_and_dtypes(packed: Path) -> None:
     """ToFloat and Normalize inside entries, with dtype= and memory_format=, as for one image; each entry by its own values."""
     mean, std = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
-    entries = [[*entry, T.Normalize(mean, std)] if number else [*entry, T.ToFloat()] for number, entry in enumerate(crops())]
+    entries = [
+        [*entry, T.Normalize(mean, std)] if number else [*entry, T.ToFloat()]
+        for number, entry in enumerate(crops())
+    ]
     with FastLoader(packed, 8, transform=T.Views(crops()), seed=4) as loader:
         bytes_of = next(iter(loader))
-    with FastLoader(packed, 8, transform=T.Views(entries), seed=4, dtype=torch.float32, memory_format=torch.channels_last) as loader:
+    with FastLoader(
+        packed, 8, transform=T.Views(entries), seed=4, dtype=torch.float32, memory_format=torch.channels_last
+    ) as loader:
         views, _ = next(iter(loader))
     for number, (got, raw) in enumerate(zip(views, bytes_of[0], strict=True)):
         want = raw.float() / 255
@@ -245,10 +267,14 @@ def test_batch_transforms_act_on_each_view(packed: Path) -> None:
         first = next(iter(loader))[0]
         assert [tuple(each.shape) for each in first] == [(8,)] * 5
         assert len({each[0].item() for each in first}) == 5
-    with FastLoader(packed, 8, transform=T.Views(crops()), batch_transform=noise, seed=1, num_workers=2) as loader:
+    with FastLoader(
+        packed, 8, transform=T.Views(crops()), batch_transform=noise, seed=1, num_workers=2
+    ) as loader:
         assert all(map(torch.equal, first, next(iter(loader))[0]))
     with pytest.raises(ArgumentError, match="mixes images and labels"):
-        FastLoader(packed, 8, transform=T.Views(crops()), batch_transform=lambda images, labels: (images, labels))
+        FastLoader(
+            packed, 8, transform=T.Views(crops()), batch_transform=lambda images, labels: (images, labels)
+        )
 
 
 def test_changes_in_place_are_seen(packed: Path) -> None:

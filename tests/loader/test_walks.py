@@ -17,7 +17,9 @@ BOUNDS = {"packed": (14, 43), "processes": (17, 90), "device": (15, 62)}
 @pytest.fixture(scope="module")
 def walks() -> dict[str, tuple[int, int]]:
     """Files and entries by kind of loader, of a process of its own."""
-    told = subprocess.run([sys.executable, str(TOOL)], capture_output=True, text=True, timeout=120, check=True).stdout
+    told = subprocess.run(
+        [sys.executable, str(TOOL)], capture_output=True, text=True, timeout=120, check=True
+    ).stdout
     found = re.findall(r"^(\w+): iter\(\) and two batches: (\d+) files, (\d+) entries$", told, re.MULTILINE)
     return {name: (int(files), int(entries)) for name, files, entries in found}
 

@@ -29,7 +29,9 @@ def step(images: torch.Tensor, labels: torch.Tensor) -> None:
 
 
 def train(path: Path) -> None:
-    with FastLoader("train.fl", batch_size=64, shuffle=True, transform=[T.RandomResizedCrop(224), T.ToFloat()], seed=0) as loader:
+    with FastLoader(
+        "train.fl", batch_size=64, shuffle=True, transform=[T.RandomResizedCrop(224), T.ToFloat()], seed=0
+    ) as loader:
         for epoch in range(2):
             loader.set_epoch(epoch)
             for images, labels in loader:
@@ -55,7 +57,15 @@ def train(path: Path) -> None:
 
 def make(path: Path) -> None:
     """Options of a pack, right and wrong: a checker that accepts a wrong one says that its `ignore` is unused."""
-    summary = pack(path, "train.fl", encode="keep", box_format="xywh", workers=4, storage_options={"region": "x"}, ray=True)
+    summary = pack(
+        path,
+        "train.fl",
+        encode="keep",
+        box_format="xywh",
+        workers=4,
+        storage_options={"region": "x"},
+        ray=True,
+    )
     show(summary.samples, attach(source=path, out="index.fl", base="..", check="structure").samples)
     show(append("train.fl", path, quality=None, max_side=512).version)
     pack(path, "train.fl", qualty=90)  # type: ignore[call-arg]

@@ -45,12 +45,19 @@ def test_checksums_are_those_of_plain_c(size: int) -> None:
     assert core.crc32c(data, 5) == best
 
 
-@pytest.mark.parametrize(("value", "code", "said"), [("plain", 0, "plain"), ("avx1024", 1, "FASTLOAD_CPU='avx1024' is neither plain")])
+@pytest.mark.parametrize(
+    ("value", "code", "said"),
+    [("plain", 0, "plain"), ("avx1024", 1, "FASTLOAD_CPU='avx1024' is neither plain")],
+)
 def test_the_variable_is_read_when_the_module_is_loaded(value: str, code: int, said: str) -> None:
     """It is followed from the start, and a wrong value ends the import with what to do."""
     program = "from fastload._native import core; import sys; sys.stdout.write(core.cpu_features())"
     done = subprocess.run(
-        [sys.executable, "-c", program], env={**os.environ, "FASTLOAD_CPU": value}, capture_output=True, text=True, check=False
+        [sys.executable, "-c", program],
+        env={**os.environ, "FASTLOAD_CPU": value},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == code, done.stderr
     assert said in (done.stderr if code else done.stdout)

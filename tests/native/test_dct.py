@@ -104,7 +104,9 @@ def read_block(bits: Bits, last: int, orders: list[int]) -> list[int]:
     return block
 
 
-def read_strip(data: bytes, blocks: int, dc_bytes: int, orders: list[int], entries: list[int], every: int) -> list[list[int]]:
+def read_strip(
+    data: bytes, blocks: int, dc_bytes: int, orders: list[int], entries: list[int], every: int
+) -> list[list[int]]:
     """The blocks of a strip, in zigzag order. Checks every entry point."""
     steps, value = Bits(data[:dc_bytes]), 0
     dc = []
@@ -116,7 +118,11 @@ def read_strip(data: bytes, blocks: int, dc_bytes: int, orders: list[int], entri
             dc.append(value)
     assert (steps.at + 7) // 8 == dc_bytes
     lasts_bytes = (6 * blocks + 7) // 8
-    lasts, planes, made = Bits(data[dc_bytes : dc_bytes + lasts_bytes]), Bits(data[dc_bytes + lasts_bytes :]), []
+    lasts, planes, made = (
+        Bits(data[dc_bytes : dc_bytes + lasts_bytes]),
+        Bits(data[dc_bytes + lasts_bytes :]),
+        [],
+    )
     for i in range(blocks):
         if i and i % every == 0:
             assert planes.at == sum(entries[: i // every])
@@ -158,7 +164,9 @@ class Coded:
         self.restarts += 1
 
 
-def write_scan(rows: list[list[list[int]]], blocks: list[tuple[int, int, int]], interval: int, coded: Coded) -> bytes:
+def write_scan(
+    rows: list[list[list[int]]], blocks: list[tuple[int, int, int]], interval: int, coded: Coded
+) -> bytes:
     """Coded data of blocks in the order of the scan: each row's MCUs, each MCU's blocks with (component, DC table, AC table)."""
     before, mcu = [0, 0, 0], 0
     for i, block in enumerate(block for row in rows for block in row):
@@ -235,7 +243,9 @@ class Scan:
                 mine.append(sizes[k] & 1)
                 continue
             self.end_run(ac)
-            value, size = (sizes[k], sizes[k].bit_length()) if block[k] > 0 else (-sizes[k], sizes[k].bit_length())
+            value, size = (
+                (sizes[k], sizes[k].bit_length()) if block[k] > 0 else (-sizes[k], sizes[k].bit_length())
+            )
             self.coded.symbol((1, ac), zeros << 4 | size, value, size)
             self.correct(mine)
             zeros, mine = 0, []
@@ -249,16 +259,27 @@ Blocks = list[list[list[list[int]]]]
 
 
 def write_progressive_scan(
-    header: bytes, codes: Codes, frame: dict[str, Any], sampling: list[tuple[int, int]], made: Blocks, ones: bool
+    header: bytes,
+    codes: Codes,
+    frame: dict[str, Any],
+    sampling: list[tuple[int, int]],
+    made: Blocks,
+    ones: bool,
 ) -> bytes:
     """Coded data of a progressive scan, of each component's rows of blocks."""
     count = header[0]
-    which = [(frame["ids"].index(header[1 + 2 * i]), header[2 + 2 * i] >> 4, header[2 + 2 * i] & 15) for i in range(count)]
+    which = [
+        (frame["ids"].index(header[1 + 2 * i]), header[2 + 2 * i] >> 4, header[2 + 2 * i] & 15)
+        for i in range(count)
+    ]
     start, stop, bits = header[1 + 2 * count :]
     h, v = sampling[0]
     if count == 1:
         c, dc, ac = which[0]
-        samples = [math.ceil(frame["width"] * sampling[c][0] / h), math.ceil(frame["height"] * sampling[c][1] / v)]
+        samples = [
+            math.ceil(frame["width"] * sampling[c][0] / h),
+            math.ceil(frame["height"] * sampling[c][1] / v),
+        ]
         across, down = (math.ceil(side / 8) for side in samples)
         mcus = [[(c, dc, ac, y, x)] for y in range(down) for x in range(across)]
     else:
@@ -289,7 +310,9 @@ def write_progressive_scan(
     return bytes(scan.coded.out)
 
 
-def progressive_of(head: bytes, tail: bytes, frame: dict[str, Any], sampling: list[tuple[int, int]], made: Blocks, ones: bool) -> bytes:
+def progressive_of(
+    head: bytes, tail: bytes, frame: dict[str, Any], sampling: list[tuple[int, int]], made: Blocks, ones: bool
+) -> bytes:
     """A progressive file: its segments, and behind each scan's header the coded data."""
     out, codes, parts = bytearray(head[:2]), {}, head[2:] + tail
     frame["interval"] = 0
@@ -314,7 +337,10 @@ def jpeg_of(form: bytes) -> bytes:
     start_width, *widths = form[20:25]
     behind = max(256, head_bytes + tail_bytes)
     head_at = len(form) - behind
-    head, tail = form[head_at : head_at + head_bytes], form[head_at + head_bytes : head_at + head_bytes + tail_bytes]
+    head, tail = (
+        form[head_at : head_at + head_bytes],
+        form[head_at + head_bytes : head_at + head_bytes + tail_bytes],
+    )
     data = form[head_at - data_bytes : head_at]
     frame, components, codes = segments(head)
     h, v, *_ = components[0]
@@ -330,17 +356,32 @@ def jpeg_of(form: bytes) -> bytes:
     for _ in range(down):
         for c, row in lanes:
             numbers = [table.take(start_width), table.take(widths[c > 0])]
-            strips.append((c, row, *numbers, [table.take(widths[2 + (c > 0)]) for _ in range(-(-across // every) - 1)]))
+            strips.append(
+                (c, row, *numbers, [table.take(widths[2 + (c > 0)]) for _ in range(-(-across // every) - 1)])
+            )
     made: list[dict[tuple[int, int], list[list[int]]]] = [{} for _ in range(down)]
     for i, (c, row, start, dc_bytes, entries) in enumerate(strips):
         stop = strips[i + 1][2] if i + 1 < len(strips) else data_bytes
         width = components[c][0]
-        made[i // len(lanes)][c, row] = read_strip(data[start:stop], across * width, dc_bytes, orders[c], entries, every * width)
+        made[i // len(lanes)][c, row] = read_strip(
+            data[start:stop], across * width, dc_bytes, orders[c], entries, every * width
+        )
     if form[5] & 2:
-        planes = [[strip[c, row] for strip in made for row in range(components[c][1])] for c in range(len(components))]
+        planes = [
+            [strip[c, row] for strip in made for row in range(components[c][1])]
+            for c in range(len(components))
+        ]
         return progressive_of(head, tail, frame, [each[:2] for each in components], planes, bool(form[5] & 1))
-    order = [(c, row, x) for c, (width, rows, *_) in enumerate(components) for row in range(rows) for x in range(width)]
-    rows = [[strip[c, row][mcu * components[c][0] + x] for mcu in range(across) for c, row, x in order] for strip in made]
+    order = [
+        (c, row, x)
+        for c, (width, rows, *_) in enumerate(components)
+        for row in range(rows)
+        for x in range(width)
+    ]
+    rows = [
+        [strip[c, row][mcu * components[c][0] + x] for mcu in range(across) for c, row, x in order]
+        for strip in made
+    ]
     blocks = [(c, *components[c][2:]) for c, _, _ in order]
     return head + write_scan(rows, blocks, frame["interval"], Coded(codes, bool(form[5] & 1))) + tail
 
@@ -348,7 +389,9 @@ def jpeg_of(form: bytes) -> bytes:
 def picture(seed: int, width: int, height: int, *, grey: bool = False, **options: object) -> bytes:
     """A JPEG of slopes and noise."""
     draws = np.random.default_rng(seed)
-    values = np.add.outer(5 * np.arange(height), 3 * np.arange(width))[..., None] + draws.integers(0, 60, (height, width, 3))
+    values = np.add.outer(5 * np.arange(height), 3 * np.arange(width))[..., None] + draws.integers(
+        0, 60, (height, width, 3)
+    )
     image = Image.fromarray((values % 256).astype(np.uint8))
     out = io.BytesIO()
     (image.convert("L") if grey else image).save(out, "JPEG", **options)  # type: ignore[arg-type]

@@ -74,14 +74,20 @@ def stored_pixels(reader: DatasetReader, index: int, name: str) -> npt.NDArray[A
     return pixels if pixels.ndim == 3 else pixels[..., None]
 
 
-def decode(reader: DatasetReader, programs: list[core.Program], index: int, dtype: str = "") -> dict[str, list[npt.NDArray[Any]]]:
+def decode(
+    reader: DatasetReader, programs: list[core.Program], index: int, dtype: str = ""
+) -> dict[str, list[npt.NDArray[Any]]]:
     """All parts of a sample by image, (height, width, channels)."""
     outputs, sizes = [], []
     for name, form in FORMS.items():
         own = "uint16" if form == (1, 2) else "uint8"
         pixels = stored_pixels(reader, index, name)
         channels, levels = pixels.shape[2], 256 << (8 if own == "uint16" else 0)
-        lut = np.tile(np.arange(levels, dtype=np.float32) / np.float32(levels - 1), (channels, 1)) if dtype else None
+        lut = (
+            np.tile(np.arange(levels, dtype=np.float32) / np.float32(levels - 1), (channels, 1))
+            if dtype
+            else None
+        )
         for program in programs:
             outputs.append(core.Output(dtype or own, "HWC", lut, form))
             sizes.append(program.size(pixels.shape[1], pixels.shape[0], 5, 2, index))
@@ -102,7 +108,10 @@ def expected(pixels: npt.NDArray[Any], program: core.Program, index: int, name: 
 
 
 def crop(size: int, stream: int, **more: Any) -> core.Program:
-    flips = [{"kind": "hflip", "p": 0.5, "stream": stream + 1}, {"kind": "vflip", "p": 0.5, "stream": stream + 2}]
+    flips = [
+        {"kind": "hflip", "p": 0.5, "stream": stream + 1},
+        {"kind": "vflip", "p": 0.5, "stream": stream + 2},
+    ]
     return core.Program(
         [
             {
@@ -140,9 +149,20 @@ def test_floats(reader: DatasetReader) -> None:
 
 def test_padding(reader: DatasetReader) -> None:
     """Padding after a resize, before one, and in place of one shows the colour in all channels."""
-    pad = {"kind": "random_crop", "width": 90, "height": 90, "pad_if_needed": True, "fill": (7, 7, 7), "stream": 1}
+    pad = {
+        "kind": "random_crop",
+        "width": 90,
+        "height": 90,
+        "pad_if_needed": True,
+        "fill": (7, 7, 7),
+        "stream": 1,
+    }
     box = {"kind": "letterbox", "width": 30, "height": 60, "fill": (9, 9, 9), "stream": 2, "dct_scale": False}
-    for ops, fill, size in (([pad], 7, (90, 90)), ([box], 9, (30, 60)), ([pad, {**box, "fill": (7, 7, 7)}], 7, (30, 60))):
+    for ops, fill, size in (
+        ([pad], 7, (90, 90)),
+        ([box], 9, (30, 60)),
+        ([pad, {**box, "fill": (7, 7, 7)}], 7, (30, 60)),
+    ):
         program = core.Program(ops)
         for name, [part] in decode(reader, [program], 0).items():
             pixels = stored_pixels(reader, 0, name)
@@ -161,23 +181,39 @@ def test_padding(reader: DatasetReader) -> None:
 def test_what_does_not_fit(reader: DatasetReader) -> None:
     """Planes into RGB and RGB into planes, other depths, too many parts, numbers for other shards: each is told."""
     program, schema = core.Program([]), reader.schema
-    for name, form in (("depth", None), ("alpha", (4, 2)), ("second", (3, 1)), ("depth", (1, 1)), ("alpha", (3, 1))):
+    for name, form in (
+        ("depth", None),
+        ("alpha", (4, 2)),
+        ("second", (3, 1)),
+        ("depth", (1, 1)),
+        ("alpha", (3, 1)),
+    ):
         own = core.Output("uint16" if form and form[1] == 2 else "uint8", "HWC", None, form)
         pixels = [stored_pixels(reader, 0, each) for each in ("image", name)]
         sizes = [(each.shape[1], each.shape[0]) for each in pixels]
         into = [np.empty(64 * 70 * 8, np.uint8) for _ in sizes]
-        source = core.Source(reader.store, [program], schema.number("image"), MAX, [(name, schema.number(name), [program])])
+        source = core.Source(
+            reader.store, [program], schema.number("image"), MAX, [(name, schema.number(name), [program])]
+        )
         with pytest.raises(SampleError, match=f"field '{name}': its pixels have"):
             core.Decoder().decode(source, 0, 0, 0, [core.Output(), own], into, sizes)
     with pytest.raises(fastload.errors.TransformError, match="65 images"):
         core.Source(reader.store, [program], 0, MAX, [("second", 1, [program] * 64)])
     with pytest.raises(ArgumentError, match="2 numbers of a field for 1 shards"):
         core.Source(reader.store, [program], 0, MAX, [("second", np.zeros(2, np.uint16), [program])])
-    by_shard = core.Source(reader.store, [program], 0, MAX, [("second", np.array([schema.number("second")], np.uint16), [program])])
+    by_shard = core.Source(
+        reader.store,
+        [program],
+        0,
+        MAX,
+        [("second", np.array([schema.number("second")], np.uint16), [program])],
+    )
     second = stored_pixels(reader, 0, "second")
     into = [np.empty((64, 48, 3), np.uint8), np.empty_like(second)]
     sizes = [(48, 64), (second.shape[1], second.shape[0])]
-    core.Decoder().decode(by_shard, 0, 0, 0, [core.Output(), core.Output()], [each.reshape(-1) for each in into], sizes)
+    core.Decoder().decode(
+        by_shard, 0, 0, 0, [core.Output(), core.Output()], [each.reshape(-1) for each in into], sizes
+    )
     assert np.array_equal(into[1], second)
     for planes in ((0, 1), (5, 1), (1, 3)):
         with pytest.raises(ArgumentError, match="planes of"):

@@ -29,7 +29,9 @@ Array = npt.NDArray[Any]
 SAMPLES = int(os.environ.get("ORACLE_SAMPLES", "600"))
 OBJECTS = 50
 UPRIGHT, ROTATED = ("xyxy", "xywh", "cxcywh"), ("xywhr", "cxcywhr", "xyxyxyxy")
-CASES = [(form, dtype) for form in UPRIGHT for dtype in (np.float32, np.int64)] + [(form, np.float32) for form in ROTATED]
+CASES = [(form, dtype) for form in UPRIGHT for dtype in (np.float32, np.int64)] + [
+    (form, np.float32) for form in ROTATED
+]
 RESIZES = ("resize", "resized_crop", "scale_jitter", "shortest_size", "random_resize", "letterbox")
 KINDS = ("hflip", "vflip", "zoom_out", "center_crop", "random_crop", *RESIZES)
 
@@ -69,7 +71,9 @@ def random_program(rng: np.random.Generator) -> core.Program:
     return core.Program(ops)
 
 
-def random_boxes(rng: np.random.Generator, count: int, form: str, width: int, height: int, dtype: Any) -> Array:
+def random_boxes(
+    rng: np.random.Generator, count: int, form: str, width: int, height: int, dtype: Any
+) -> Array:
     """Boxes in, across and beyond an image, some of them empty or on its edges."""
     x, y = rng.uniform(-20, width + 20, count), rng.uniform(-20, height + 20, count)
     w, h = rng.uniform(0, width, count), rng.uniform(0, height, count)
@@ -79,14 +83,22 @@ def random_boxes(rng: np.random.Generator, count: int, form: str, width: int, he
         w, h = x + w, y + h
     if form in UPRIGHT:
         return np.stack([x, y, w, h], 1).astype(dtype)
-    angle = np.where(rng.random(count) < 0.8, rng.uniform(-180, 180, count), rng.choice([0.0, 45.0, 90.0, 180.0, -90.0], count))
+    angle = np.where(
+        rng.random(count) < 0.8,
+        rng.uniform(-180, 180, count),
+        rng.choice([0.0, 45.0, 90.0, 180.0, -90.0], count),
+    )
     centred = torch.from_numpy(np.stack([x, y, w + 1, h + 1, angle], 1).astype(dtype))
-    made: Array = F.convert_bounding_box_format(centred, old_format="CXCYWHR", new_format=form.upper()).numpy()
+    made: Array = F.convert_bounding_box_format(
+        centred, old_format="CXCYWHR", new_format=form.upper()
+    ).numpy()
     return made
 
 
 def corners(boxes: Array, form: str) -> Array:
-    made: Array = F.convert_bounding_box_format(torch.from_numpy(boxes).clone(), old_format=form.upper(), new_format="XYXYXYXY").numpy()
+    made: Array = F.convert_bounding_box_format(
+        torch.from_numpy(boxes).clone(), old_format=form.upper(), new_format="XYXYXYXY"
+    ).numpy()
     return made
 
 
@@ -108,7 +120,9 @@ def test_objects_move_as_torchvisions() -> None:
         where = f"seed {seed}, sample {sample}: {form} {got.steps}"
         assert got.boxes.dtype == expected.dtype
         if form in UPRIGHT:
-            np.testing.assert_allclose(got.boxes, expected, rtol=0, atol=0 if dtype is np.int64 else 1e-4, err_msg=where)
+            np.testing.assert_allclose(
+                got.boxes, expected, rtol=0, atol=0 if dtype is np.int64 else 1e-4, err_msg=where
+            )
         else:
             exact = corners(through(as_boxes(boxes, form, width, height, torch.float64), got.steps), form)
             theirs = corners(expected, form)
@@ -117,13 +131,23 @@ def test_objects_move_as_torchvisions() -> None:
         points = random_boxes(rng, OBJECTS, "xywh", width, height, np.float32)[:, :2].copy()
         moved = through(as_points(points, width, height), got.steps)
         np.testing.assert_allclose(got.keypoints(points), moved, rtol=0, atol=1e-4, err_msg=where)
-        labels = rng.integers(0, 1 << 16 if sample % 2 else 256, (height, width)).astype(np.uint16 if sample % 2 else np.uint8)
-        shown = through(tv_tensors.Mask(torch.from_numpy(labels.astype(np.int32 if sample % 2 else np.uint8))), got.steps)
+        labels = rng.integers(0, 1 << 16 if sample % 2 else 256, (height, width)).astype(
+            np.uint16 if sample % 2 else np.uint8
+        )
+        shown = through(
+            tv_tensors.Mask(torch.from_numpy(labels.astype(np.int32 if sample % 2 else np.uint8))), got.steps
+        )
         np.testing.assert_array_equal(got.mask(labels), shown.astype(labels.dtype), err_msg=where)
     assert elsewhere <= 2 + rotated / 1000
 
 
-@given(st.integers(1, 300), st.integers(1, 300), st.integers(0, 2**32), st.sampled_from([0, 1, 1000]), st.sampled_from(CASES))
+@given(
+    st.integers(1, 300),
+    st.integers(1, 300),
+    st.integers(0, 2**32),
+    st.sampled_from([0, 1, 1000]),
+    st.sampled_from(CASES),
+)
 def test_any_number_of_objects(width: int, height: int, seed: int, count: int, case: tuple[str, Any]) -> None:
     """Zero, one and 1,000 objects; the boxes handed in are not changed; nothing is dropped where nothing filters."""
     rng = np.random.default_rng(seed)
@@ -141,8 +165,12 @@ edges = st.sampled_from([0.0, 0.5, 1.0, 9.0, 9.5, 10.0, 10.5, -0.5, -3.0, 1e9, f
 
 
 @pytest.mark.parametrize("form", UPRIGHT)
-@given(boxes=st.lists(st.tuples(edges, edges, edges, edges), max_size=12), size=st.sampled_from([1.0, 2.0, 5.0]))
-def test_sanitize_keeps_what_torchvision_keeps(form: str, boxes: list[tuple[float, ...]], size: float) -> None:
+@given(
+    boxes=st.lists(st.tuples(edges, edges, edges, edges), max_size=12), size=st.sampled_from([1.0, 2.0, 5.0])
+)
+def test_sanitize_keeps_what_torchvision_keeps(
+    form: str, boxes: list[tuple[float, ...]], size: float
+) -> None:
     """Boxes empty, on edges, outside, reversed and NaN: keep is torchvision's mask."""
     values = np.array(boxes, np.float32).reshape(-1, 4)
     program = core.Program([{"kind": "sanitize", "min_size": size, "min_area": 2 * size}])
@@ -167,7 +195,9 @@ def test_formats_are_converted_as_torchvisions(old: str, new: str, dtype: Any) -
     got = core.Geometry(core.Program([flip, convert, crop]), (60, 40), 0, 0, 0, boxes, old)
     assert [step["kind"] for step in got.steps] == ["hflip", "format", "crop"]
     assert got.boxes.dtype == dtype
-    np.testing.assert_allclose(got.boxes, through(flipped, got.steps[2:]), rtol=0, atol=0 if dtype is np.int64 else 1e-4)
+    np.testing.assert_allclose(
+        got.boxes, through(flipped, got.steps[2:]), rtol=0, atol=0 if dtype is np.int64 else 1e-4
+    )
 
 
 whole = st.integers(-40, 40) | st.integers(-(2**26), 2**26)
@@ -175,8 +205,13 @@ whole = st.integers(-40, 40) | st.integers(-(2**26), 2**26)
 
 @pytest.mark.parametrize("new", UPRIGHT)
 @pytest.mark.parametrize("old", UPRIGHT)
-@given(boxes=st.lists(st.tuples(whole, whole, whole, whole), max_size=12), halves=st.sampled_from([1.0, 0.5, 0.1]))
-def test_any_box_is_converted_to_torchvisions_numbers(old: str, new: str, boxes: list[tuple[int, ...]], halves: float) -> None:
+@given(
+    boxes=st.lists(st.tuples(whole, whole, whole, whole), max_size=12),
+    halves=st.sampled_from([1.0, 0.5, 0.1]),
+)
+def test_any_box_is_converted_to_torchvisions_numbers(
+    old: str, new: str, boxes: list[tuple[int, ...]], halves: float
+) -> None:
     """Also where a corner is negative, a side odd or negative, a number beyond those that float32 holds: int64 and float32 are equal to
     what the installed torchvision makes of them, there and back."""
     integers = np.array(boxes, np.int64).reshape(-1, 4)
@@ -195,7 +230,15 @@ def test_any_box_is_converted_to_torchvisions_numbers(old: str, new: str, boxes:
 def test_integers_are_sanitized_by_torchvisions_corners(form: str, boxes: list[tuple[int, ...]]) -> None:
     """keep is torchvision's mask of integer boxes, on whose corners rounding decides."""
     values = np.array(boxes, np.int64).reshape(-1, 4)
-    got = core.Geometry(core.Program([{"kind": "sanitize", "min_size": 3.0, "min_area": 10.0}]), (40, 30), 0, 0, 0, values, form)
+    got = core.Geometry(
+        core.Program([{"kind": "sanitize", "min_size": 3.0, "min_area": 10.0}]),
+        (40, 30),
+        0,
+        0,
+        0,
+        values,
+        form,
+    )
     _, expected = F.sanitize_bounding_boxes(torch.from_numpy(values), form.upper(), (30, 40), 3.0, 10.0)
     np.testing.assert_array_equal(got.keep, expected.numpy())
 
@@ -216,10 +259,18 @@ def test_sanitize_of_random_boxes() -> None:
         boxes = random_boxes(rng, 200, form, 60, 40, dtype)
         ops = [{"kind": "random_crop", "width": 30, "height": 30, "stream": 1}] if form in UPRIGHT else []
         got = core.Geometry(
-            core.Program([*ops, {"kind": "sanitize", "min_size": 3.0, "min_area": 20.0}]), (60, 40), 0, 0, sample, boxes, form
+            core.Program([*ops, {"kind": "sanitize", "min_size": 3.0, "min_area": 20.0}]),
+            (60, 40),
+            0,
+            0,
+            sample,
+            boxes,
+            form,
         )
         width, height = got.size
-        _, expected = F.sanitize_bounding_boxes(torch.from_numpy(got.boxes), form.upper(), (height, width), 3.0, 20.0)
+        _, expected = F.sanitize_bounding_boxes(
+            torch.from_numpy(got.boxes), form.upper(), (height, width), 3.0, 20.0
+        )
         np.testing.assert_array_equal(got.keep, expected.numpy())
         assert got.keep.sum() < len(boxes)
         assert got.keep.any() or form in ROTATED
@@ -239,7 +290,9 @@ def test_outlines_move_as_corners_of_boxes() -> None:
     crop = next(step for step in got.steps if step["kind"] == "crop")
     expected = [((40 - 4 - crop["x"]) * 2.5, (30 - 6 - crop["y"]) * 1.5)]
     np.testing.assert_allclose(got.outline([[4.0, 6.0]]), expected, atol=1e-4)
-    np.testing.assert_allclose(got.outline([[0.0, 0.0]]), [((40 - crop["x"]) * 2.5, (30 - crop["y"]) * 1.5)], atol=1e-4)
+    np.testing.assert_allclose(
+        got.outline([[0.0, 0.0]]), [((40 - crop["x"]) * 2.5, (30 - crop["y"]) * 1.5)], atol=1e-4
+    )
 
 
 sides = st.integers(1, 40)
@@ -257,7 +310,9 @@ def test_a_centre_crop_leaves_objects_on_their_pixels(size: tuple[int, int], to:
     got = core.Geometry(program, (width, height), 0, 0, 0, boxes)
     shown = F.center_crop(numbered, [crop_height, crop_width])
     np.testing.assert_array_equal(got.mask(numbered[0].numpy()), shown[0].numpy())
-    for (x, y), number in zip(got.keypoints(points).astype(int), numbered[0, points[:, 1], points[:, 0]], strict=True):
+    for (x, y), number in zip(
+        got.keypoints(points).astype(int), numbered[0, points[:, 1], points[:, 0]], strict=True
+    ):
         inside = 0 <= x < crop_width and 0 <= y < crop_height
         assert shown[0, y, x] == number if inside else number not in shown
     first = [min(each) if len(each) else 0 for each in torch.nonzero(shown[0] > 0, as_tuple=True)]
@@ -266,7 +321,9 @@ def test_a_centre_crop_leaves_objects_on_their_pixels(size: tuple[int, int], to:
     if crop_width <= width and crop_height <= height:
         wanted = F.center_crop(as_boxes(boxes, "xyxy", width, height), [crop_height, crop_width])
         np.testing.assert_array_equal(got.boxes, wanted.numpy())
-        np.testing.assert_array_equal(got.keypoints(points), F.center_crop(as_points(points, width, height), [crop_height, crop_width]))
+        np.testing.assert_array_equal(
+            got.keypoints(points), F.center_crop(as_points(points, width, height), [crop_height, crop_width])
+        )
 
 
 def test_torchvision_moves_boxes_off_an_image_that_it_pads() -> None:
@@ -275,7 +332,9 @@ def test_torchvision_moves_boxes_off_an_image_that_it_pads() -> None:
     pixel, box = torch.ones(1, 1, 1), np.array([[0, 0, 1, 1]], np.float32)
     assert F.center_crop(pixel, [1, 4]).tolist() == [[[0, 1, 0, 0]]]
     assert F.center_crop(as_boxes(box, "xyxy", 1, 1), [1, 4]).tolist() == [[2, 0, 3, 1]]
-    got = core.Geometry(core.Program([{"kind": "center_crop", "width": 4, "height": 1}]), (1, 1), 0, 0, 0, box)
+    got = core.Geometry(
+        core.Program([{"kind": "center_crop", "width": 4, "height": 1}]), (1, 1), 0, 0, 0, box
+    )
     assert got.boxes.tolist() == [[1, 0, 2, 1]]
 
 
@@ -296,7 +355,11 @@ def test_a_mask_shows_its_fill() -> None:
 @pytest.mark.parametrize(
     ("boxes", "form", "message"),
     [
-        (np.zeros((2, 5), np.float32), "xyxy", r"boxes of 'xyxy' are float32 or int64 \(count, 4\), not float32 \(2, 5\)"),
+        (
+            np.zeros((2, 5), np.float32),
+            "xyxy",
+            r"boxes of 'xyxy' are float32 or int64 \(count, 4\), not float32 \(2, 5\)",
+        ),
         (np.zeros((2, 4), np.float64), "xyxy", "not float64"),
         (np.zeros((2, 5), np.int64), "xywhr", "rotated boxes of integers: give float32"),
         (np.zeros((2, 4), np.float32), "yxyx", "format 'yxyx' is not one of"),

@@ -52,7 +52,9 @@ class Made:
     height: int
 
 
-def make(width: int, height: int, sampling: str, quality: int = 75, progressive: bool = False, seed: int = 0) -> Made:
+def make(
+    width: int, height: int, sampling: str, quality: int = 75, progressive: bool = False, seed: int = 0
+) -> Made:
     image = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
     flags = turbojpeg.TJFLAG_PROGRESSIVE if progressive else 0
     subsample = SAMPLINGS[sampling]
@@ -104,14 +106,18 @@ def test_a_box_is_the_full_decode_cropped(case: tuple[Made, tuple[int, int, int,
 
 @settings(max_examples=400)
 @given(files_and_boxes(), st.sampled_from(EIGHTHS))
-def test_a_scaled_box_is_the_scaled_decode_cropped(case: tuple[Made, tuple[int, int, int, int]], eighths: int) -> None:
+def test_a_scaled_box_is_the_scaled_decode_cropped(
+    case: tuple[Made, tuple[int, int, int, int]], eighths: int
+) -> None:
     """At every DCT scale a box is the part floor(x s) .. ceil((x + width) s) of the scaled image.
 
     TurboJPEG chooses its scale by the size of the result, which does not tell scales apart below 8 pixels.
     """
     made, box = case
     assume(max(made.width, made.height) >= 8)
-    np.testing.assert_array_equal(core.jpeg_decode(made.data, box, eighths), part(full(made, eighths), box, eighths))
+    np.testing.assert_array_equal(
+        core.jpeg_decode(made.data, box, eighths), part(full(made, eighths), box, eighths)
+    )
 
 
 @pytest.mark.parametrize("sampling", sorted(SAMPLINGS))
@@ -124,12 +130,16 @@ def test_every_column_and_row_of_an_image(sampling: str, progressive: bool) -> N
         for end in {x + 1, x + 2, x + 3, x + 16, x + 17, 70}:
             if end <= 70:
                 box = (x, x % 53, end - x, 53 - x % 53)
-                np.testing.assert_array_equal(core.jpeg_decode(made.data, box), part(whole, box, 8), err_msg=str(box))
+                np.testing.assert_array_equal(
+                    core.jpeg_decode(made.data, box), part(whole, box, 8), err_msg=str(box)
+                )
     for y in range(53):
         for end in {y + 1, y + 2, y + 3, y + 16, y + 17, 53}:
             if end <= 53:
                 box = (y % 9, y, 40, end - y)
-                np.testing.assert_array_equal(core.jpeg_decode(made.data, box), part(whole, box, 8), err_msg=str(box))
+                np.testing.assert_array_equal(
+                    core.jpeg_decode(made.data, box), part(whole, box, 8), err_msg=str(box)
+                )
 
 
 def test_cmyk_and_grey_are_pillows_rgb() -> None:
@@ -140,7 +150,9 @@ def test_cmyk_and_grey_are_pillows_rgb() -> None:
         image.save(buffer, "JPEG", quality=95)
         expected = np.asarray(Image.open(buffer).convert("RGB"))
         np.testing.assert_array_equal(core.jpeg_decode(buffer.getvalue()), expected)
-        np.testing.assert_array_equal(core.jpeg_decode(buffer.getvalue(), (17, 30, 40, 31)), expected[30:61, 17:57])
+        np.testing.assert_array_equal(
+            core.jpeg_decode(buffer.getvalue(), (17, 30, 40, 31)), expected[30:61, 17:57]
+        )
 
 
 @settings(max_examples=150)
@@ -195,12 +207,30 @@ def test_scan_reads_what_pillow_reads() -> None:
     exif = Image.Exif()
     exif[0x0112] = 8
     buffer = io.BytesIO()
-    image.save(buffer, "JPEG", exif=exif, icc_profile=b"x" * 70000, comment=b"hello", progressive=True, subsampling="4:2:2")
+    image.save(
+        buffer,
+        "JPEG",
+        exif=exif,
+        icc_profile=b"x" * 70000,
+        comment=b"hello",
+        progressive=True,
+        subsampling="4:2:2",
+    )
     data = buffer.getvalue()
     found = core.jpeg_scan(data + b"trailing")
     assert (found["width"], found["height"], found["components"], found["precision"]) == (50, 30, 3, 8)
-    assert (found["kind"], found["sampling"], found["orientation"]) == ("progressive", ((2, 1), (1, 1), (1, 1)), 8)
-    assert (found["icc"], found["exif"], found["jfif"], found["eoi"], found["damage"]) == (True, True, True, True, "")
+    assert (found["kind"], found["sampling"], found["orientation"]) == (
+        "progressive",
+        ((2, 1), (1, 1), (1, 1)),
+        8,
+    )
+    assert (found["icc"], found["exif"], found["jfif"], found["eoi"], found["damage"]) == (
+        True,
+        True,
+        True,
+        True,
+        "",
+    )
     assert (found["end"], found["size"]) == (len(data), len(data) + 8)
     stripped = strip(data + b"trailing")
     assert b"hello" not in stripped
@@ -228,7 +258,9 @@ def test_any_contiguous_buffer_is_taken() -> None:
         core.jpeg_decode("a path")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("box", [(0, 0, 41, 30), (40, 0, 1, 1), (0, 0, 0, 1), (-1, 0, 5, 5), (0, 0, 2**32 - 1, 30), (1, 2, 3)])
+@pytest.mark.parametrize(
+    "box", [(0, 0, 41, 30), (40, 0, 1, 1), (0, 0, 0, 1), (-1, 0, 5, 5), (0, 0, 2**32 - 1, 30), (1, 2, 3)]
+)
 def test_a_box_outside_is_an_argument_error(box: tuple[int, ...]) -> None:
     with pytest.raises(errors.ArgumentError):
         core.jpeg_decode(make(40, 30, "420").data, box)

@@ -69,12 +69,17 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
         Image.fromarray(pixels).save(out, "JPEG", quality=95, **options)
         return out.getvalue()
 
-    plain, path = jpeg(subsampling=0, comment="to be stripped"), tmp_path_factory.mktemp("memory") / "image.jpg"
+    plain, path = (
+        jpeg(subsampling=0, comment="to be stripped"),
+        tmp_path_factory.mktemp("memory") / "image.jpg",
+    )
     path.write_bytes(plain)
     form, _ = core.DctCoder().encode(plain)
     assert form is not None
     place = StoredPlace(str(path), 0, len(plain), core.crc32c(plain), len(plain), path.stat().st_mtime_ns)
-    return Inputs(pixels, plain, jpeg(progressive=True), form, core.encode_planes(pixels & 7), path, place.to_bytes())
+    return Inputs(
+        pixels, plain, jpeg(progressive=True), form, core.encode_planes(pixels & 7), path, place.to_bytes()
+    )
 
 
 CASES: dict[str, Callable[[Inputs], object]] = {
@@ -87,7 +92,9 @@ CASES: dict[str, Callable[[Inputs], object]] = {
     "RegionDecoder": Inputs.region,
     "encode_planes": lambda data: core.encode_planes(data.pixels),
     "decode_planes": lambda data: core.decode_planes(data.planes),
-    "sample_planes": lambda data: core.sample_planes(data.planes, *(np.arange(side, dtype=np.uint32) for side in data.pixels.shape[:2])),
+    "sample_planes": lambda data: core.sample_planes(
+        data.planes, *(np.arange(side, dtype=np.uint32) for side in data.pixels.shape[:2])
+    ),
     "resize_exact": lambda data: core.resize_exact(data.pixels, None, (150, 150)),
     "reduce_exact": lambda data: core.reduce_exact(data.pixels, (2, 1)),
     "build_record": lambda data: core.build_record([(0, 1, data.jpeg), (1, 1, (data.form, data.planes))]),

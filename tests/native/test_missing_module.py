@@ -21,9 +21,15 @@ def test_a_package_that_was_not_built(tmp_path: Path, checkout: bool) -> None:
     shutil.copytree(SOURCE, tmp_path / "fastload", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     if checkout:
         (tmp_path / "csrc").mkdir()
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONSAFEPATH")}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONSAFEPATH")
+    }
     done = subprocess.run(
-        [sys.executable, "-c", "import fastload; fastload.PackedDataset"], cwd=tmp_path, env=environment, capture_output=True, text=True
+        [sys.executable, "-c", "import fastload; fastload.PackedDataset"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 1
     told = done.stderr.strip().splitlines()[-1]

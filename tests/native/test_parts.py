@@ -27,16 +27,28 @@ def parts() -> dict[str, str]:
 
 def defined(code: str) -> set[str]:
     """The module-level names of a part."""
-    names = {name for groups in DEFINITION.findall(code) for group in groups for name in re.findall(r"[A-Za-z_]\w*", group)}
+    names = {
+        name
+        for groups in DEFINITION.findall(code)
+        for group in groups
+        for name in re.findall(r"[A-Za-z_]\w*", group)
+    }
     return {name for name in names if len(name) > 2}
 
 
 def test_a_part_uses_names_of_earlier_parts_only() -> None:
     """A name that a later part defines is met nowhere above it."""
     codes = list(parts().items())
-    assert {"check", "Store", "_choice", "Program", "Ring", "Engine", "SharedSlot", "_live_engines"} <= set().union(
-        *(defined(code) for _, code in codes)
-    )
+    assert {
+        "check",
+        "Store",
+        "_choice",
+        "Program",
+        "Ring",
+        "Engine",
+        "SharedSlot",
+        "_live_engines",
+    } <= set().union(*(defined(code) for _, code in codes))
     upward = [
         (name, word, later)
         for i, (name, code) in enumerate(codes)
@@ -54,7 +66,9 @@ def test_a_c_name_is_declared_once() -> None:
         text = path.read_text(encoding="utf-8")
         rooms = set(re.findall(r'^cdef extern from "(\w+)/\w+\.h" nogil:$', text, re.M))
         assert rooms == {path.stem[2:]}
-        names = re.findall(r"ctypedef (?:struct|enum) (\w+)", text) + re.findall(r"^    (?!ctypedef)[\w *]*?(fl_\w+)\(", text, re.M)
+        names = re.findall(r"ctypedef (?:struct|enum) (\w+)", text) + re.findall(
+            r"^    (?!ctypedef)[\w *]*?(fl_\w+)\(", text, re.M
+        )
         for name in names:
             assert name not in seen, (name, seen.get(name), path.name)
             seen[name] = path.name

@@ -14,7 +14,9 @@ from hypothesis.extra import numpy as hnp
 from fastload._native import core
 from fastload.errors import ArgumentError, SampleError
 
-SHAPES = st.tuples(st.integers(1, 40), st.integers(1, 40)) | st.tuples(st.integers(1, 20), st.integers(1, 20), st.integers(2, 4))
+SHAPES = st.tuples(st.integers(1, 40), st.integers(1, 40)) | st.tuples(
+    st.integers(1, 20), st.integers(1, 20), st.integers(2, 4)
+)
 PIXELS = st.sampled_from([np.uint8, np.uint16]).flatmap(lambda dtype: hnp.arrays(dtype, SHAPES))
 
 
@@ -24,7 +26,11 @@ def test_round_trip(pixels: npt.NDArray[Any], data: st.DataObject) -> None:
     entry = core.encode_planes(pixels)
     height, width = pixels.shape[:2]
     header = core.planes_header(entry)
-    assert (header.height, header.width, header.channels) == (height, width, pixels.shape[2] if pixels.ndim == 3 else 1)
+    assert (header.height, header.width, header.channels) == (
+        height,
+        width,
+        pixels.shape[2] if pixels.ndim == 3 else 1,
+    )
     found = core.decode_planes(entry)
     assert found.dtype == pixels.dtype
     assert np.array_equal(found, pixels)
@@ -57,7 +63,11 @@ def test_codecs() -> None:
 @given(st.binary(max_size=200))
 def test_hostile(data: bytes) -> None:
     """Any bytes are an error of the sample, or hold."""
-    for read in (lambda: core.planes_header(data), lambda: core.split_varying(data, 2, 8), lambda: core.decode_instances(data, 3, 4)):
+    for read in (
+        lambda: core.planes_header(data),
+        lambda: core.split_varying(data, 2, 8),
+        lambda: core.decode_instances(data, 3, 4),
+    ):
         try:
             read()
         except SampleError:
@@ -66,7 +76,12 @@ def test_hostile(data: bytes) -> None:
 
 def test_arguments() -> None:
     """What is no picture, and a box that is not within, are told."""
-    for pixels in (np.zeros((2, 2), np.int32), np.zeros(4, np.uint8), np.zeros((0, 3), np.uint8), np.zeros((2, 2, 5), np.uint8)):
+    for pixels in (
+        np.zeros((2, 2), np.int32),
+        np.zeros(4, np.uint8),
+        np.zeros((0, 3), np.uint8),
+        np.zeros((2, 2, 5), np.uint8),
+    ):
         with pytest.raises(ArgumentError, match="planes"):
             core.encode_planes(pixels)
     entry = core.encode_planes(np.zeros((4, 5), np.uint8))

@@ -98,8 +98,12 @@ LEFT = {
     "one after the data": rebuilt(before_end=chunk(b"pHYs", b"\0\0")),
     "a wrong checksum": rebuilt(after_header=chunk(b"tEXt", b"a\0b")[:-1] + b"?"),
     "two frames": rebuilt(after_header=chunk(b"acTL", struct.pack(">II", 2, 0))),
-    "an empty size": MAGIC + chunk(b"IHDR", struct.pack(">IIBBBBB", 0, 9, 8, 2, 0, 0, 0)) + b"".join(parts(photograph())[1:]),
-    "no such depth": MAGIC + chunk(b"IHDR", struct.pack(">IIBBBBB", 120, 90, 4, 2, 0, 0, 0)) + b"".join(parts(photograph())[1:]),
+    "an empty size": MAGIC
+    + chunk(b"IHDR", struct.pack(">IIBBBBB", 0, 9, 8, 2, 0, 0, 0))
+    + b"".join(parts(photograph())[1:]),
+    "no such depth": MAGIC
+    + chunk(b"IHDR", struct.pack(">IIBBBBB", 120, 90, 4, 2, 0, 0, 0))
+    + b"".join(parts(photograph())[1:]),
     "no PNG": b"\xff\xd8" + photograph()[2:],
     "nothing": b"",
     "interlaced": interlaced(np.asarray(photo(3, 90, 120))),
@@ -116,7 +120,11 @@ def test_left_to_pillow(how: str) -> None:
 def test_taken_as_pillow_takes_them() -> None:
     """A wrong checksum of the data's chunk, data without an end, and a profile that does not hold change nothing that Pillow gives."""
     whole = photograph()
-    at = whole.index(b"IDAT") + 4 + int.from_bytes(whole[whole.index(b"IDAT") - 4 : whole.index(b"IDAT")], "big")
+    at = (
+        whole.index(b"IDAT")
+        + 4
+        + int.from_bytes(whole[whole.index(b"IDAT") - 4 : whole.index(b"IDAT")], "big")
+    )
     wrong = whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :]
     assert np.array_equal(by_us(wrong), by_pillow(wrong))
     assert np.array_equal(by_us(whole + b"more"), by_pillow(whole))
@@ -126,7 +134,11 @@ def test_limits() -> None:
     """More pixels than the limit, a header that promises more than its data can hold, and a box beyond the image are errors."""
     with pytest.raises(SampleError, match="more than the limit"):
         core.stored_decode(core.IMAGE_KINDS["png"], photograph(), None, 1000)
-    huge = MAGIC + chunk(b"IHDR", struct.pack(">IIBBBBB", 1 << 15, 1 << 13, 16, 6, 0, 0, 0)) + b"".join(parts(photograph())[1:])
+    huge = (
+        MAGIC
+        + chunk(b"IHDR", struct.pack(">IIBBBBB", 1 << 15, 1 << 13, 16, 6, 0, 0, 0))
+        + b"".join(parts(photograph())[1:])
+    )
     with pytest.raises(SampleError, match="bytes of data for"):
         core.stored_decode(core.IMAGE_KINDS["png"], huge)
     for box in ((0, 0, 121, 90), (120, 0, 1, 1), (0, 0, 0, 5)):

@@ -63,7 +63,9 @@ def pillow(image: Pixels, box: Box, size: tuple[int, int], name: str) -> npt.NDA
     if name == "bilinear":
         out = Image.fromarray(image).resize(size, PILLOW[name], box=(x, y, x + width, y + height))
     else:
-        across = Image.fromarray(image).resize((size[0], image.shape[0]), PILLOW[name], box=(x, 0, x + width, image.shape[0]))
+        across = Image.fromarray(image).resize(
+            (size[0], image.shape[0]), PILLOW[name], box=(x, 0, x + width, image.shape[0])
+        )
         out = across.resize(size, PILLOW[name], box=(0, y, size[0], y + height))
     return np.asarray(out).astype(np.int32)
 
@@ -78,10 +80,14 @@ def assert_within_one(got: npt.NDArray[Any], wanted: npt.NDArray[Any], case: obj
 @settings(max_examples=300)
 @given(SEEDS, SIDES, SIDES, SIDES, SIDES, FILTERS)
 @example(394426, 76, 52, 88, 78, "bilinear")  # where both of Pillow's sums tie
-def test_antialiased_is_within_one_of_pillow(seed: int, width: int, height: int, out_width: int, out_height: int, name: str) -> None:
+def test_antialiased_is_within_one_of_pillow(
+    seed: int, width: int, height: int, out_width: int, out_height: int, name: str
+) -> None:
     """Any box of any image to any size."""
     image, box, size = image_of(seed, width, height), box_of(seed, width, height), (out_width, out_height)
-    assert_within_one(core.resize(image, box, size, name), pillow(image, box, size, name), (seed, box, size, name))
+    assert_within_one(
+        core.resize(image, box, size, name), pillow(image, box, size, name), (seed, box, size, name)
+    )
 
 
 @pytest.mark.parametrize("name", ["bilinear", "bicubic"])
@@ -96,11 +102,15 @@ def test_antialiased_is_within_one_of_pillow(seed: int, width: int, height: int,
         (1, 1, (40, 30)),
     ],
 )
-def test_extreme_scales_are_within_one_of_pillow(width: int, height: int, size: tuple[int, int], name: str) -> None:
+def test_extreme_scales_are_within_one_of_pillow(
+    width: int, height: int, size: tuple[int, int], name: str
+) -> None:
     """Reductions by 30 and by everything, magnifications by 60, and one axis of each."""
     image = image_of(width, width, height)
     box = (0.0, 0.0, float(width), float(height))
-    assert_within_one(core.resize(image, None, size, name), pillow(image, box, size, name), (width, height, size, name))
+    assert_within_one(
+        core.resize(image, None, size, name), pillow(image, box, size, name), (width, height, size, name)
+    )
 
 
 @pytest.mark.parametrize("name", ["bilinear", "bicubic"])
@@ -111,7 +121,11 @@ def test_photographs_are_within_one_of_pillow(shared: Path, name: str) -> None:
     for seed, file in enumerate(files):
         image = np.asarray(Image.open(file).convert("RGB"))
         box = box_of(seed, image.shape[1], image.shape[0])
-        assert_within_one(core.resize(image, box, (224, 224), name), pillow(image, box, (224, 224), name), (file.name, box, name))
+        assert_within_one(
+            core.resize(image, box, (224, 224), name),
+            pillow(image, box, (224, 224), name),
+            (file.name, box, name),
+        )
 
 
 def photographs(shared: Path) -> list[Pixels]:
@@ -119,7 +133,10 @@ def photographs(shared: Path) -> list[Pixels]:
     files = sorted((shared / "corpus" / "in500").rglob("*.jp*g"))[:8]
     assert files, "the shared corpus has no photographs"
     images = [np.asarray(Image.open(file).convert("RGB")) for file in files]
-    return [np.ascontiguousarray(image[number * 5 :, : image.shape[1] * 2 // 3]) for number, image in enumerate(images)]
+    return [
+        np.ascontiguousarray(image[number * 5 :, : image.shape[1] * 2 // 3])
+        for number, image in enumerate(images)
+    ]
 
 
 def distance(got: Pixels, wanted: npt.NDArray[Any]) -> tuple[int, float]:
@@ -138,7 +155,9 @@ def test_bicubic_is_within_one_of_one_order_of_pillow(shared: Path, size: tuple[
         height, width = image.shape[:2]
         picture = Image.fromarray(image)
         installed = np.asarray(picture.resize(size, PILLOW["bicubic"]))
-        across = np.asarray(picture.resize((size[0], height), PILLOW["bicubic"]).resize(size, PILLOW["bicubic"]))
+        across = np.asarray(
+            picture.resize((size[0], height), PILLOW["bicubic"]).resize(size, PILLOW["bicubic"])
+        )
         down = np.asarray(picture.resize((width, size[1]), PILLOW["bicubic"]).resize(size, PILLOW["bicubic"]))
         assert np.array_equal(installed, across) or np.array_equal(installed, down)
         got = core.resize(image, None, size, "bicubic")
@@ -150,21 +169,30 @@ def test_bicubic_is_within_one_of_one_order_of_pillow(shared: Path, size: tuple[
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(
-    ("name", "antialias", "most"), [("bilinear", True, 1), ("bilinear", False, 1), ("bicubic", True, 1), ("bicubic", False, 30)]
+    ("name", "antialias", "most"),
+    [("bilinear", True, 1), ("bilinear", False, 1), ("bicubic", True, 1), ("bicubic", False, 30)],
 )
-def test_uint8_tensors_of_torch(shared: Path, size: tuple[int, int], name: str, antialias: bool, most: int) -> None:
+def test_uint8_tensors_of_torch(
+    shared: Path, size: tuple[int, int], name: str, antialias: bool, most: int
+) -> None:
     """torch resizes uint8 tensors with two roundings: within 1, except for bicubic without antialiasing, which clips in between."""
     for image in photographs(shared):
         tensor = torch.from_numpy(image).permute(2, 0, 1)[None]
-        wanted = torch.nn.functional.interpolate(tensor, size[::-1], mode=name, align_corners=False, antialias=antialias)
-        worst, mean = distance(core.resize(image, None, size, name, antialias), wanted[0].permute(1, 2, 0).numpy())
+        wanted = torch.nn.functional.interpolate(
+            tensor, size[::-1], mode=name, align_corners=False, antialias=antialias
+        )
+        worst, mean = distance(
+            core.resize(image, None, size, name, antialias), wanted[0].permute(1, 2, 0).numpy()
+        )
         assert worst <= most
         assert mean < 0.3
 
 
 @settings(max_examples=200)
 @given(SEEDS, SIDES, SIDES, SIDES, SIDES, FILTERS)
-def test_plain_is_within_one_of_torch(seed: int, width: int, height: int, out_width: int, out_height: int, name: str) -> None:
+def test_plain_is_within_one_of_torch(
+    seed: int, width: int, height: int, out_width: int, out_height: int, name: str
+) -> None:
     """antialias=False is torch.nn.functional.interpolate(align_corners=False) in float, rounded once."""
     image = image_of(seed, width, height)
     floats = torch.from_numpy(image).permute(2, 0, 1)[None].double()
@@ -177,7 +205,14 @@ def test_plain_is_within_one_of_torch(seed: int, width: int, height: int, out_wi
 @settings(max_examples=150)
 @given(SEEDS, SIDES, SIDES, SIDES, SIDES, FILTERS, st.booleans(), st.data())
 def test_the_value_does_not_depend_on_how_it_is_stored(
-    seed: int, width: int, height: int, out_width: int, out_height: int, name: str, antialias: bool, data: st.DataObject
+    seed: int,
+    width: int,
+    height: int,
+    out_width: int,
+    out_height: int,
+    name: str,
+    antialias: bool,
+    data: st.DataObject,
 ) -> None:
     """Window, flips, layout, dtype and the path of the CPU give the scalar path's whole uint8 image, seen otherwise."""
     image, box, size = image_of(seed, width, height), box_of(seed, width, height), (out_width, out_height)
@@ -188,7 +223,10 @@ def test_the_value_does_not_depend_on_how_it_is_stored(
     np.testing.assert_array_equal(best, whole)
 
     window_width, window_height = data.draw(st.integers(1, out_width)), data.draw(st.integers(1, out_height))
-    x, y = data.draw(st.integers(0, out_width - window_width)), data.draw(st.integers(0, out_height - window_height))
+    x, y = (
+        data.draw(st.integers(0, out_width - window_width)),
+        data.draw(st.integers(0, out_height - window_height)),
+    )
     hflip, vflip, planar = data.draw(st.booleans()), data.draw(st.booleans()), data.draw(st.booleans())
     dtype = data.draw(st.sampled_from(["uint8", "float32", "float16", "bfloat16"]))
     wanted: npt.NDArray[Any] = whole[y : y + window_height, x : x + window_width]
@@ -219,7 +257,9 @@ def test_the_value_does_not_depend_on_how_it_is_stored(
 def test_a_box_of_the_output_size_is_copied(name: str, antialias: bool) -> None:
     """Whole pixels to the same number of pixels: nothing is resampled."""
     image = image_of(1, 60, 50)
-    np.testing.assert_array_equal(core.resize(image, (7, 5, 40, 30), (40, 30), name, antialias), image[5:35, 7:47])
+    np.testing.assert_array_equal(
+        core.resize(image, (7, 5, 40, 30), (40, 30), name, antialias), image[5:35, 7:47]
+    )
 
 
 @pytest.mark.parametrize("value", [0, 1, 127, 254, 255])
@@ -234,7 +274,14 @@ def test_a_constant_image_stays_constant(value: int, name: str) -> None:
 
 @pytest.mark.parametrize(
     "box",
-    [(-1, 0, 5, 5), (0, 0, 11, 5), (0, 0, 5, 10.5), (0, 0, 0, 5), (float("nan"), 0, 5, 5), (0, 0, float("inf"), 5)],
+    [
+        (-1, 0, 5, 5),
+        (0, 0, 11, 5),
+        (0, 0, 5, 10.5),
+        (0, 0, 0, 5),
+        (float("nan"), 0, 5, 5),
+        (0, 0, float("inf"), 5),
+    ],
 )
 def test_a_box_that_does_not_fit_is_refused(box: Box) -> None:
     """An ArgumentError, never a read outside the image."""

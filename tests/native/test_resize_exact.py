@@ -23,7 +23,9 @@ from fastload.lazy.resampling import FILTERS, pillow_order
 Pixels = npt.NDArray[np.uint8]
 Box = tuple[float, float, float, float]
 
-NUMBERS = {name: number for number, name in FILTERS.items() if number in {int(each) for each in Image.Resampling}}
+NUMBERS = {
+    name: number for number, name in FILTERS.items() if number in {int(each) for each in Image.Resampling}
+}
 NAMES = st.sampled_from(sorted(NUMBERS))
 SEEDS = st.integers(0, 2**32 - 1)
 SIDES = st.integers(1, 90)
@@ -83,7 +85,11 @@ def test_resize_is_pillow_s(
     order: str, seed: int, width: int, height: int, out_width: int, out_height: int, name: str, channels: int
 ) -> None:
     """Any box of any image to any size with any filter: the same bytes."""
-    image, box, size = image_of(seed, width, height, channels), box_of(seed, width, height), (out_width, out_height)
+    image, box, size = (
+        image_of(seed, width, height, channels),
+        box_of(seed, width, height),
+        (out_width, out_height),
+    )
     got = core.resize_exact(image, box, size, name, order=order)
     np.testing.assert_array_equal(got, resized(image, box, size, name), str((seed, box, size, name)))
 
@@ -112,12 +118,16 @@ def test_every_filter_at_scales_of_all_sorts(order: str, name: str, channels: in
         image = image_of(width, width, height, channels)
         for box in (None, (0.5, 0.25, width - 0.125, height - 0.1)):
             got = core.resize_exact(image, box, size, name, order=order)
-            np.testing.assert_array_equal(got, resized(image, box, size, name), str((width, height, box, size)))
+            np.testing.assert_array_equal(
+                got, resized(image, box, size, name), str((width, height, box, size))
+            )
 
 
 @settings(max_examples=100)
 @given(SEEDS, SIDES, SIDES, SIDES, SIDES, NAMES.filter(lambda name: name != "nearest"))
-def test_both_orders_are_two_resizes_of_pillow_s(seed: int, width: int, height: int, out_width: int, out_height: int, name: str) -> None:
+def test_both_orders_are_two_resizes_of_pillow_s(
+    seed: int, width: int, height: int, out_width: int, out_height: int, name: str
+) -> None:
     """Across first is Pillow's resize of the width and then of the height; down first the other way round."""
     image, size = image_of(seed, width, height), (out_width, out_height)
     across = resized(resized(image, None, (out_width, height), name), None, size, name)
@@ -127,19 +137,44 @@ def test_both_orders_are_two_resizes_of_pillow_s(seed: int, width: int, height: 
 
 
 @settings(max_examples=200)
-@given(SEEDS, SIDES, SIDES, SIDES, SIDES, NAMES, CHANNELS, st.sampled_from(["horizontal", "vertical", "by-shrink"]), st.data())
+@given(
+    SEEDS,
+    SIDES,
+    SIDES,
+    SIDES,
+    SIDES,
+    NAMES,
+    CHANNELS,
+    st.sampled_from(["horizontal", "vertical", "by-shrink"]),
+    st.data(),
+)
 def test_the_value_does_not_depend_on_how_it_is_stored(
-    seed: int, width: int, height: int, out_width: int, out_height: int, name: str, channels: int, order: str, data: st.DataObject
+    seed: int,
+    width: int,
+    height: int,
+    out_width: int,
+    out_height: int,
+    name: str,
+    channels: int,
+    order: str,
+    data: st.DataObject,
 ) -> None:
     """Window, flips, layout, dtype, array written to and path of the CPU give the scalar path's whole image, seen otherwise."""
-    image, box, size = image_of(seed, width, height, channels), box_of(seed, width, height), (out_width, out_height)
+    image, box, size = (
+        image_of(seed, width, height, channels),
+        box_of(seed, width, height),
+        (out_width, out_height),
+    )
     core.use_cpu("plain")
     whole = core.resize_exact(image, box, size, name, order=order)
     core.use_cpu("")
     np.testing.assert_array_equal(core.resize_exact(image, box, size, name, order=order), whole)
 
     window_width, window_height = data.draw(st.integers(1, out_width)), data.draw(st.integers(1, out_height))
-    x, y = data.draw(st.integers(0, out_width - window_width)), data.draw(st.integers(0, out_height - window_height))
+    x, y = (
+        data.draw(st.integers(0, out_width - window_width)),
+        data.draw(st.integers(0, out_height - window_height)),
+    )
     hflip, vflip, planar, floats = (data.draw(st.booleans()) for _ in range(4))
     wanted: npt.NDArray[Any] = whole[y : y + window_height, x : x + window_width]
     wanted = wanted[:: -1 if vflip else 1, :: -1 if hflip else 1]
@@ -168,7 +203,9 @@ def test_floats_are_torch_s() -> None:
     """Each of the 256 bytes becomes the float32 that torch's division by 255 gives."""
     image = np.arange(256, dtype=np.uint8).repeat(3).reshape(16, 16, 3)
     got = core.resize_exact(image, None, (16, 16), dtype="float32", layout="CHW")
-    assert torch.equal(torch.from_numpy(got), torch.from_numpy(image).permute(2, 0, 1).to(torch.float32).div(255))
+    assert torch.equal(
+        torch.from_numpy(got), torch.from_numpy(image).permute(2, 0, 1).to(torch.float32).div(255)
+    )
 
 
 @settings(max_examples=200)
@@ -179,17 +216,24 @@ def test_pixels_outside_what_is_read_do_not_matter(
     """resize_exact_reads() names all that a window is made of: the rest may be anything."""
     image, box, size = image_of(seed, width, height), box_of(seed, width, height), (out_width, out_height)
     window_width, window_height = data.draw(st.integers(1, out_width)), data.draw(st.integers(1, out_height))
-    window = (data.draw(st.integers(0, out_width - window_width)), data.draw(st.integers(0, out_height - window_height)))
+    window = (
+        data.draw(st.integers(0, out_width - window_width)),
+        data.draw(st.integers(0, out_height - window_height)),
+    )
     asked = {"window": (*window, window_width, window_height)}
     x, y, across, down = core.resize_exact_reads((width, height), box, size, name, **asked)
     other = ~image
     other[y : y + down, x : x + across] = image[y : y + down, x : x + across]
-    np.testing.assert_array_equal(core.resize_exact(other, box, size, name, **asked), core.resize_exact(image, box, size, name, **asked))
+    np.testing.assert_array_equal(
+        core.resize_exact(other, box, size, name, **asked), core.resize_exact(image, box, size, name, **asked)
+    )
 
 
 @settings(max_examples=300)
 @given(SEEDS, SIDES, SIDES, st.integers(1, 95), st.integers(1, 95), CHANNELS)
-def test_reduce_is_pillow_s(seed: int, width: int, height: int, across: int, down: int, channels: int) -> None:
+def test_reduce_is_pillow_s(
+    seed: int, width: int, height: int, across: int, down: int, channels: int
+) -> None:
     """Any box by any factors: the same bytes."""
     image, box = image_of(seed, width, height, channels), box_of(seed, width, height)
     whole = None if box is None else (int(box[0]), int(box[1]), int(box[2]) + 1, int(box[3]) + 1)
@@ -206,7 +250,9 @@ def test_reduce_is_pillow_s(seed: int, width: int, height: int, across: int, dow
 def test_a_reduction_of_millions_of_pixels_is_pillow_s() -> None:
     """The mean of so many pixels that 2^24 divided by their number is a small integer."""
     image = image_of(1, 2000, 1500, 1)
-    np.testing.assert_array_equal(core.reduce_exact(image, 1500)[..., 0], np.asarray(pillow(image).reduce(1500)))
+    np.testing.assert_array_equal(
+        core.reduce_exact(image, 1500)[..., 0], np.asarray(pillow(image).reduce(1500))
+    )
 
 
 NAN, INF = float("nan"), float("inf")
@@ -259,7 +305,12 @@ def test_a_box_that_does_not_fit_is_refused(box: Any, name: str) -> None:
 )
 def test_arguments_that_do_not_fit_are_refused(changes: dict[str, Any], match: str) -> None:
     """An ArgumentError that names the argument, never a write outside the array."""
-    arguments: dict[str, Any] = {"image": np.zeros((10, 10, 3), np.uint8), "box": None, "size": (8, 8), **changes}
+    arguments: dict[str, Any] = {
+        "image": np.zeros((10, 10, 3), np.uint8),
+        "box": None,
+        "size": (8, 8),
+        **changes,
+    }
     with pytest.raises(errors.ArgumentError, match=match):
         core.resize_exact(arguments.pop("image"), arguments.pop("box"), arguments.pop("size"), **arguments)
 
@@ -285,7 +336,9 @@ def test_reductions_that_do_not_fit_are_refused(factors: Any, box: Any) -> None:
 def test_factors_beyond_the_image_are_its_mean() -> None:
     """The largest factors that there are give one pixel."""
     image = image_of(4, 10, 9)
-    np.testing.assert_array_equal(core.reduce_exact(image, (2**32 - 1, 2**32 - 1)), core.reduce_exact(image, (10, 9)))
+    np.testing.assert_array_equal(
+        core.reduce_exact(image, (2**32 - 1, 2**32 - 1)), core.reduce_exact(image, (10, 9))
+    )
 
 
 # ---- RegionDecoder
@@ -377,12 +430,16 @@ def test_one_decode_gives_many_crops(decoder: core.RegionDecoder) -> None:
     decoder.decode()
     whole = Image.fromarray(decoder.pixels())
     for x, y, width, height in boxes(120, 90):
-        wanted = np.asarray(whole.crop((x, y, x + width, y + height)).resize((32, 40), Image.Resampling.BILINEAR))
+        wanted = np.asarray(
+            whole.crop((x, y, x + width, y + height)).resize((32, 40), Image.Resampling.BILINEAR)
+        )
         got = decoder.resample(None, (32, 40), image=(x, y, width, height), order=pillow_order() or "")
         np.testing.assert_array_equal(got, wanted)
         near = decoder.resample(None, (32, 40), image=(x, y, width, height), exact=False)
         assert np.abs(near.astype(int) - wanted).max() <= 1
-        np.testing.assert_array_equal(decoder.pixels((x, y, width, height)), np.asarray(whole)[y : y + height, x : x + width])
+        np.testing.assert_array_equal(
+            decoder.pixels((x, y, width, height)), np.asarray(whole)[y : y + height, x : x + width]
+        )
 
 
 @settings(max_examples=100)

@@ -45,7 +45,15 @@ def resized(image: torch.Tensor, size: tuple[int, int], **how: Any) -> torch.Ten
 @settings(max_examples=300)
 @given(SEEDS, SIDES, SIDES, CHANNELS, DTYPES, SIDES, SIDES, FILTERS, st.booleans())
 def test_within_one_of_torchvision(
-    seed: int, height: int, width: int, channels: int, dtype: Any, out_height: int, out_width: int, name: str, antialias: bool
+    seed: int,
+    height: int,
+    width: int,
+    channels: int,
+    dtype: Any,
+    out_height: int,
+    out_width: int,
+    name: str,
+    antialias: bool,
 ) -> None:
     """The functional on the float tensor, rounded and clamped once; and, where bytes clip between the passes as Pillow's do, on bytes."""
     pixels = pixels_of(seed, height, width, channels, dtype)
@@ -63,7 +71,14 @@ def test_within_one_of_torchvision(
 @settings(max_examples=200)
 @given(SEEDS, SIDES, SIDES, CHANNELS, DTYPES, st.booleans(), st.booleans(), st.data())
 def test_crops_and_flips_are_exact(
-    seed: int, height: int, width: int, channels: int, dtype: Any, hflip: bool, vflip: bool, data: st.DataObject
+    seed: int,
+    height: int,
+    width: int,
+    channels: int,
+    dtype: Any,
+    hflip: bool,
+    vflip: bool,
+    data: st.DataObject,
 ) -> None:
     """A box of the output's size is torchvision's crop, and its flips."""
     pixels = pixels_of(seed, height, width, channels, dtype)
@@ -77,20 +92,35 @@ def test_crops_and_flips_are_exact(
 
 
 @settings(max_examples=100)
-@given(SEEDS, SIDES, SIDES, CHANNELS, DTYPES, st.sampled_from(["float32", "float16", "bfloat16"]), st.booleans())
-def test_floats_are_torchvisions(seed: int, height: int, width: int, channels: int, dtype: Any, out: str, hflip: bool) -> None:
+@given(
+    SEEDS, SIDES, SIDES, CHANNELS, DTYPES, st.sampled_from(["float32", "float16", "bfloat16"]), st.booleans()
+)
+def test_floats_are_torchvisions(
+    seed: int, height: int, width: int, channels: int, dtype: Any, out: str, hflip: bool
+) -> None:
     """A table makes floats of the same values: by default value / 255 or / 65535 in float32, rounded to the dtype."""
     pixels = pixels_of(seed, height, width, channels, dtype)
     values = core.resize_planes(pixels, None, (30, 20), hflip=hflip, layout="CHW")
     got = core.resize_planes(pixels, None, (30, 20), hflip=hflip, layout="CHW", dtype=out)
-    wanted = (torch.from_numpy(values.astype(np.float32)) / float(np.iinfo(dtype).max)).to(getattr(torch, out))
-    found = torch.from_numpy(got.view(np.int16)).view(torch.bfloat16) if out == "bfloat16" else torch.from_numpy(got)
+    wanted = (torch.from_numpy(values.astype(np.float32)) / float(np.iinfo(dtype).max)).to(
+        getattr(torch, out)
+    )
+    found = (
+        torch.from_numpy(got.view(np.int16)).view(torch.bfloat16)
+        if out == "bfloat16"
+        else torch.from_numpy(got)
+    )
     assert torch.equal(found, wanted)
 
 
 def test_extreme_scales() -> None:
     """Reductions to one pixel, magnifications of one, and one axis of each."""
-    for height, width, size in ((930, 960, (31, 30)), (7, 1500, (20, 230)), (640, 480, (1, 1)), (1, 1, (40, 30))):
+    for height, width, size in (
+        (930, 960, (31, 30)),
+        (7, 1500, (20, 230)),
+        (640, 480, (1, 1)),
+        (1, 1, (40, 30)),
+    ):
         pixels = pixels_of(height, height, width, 1, np.uint16)
         got = core.resize_planes(pixels, None, size, layout="CHW")
         wanted = resized(chw(pixels), (size[1], size[0]), antialias=True).round()
@@ -99,7 +129,12 @@ def test_extreme_scales() -> None:
 
 def test_arguments() -> None:
     """What is no picture of planes, and a table that does not fit, are told."""
-    for pixels in (np.zeros((2, 2), np.uint8), np.zeros((2, 2, 5), np.uint8), np.zeros((2, 0, 1), np.uint8), np.zeros((2, 2, 1), np.int32)):
+    for pixels in (
+        np.zeros((2, 2), np.uint8),
+        np.zeros((2, 2, 5), np.uint8),
+        np.zeros((2, 0, 1), np.uint8),
+        np.zeros((2, 2, 1), np.int32),
+    ):
         with pytest.raises(ArgumentError, match="uint8 or uint16"):
             core.resize_planes(pixels, None, (2, 2))
     depth = np.zeros((2, 2, 1), np.uint16)

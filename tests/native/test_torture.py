@@ -140,21 +140,30 @@ def test_transcodes_keep_the_pixels(torture: dict[str, dict[str, str]]) -> None:
             small = transcode(data)
             np.testing.assert_array_equal(core.jpeg_decode(small), pixels, err_msg=name)
             found = core.jpeg_scan(small)
-            assert (found["end"], found["stray"], found["exif"], found["icc"]) == (len(small), 0, False, False), name
+            assert (found["end"], found["stray"], found["exif"], found["icc"]) == (
+                len(small),
+                0,
+                False,
+                False,
+            ), name
 
 
 def test_cut_and_flipped_files_never_crash(torture: dict[str, dict[str, str]], shared: Path) -> None:
     """Torture files and photographs, cut anywhere and with any bytes changed, return or raise SampleError."""
     rng = random.Random(SEED)
     photographs = (shared / "corpus" / "in500").rglob("*.jpg")
-    cases = [(Path(row["path"]), 12) for row in torture.values()] + [(path, 2) for path in sorted(photographs)]
+    cases = [(Path(row["path"]), 12) for row in torture.values()] + [
+        (path, 2) for path in sorted(photographs)
+    ]
     with none_left("jpegs"):
         for path, times in cases:
             data = path.read_bytes()
             for i in range(times):
                 broken = bytearray(data)
                 for _ in range(rng.randint(1, 4) if i % 3 else 0):
-                    broken[rng.randrange(min(len(broken), 1000) if i % 2 else len(broken))] = rng.randrange(256)
+                    broken[rng.randrange(min(len(broken), 1000) if i % 2 else len(broken))] = rng.randrange(
+                        256
+                    )
                 every_call(bytes(broken[: rng.randrange(len(broken)) if i % 3 == 0 else None]), rng)
 
 

@@ -94,7 +94,10 @@ def test_left_to_pillow(how: str) -> None:
 def test_extended_files() -> None:
     """A canvas that the image fills, with chunks where the container has them, and whatever lies after the file."""
     want = by_pillow(photograph())
-    for parts in ([HEAD, IMAGE], [HEAD, chunk(b"ICCP", b"abc"), IMAGE, chunk(b"XMP ", b""), chunk(b"EXIF", b"a")]):
+    for parts in (
+        [HEAD, IMAGE],
+        [HEAD, chunk(b"ICCP", b"abc"), IMAGE, chunk(b"XMP ", b""), chunk(b"EXIF", b"a")],
+    ):
         assert np.array_equal(by_us(riff(parts) + b"more"), want)
 
 

@@ -46,7 +46,11 @@ def fields_of(rng: np.random.Generator) -> tuple[Field, ...]:
             Field(name, "bytes"),
             Field(name, "array", str(rng.choice(ARRAY_DTYPES)), sides),
             Field(
-                name, "array", str(rng.choice(ARRAY_DTYPES)), (None, *(int(side) for side in rng.integers(1, 4, rng.integers(0, 2)))), of=of
+                name,
+                "array",
+                str(rng.choice(ARRAY_DTYPES)),
+                (None, *(int(side) for side in rng.integers(1, 4, rng.integers(0, 2)))),
+                of=of,
             ),
             Field(name, "mask", str(rng.choice(["uint8", "uint16"]))),
             Field(name, "image", str(rng.choice(["uint8", "uint16"])), (int(rng.choice([1, 3, 4])),)),
@@ -55,7 +59,14 @@ def fields_of(rng: np.random.Generator) -> tuple[Field, ...]:
             Field(name, "instances", of=of),
         )
         if name == owner or rng.random() < 0.1:
-            found.append(Field(name, "boxes", str(rng.choice(["float32", "int64"])), format=str(rng.choice(list(BOX_SIDES)))))
+            found.append(
+                Field(
+                    name,
+                    "boxes",
+                    str(rng.choice(["float32", "int64"])),
+                    format=str(rng.choice(list(BOX_SIDES))),
+                )
+            )
         else:
             found.append(choices[rng.integers(len(choices))])
     return tuple(found)
@@ -70,7 +81,9 @@ class Anything:
         rng = np.random.default_rng(seed)
         self.fields = fields_of(rng)
         self.classes = (None, ("a", "B/b", ".."), ("x",))[rng.integers(3)]
-        dtype, channels = [("uint8", 3), ("uint8", 3), ("uint16", 1), ("uint8", 4), ("uint16", 3)][rng.integers(5)]
+        dtype, channels = [("uint8", 3), ("uint8", 3), ("uint16", 1), ("uint8", 4), ("uint16", 3)][
+            rng.integers(5)
+        ]
         self.image_field = Field("image", "image", str(dtype), (int(channels),))
         self._seed, self._count = seed, count
 
@@ -86,7 +99,11 @@ class Anything:
         image: Any = _pixels(rng, self.image_field, size)
         if self.image_field.is_rgb and position % 2:
             image = encoded(picture(position, *size))
-        return Item(self.name(position), image, {field.name: _value(rng, field, size, objects) for field in self.fields})
+        return Item(
+            self.name(position),
+            image,
+            {field.name: _value(rng, field, size, objects) for field in self.fields},
+        )
 
 
 def _pixels(rng: np.random.Generator, field: Field, size: tuple[int, int]) -> np.ndarray[Any, Any]:
@@ -111,16 +128,25 @@ def _value(rng: np.random.Generator, field: Field, size: tuple[int, int], object
     if field.kind == "image":
         return _pixels(rng, field, (int(rng.integers(1, 9)), 3))
     if field.kind == "polygons":
-        return [[rng.normal(0, 9, 2 * rng.integers(0, 4)).tolist() for _ in range(rng.integers(0, 3))] for _ in range(count)]
+        return [
+            [rng.normal(0, 9, 2 * rng.integers(0, 4)).tolist() for _ in range(rng.integers(0, 3))]
+            for _ in range(count)
+        ]
     if field.kind == "instances":
         return rng.integers(0, 2, (count, *size), dtype=np.uint8)
     shape = (count, *field.row_shape) if field.is_varying else field.shape
     if field.kind == "boxes":
-        return rng.integers(0, 50, shape) + (0.1 if field.dtype == "float32" else 0) + (np.arange(shape[1]) > 1) * 50
+        return (
+            rng.integers(0, 50, shape)
+            + (0.1 if field.dtype == "float32" else 0)
+            + (np.arange(shape[1]) > 1) * 50
+        )
     return _numbers(rng, np.dtype(field.dtype), shape, finite=field.kind == "keypoints")
 
 
-def _numbers(rng: np.random.Generator, dtype: np.dtype[Any], shape: Any, finite: bool) -> np.ndarray[Any, Any]:
+def _numbers(
+    rng: np.random.Generator, dtype: np.dtype[Any], shape: Any, finite: bool
+) -> np.ndarray[Any, Any]:
     if dtype.kind == "f":
         values = (rng.normal(size=shape) * 10.0 ** rng.integers(-6, 4, shape)).astype(dtype)
         return values if finite else np.where(rng.random(shape) < 0.1, dtype.type(np.nan), values)

@@ -30,7 +30,10 @@ def table(root: Path) -> Path:
     """A CSV with a column of text, and images beside it, below it and elsewhere."""
     tree(root, {f"list/images/{number:02d}.jpg": jpeg(number) for number in range(0, COUNT, 2)})
     tree(root, {f"elsewhere/{number:02d}.jpg": jpeg(number) for number in range(1, COUNT, 2)})
-    lines = [f"{'../elsewhere' if number % 2 else 'images'}/{number:02d}.jpg,{number},text {number}" for number in range(COUNT)]
+    lines = [
+        f"{'../elsewhere' if number % 2 else 'images'}/{number:02d}.jpg,{number},text {number}"
+        for number in range(COUNT)
+    ]
     (root / "list" / "list.csv").write_text("path,label,caption\n" + "\n".join(lines) + "\n")
     return root / "list" / "list.csv"
 
@@ -51,7 +54,11 @@ def tars(root: Path) -> Path:
         members = {}
         for number in range(shard * COUNT // 2, (shard + 1) * COUNT // 2):
             stem = f"sample{number:02d}"
-            members |= {f"{stem}.jpg": jpeg(number), f"{stem}.cls": b"%d" % number, f"{stem}.txt": f"text {number}".encode()}
+            members |= {
+                f"{stem}.jpg": jpeg(number),
+                f"{stem}.cls": b"%d" % number,
+                f"{stem}.txt": f"text {number}".encode(),
+            }
         write_tar(root / "shards" / f"{shard}.tar", members)
     return root / "shards"
 
@@ -61,7 +68,9 @@ SOURCES: dict[str, Callable[[Path], Path]] = {"folder": folder, "table": table, 
 
 def batches(dataset: Any, **options: Any) -> list[Any]:
     """What a shuffled epoch gives, with crops that use the entropy index."""
-    with FastLoader(dataset, batch_size=5, shuffle=True, generator=torch.Generator().manual_seed(3), **options) as loader:
+    with FastLoader(
+        dataset, batch_size=5, shuffle=True, generator=torch.Generator().manual_seed(3), **options
+    ) as loader:
         return list(loader)
 
 

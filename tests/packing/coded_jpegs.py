@@ -52,7 +52,9 @@ def file_of(
     return (
         b"\xff\xd8"
         + segment(0xDB, b"\0" + b"\1" * 64)
-        + segment(0xC0, b"\x08" + height.to_bytes(2, "big") + width.to_bytes(2, "big") + bytes([count]) + frame)
+        + segment(
+            0xC0, b"\x08" + height.to_bytes(2, "big") + width.to_bytes(2, "big") + bytes([count]) + frame
+        )
         + tables
         + (segment(0xDD, restart.to_bytes(2, "big")) if restart else b"")
         + segment(0xDA, bytes([count]) + scan + b"\0\x3f\0")
@@ -64,7 +66,9 @@ def file_of(
 def _codes(rng: random.Random, symbols: list[int]) -> dict[int, str]:
     while True:
         lengths = sorted(rng.randrange(1, 17) for _ in symbols)
-        if sum(2.0**-length for length in lengths) <= 1 - 2.0 ** -lengths[-1]:  # the code of all ones is not used
+        if (
+            sum(2.0**-length for length in lengths) <= 1 - 2.0 ** -lengths[-1]
+        ):  # the code of all ones is not used
             return dict(zip(symbols, prefix_codes(lengths), strict=True))
 
 
@@ -108,8 +112,13 @@ def random_file(rng: random.Random) -> bytes:
                 break
             bits += "".join(filter(None, made))
             if mcu == last:
-                width, height = across * sampling[0][0] * 8 - rng.randrange(8), down * sampling[0][1] * 8 - rng.randrange(8)
-                return file_of(coded + padded(bits), width, height, dc=dc, ac=ac, sampling=sampling, restart=restart)
+                width, height = (
+                    across * sampling[0][0] * 8 - rng.randrange(8),
+                    down * sampling[0][1] * 8 - rng.randrange(8),
+                )
+                return file_of(
+                    coded + padded(bits), width, height, dc=dc, ac=ac, sampling=sampling, restart=restart
+                )
             if restart and mcu % restart == 0:
                 coded += padded(bits) + bytes([0xFF, 0xD0 + (mcu // restart - 1) % 8])
                 bits = ""

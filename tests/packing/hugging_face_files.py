@@ -13,7 +13,14 @@ pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-FEATURES = {"info": {"features": {"image": {"_type": "Image"}, "label": {"_type": "ClassLabel", "names": ["cat", "dog", "owl"]}}}}
+FEATURES = {
+    "info": {
+        "features": {
+            "image": {"_type": "Image"},
+            "label": {"_type": "ClassLabel", "names": ["cat", "dog", "owl"]},
+        }
+    }
+}
 
 
 def jpeg(number: int) -> bytes:

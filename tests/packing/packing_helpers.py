@@ -45,12 +45,16 @@ def all_kinds(root: Path) -> Path:
         for j, restart in enumerate((0, 3, 100)):
             photo = picture(10 * i + j, 210 + 17 * j, 190 + 31 * i)
             options = {"restart_marker_blocks": restart} if restart else {}
-            files[f"a/{i}{j}.jpg"] = encoded(photo, quality=80 + 5 * j, subsampling=sampling, comment=b"x" * 300, **options)
+            files[f"a/{i}{j}.jpg"] = encoded(
+                photo, quality=80 + 5 * j, subsampling=sampling, comment=b"x" * 300, **options
+            )
     files["b/grey.jpg"] = encoded(picture(50, 200, 210).convert("L"), quality=90)
     files["b/progressive.jpg"] = encoded(picture(51, 220, 230), quality=90, progressive=True)
     files["b/cmyk.jpg"] = encoded(picture(52, 200, 200).convert("CMYK"), quality=90)
     files["b/png.jpg"] = encoded(picture(53, 150, 160), "PNG")
-    files["b/tall.jpg"] = core.jpeg_transform(encoded(picture(54, 192, 208), quality=90, subsampling="4:2:2"), 6)  # 4:4:0
+    files["b/tall.jpg"] = core.jpeg_transform(
+        encoded(picture(54, 192, 208), quality=90, subsampling="4:2:2"), 6
+    )  # 4:4:0
     return tree(root, files)
 
 
@@ -85,7 +89,9 @@ def stored_samples(path: Path) -> list[Stored]:
         heights, widths = reader.column("__height__"), reader.column("__width__")
         for index in range(reader.count):
             kind, data = -1, b""
-            values: dict[str, Any] = {f.name: reader.column(f.name)[index] for f in reader.schema if f.is_column}
+            values: dict[str, Any] = {
+                f.name: reader.column(f.name)[index] for f in reader.schema if f.is_column
+            }
             for number, each, content in reader.record_fields(index):
                 if each == core.KIND_INDEX:
                     continue

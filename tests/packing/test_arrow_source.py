@@ -29,7 +29,9 @@ def table(numbers: range, **columns: Any) -> Any:
     return pa.table({**base, **columns}).replace_schema_metadata({"huggingface": json.dumps(FEATURES)})
 
 
-def write(path: Path, rows: Any, *, batch: int = 4, form: str = "stream", compression: str | None = None) -> Path:
+def write(
+    path: Path, rows: Any, *, batch: int = 4, form: str = "stream", compression: str | None = None
+) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     make = pa.ipc.new_stream if form == "stream" else pa.ipc.new_file
     with make(path, rows.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as sink:
@@ -49,7 +51,11 @@ def test_rows_and_the_places_of_their_images(tmp_path: Path, form: str) -> None:
     tags = pa.array([["a"] * n for n in range(10)])
     source = open_source(write(tmp_path / "d.arrow", table(range(10), text=text, tags=tags), form=form))
     assert isinstance(source, Placed)
-    assert (len(source), source.classes, source.name(7)) == (10, ("cat", "dog", "owl"), f"{tmp_path / 'd.arrow'}: row 7")
+    assert (len(source), source.classes, source.name(7)) == (
+        10,
+        ("cat", "dog", "owl"),
+        f"{tmp_path / 'd.arrow'}: row 7",
+    )
     for number in [9, *range(10), 0]:
         item = source.read(number)
         assert item.image == jpeg(number)
@@ -83,7 +89,9 @@ def test_several_files(tmp_path: Path, options: dict[str, Any]) -> None:
 
 def test_images_by_path_and_plain_bytes(tmp_path: Path) -> None:
     (tmp_path / "7.jpg").write_bytes(jpeg(7))
-    rows = pa.table({"photo": pa.array([{"bytes": None, "path": "7.jpg"}, {"bytes": jpeg(1), "path": None}, None], IMAGE)})
+    rows = pa.table(
+        {"photo": pa.array([{"bytes": None, "path": "7.jpg"}, {"bytes": jpeg(1), "path": None}, None], IMAGE)}
+    )
     source = open_source(write(tmp_path / "d.arrow", rows))
     assert isinstance(source, Placed)
     assert [source.read(n).image for n in range(2)] == [jpeg(7), jpeg(1)]
@@ -94,12 +102,19 @@ def test_images_by_path_and_plain_bytes(tmp_path: Path) -> None:
         with pytest.raises(PackError, match="row 2: its photo is null"):
             read(2)
     turned = pa.struct([("path", pa.string()), ("bytes", pa.binary())])
-    source = open_source(write(tmp_path / "f.arrow", pa.table({"image": pa.array([{"bytes": jpeg(2), "path": "a name"}], turned)})))
+    source = open_source(
+        write(
+            tmp_path / "f.arrow",
+            pa.table({"image": pa.array([{"bytes": jpeg(2), "path": "a name"}], turned)}),
+        )
+    )
     assert isinstance(source, Placed)
     place = source.place(0)
     assert place is not None
     assert at(place) == source.read(0).image == jpeg(2)
-    plain = open_source(write(tmp_path / "e.arrow", pa.table({"jpg": pa.array([jpeg(3), jpeg(4)], pa.large_binary())})))
+    plain = open_source(
+        write(tmp_path / "e.arrow", pa.table({"jpg": pa.array([jpeg(3), jpeg(4)], pa.large_binary())}))
+    )
     assert isinstance(plain, Placed)
     place = plain.place(1)
     assert place is not None
@@ -113,7 +128,10 @@ def test_refused(tmp_path: Path) -> None:
         "other columns": ([good, other], "not those of"),
         "no row": (write(tmp_path / "none.arrow", table(range(0))), "no row"),
         "no image": (write(tmp_path / "text.arrow", pa.table({"a": ["x"]})), "can be the image"),
-        "dictionaries": (write(tmp_path / "dict.arrow", table(range(2), d=pa.array(["a", "b"]).dictionary_encode())), "dictionaries"),
+        "dictionaries": (
+            write(tmp_path / "dict.arrow", table(range(2), d=pa.array(["a", "b"]).dictionary_encode())),
+            "dictionaries",
+        ),
         "missing": (tmp_path / "missing.arrow", "no such Arrow file"),
     }
     (tmp_path / "text2.arrow").write_bytes(b"no arrow at all, but text")
@@ -149,14 +167,18 @@ def test_folders_that_hold_more_than_one_dataset(tmp_path: Path) -> None:
 def test_damaged_files_are_pack_errors(tmp_path: Path, seed: int) -> None:
     """Whatever is changed or cut: rows, or PackError; never another exception, never the end of the process."""
     draw = random.Random(seed)
-    plain = write(tmp_path / "d.arrow", table(range(6), text=pa.array([str(n) for n in range(6)])), batch=3).read_bytes()
+    plain = write(
+        tmp_path / "d.arrow", table(range(6), text=pa.array([str(n) for n in range(6)])), batch=3
+    ).read_bytes()
     images = [(plain.index(jpeg(n)), len(jpeg(n))) for n in range(6)]
     outside = [n for n in range(len(plain)) if not any(start <= n < start + size for start, size in images)]
     for _ in range(150):
         data = bytearray(plain)
         for _ in range(draw.choice((1, 1, 2, 5))):
             data[draw.choice(outside)] = draw.choice((0, 1, 0x7F, 0x80, 0xFF, draw.randrange(256)))
-        (tmp_path / "x.arrow").write_bytes(data[: draw.choice((len(data), len(data), draw.randrange(len(data))))])
+        (tmp_path / "x.arrow").write_bytes(
+            data[: draw.choice((len(data), len(data), draw.randrange(len(data))))]
+        )
         try:
             source = open_source(tmp_path / "x.arrow")
         except PackError:
@@ -182,13 +204,21 @@ def test_what_hugging_face_wrote(tmp_path: Path) -> None:
     """save_to_disk() in several files, rows selected; and its Parquet: the library's pixels, labels and texts."""
     datasets = pytest.importorskip("datasets")
     datasets.disable_progress_bars()
-    columns = {"image": datasets.Image(), "label": datasets.ClassLabel(names=["a", "b", "c"]), "name": datasets.Value("string")}
+    columns = {
+        "image": datasets.Image(),
+        "label": datasets.ClassLabel(names=["a", "b", "c"]),
+        "name": datasets.Value("string"),
+    }
     values = {
         "image": [{"bytes": jpeg(n), "path": None} for n in range(20)],
         "label": [n % 3 for n in range(20)],
         "name": list("abcdefghijklmnopqrst"),
     }
-    dataset = datasets.Dataset.from_dict(values, features=datasets.Features(columns)).shuffle(seed=1).select(range(15))
+    dataset = (
+        datasets.Dataset.from_dict(values, features=datasets.Features(columns))
+        .shuffle(seed=1)
+        .select(range(15))
+    )
     dataset.save_to_disk(str(tmp_path / "saved"), num_shards=3)
     dataset.to_parquet(str(tmp_path / "rows.parquet"))
     fastload.pack(tmp_path / "saved", tmp_path / "0.fl")

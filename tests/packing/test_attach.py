@@ -36,7 +36,9 @@ def test_it_is_a_packed_dataset(source: Path, tmp_path: Path, workers: int) -> N
     summary = attach(source, tmp_path / "index")
     assert (summary.samples, summary.attached, summary.kept) == (COUNT, COUNT, 0)
     native = transforms.Compose([transforms.RandomResizedCrop(32), transforms.ToTensor()])
-    python = transforms.Compose([transforms.RandomCrop(40), transforms.Lambda(torch.as_tensor), transforms.ToTensor()])
+    python = transforms.Compose(
+        [transforms.RandomCrop(40), transforms.Lambda(torch.as_tensor), transforms.ToTensor()]
+    )
     for transform in (native, python) if workers == 0 else (native,):
         packed, attached = (PackedDataset(tmp_path / name, transform, seed=7) for name in ("packed", "index"))
         assert attached.fields == packed.fields
@@ -55,7 +57,10 @@ def test_no_image_is_written(source: Path, tmp_path: Path) -> None:
     manifest = Manifest.load(tmp_path / "index")
     assert manifest.options["attached"] is True
     with DatasetReader(tmp_path / "index") as reader:
-        assert sum(len(data) for number in range(COUNT) for _, _, data in reader.record_fields(number)) < COUNT * 400
+        assert (
+            sum(len(data) for number in range(COUNT) for _, _, data in reader.record_fields(number))
+            < COUNT * 400
+        )
 
 
 def test_verify_unpack_export_index(source: Path, tmp_path: Path) -> None:
@@ -64,7 +69,9 @@ def test_verify_unpack_export_index(source: Path, tmp_path: Path) -> None:
     assert index(tmp_path / "index").added == sum(number % 4 != 3 for number in range(COUNT))
     attach(source, tmp_path / "whole")
     with DatasetReader(tmp_path / "index") as later, DatasetReader(tmp_path / "whole") as whole:
-        assert [later.record(number) for number in range(COUNT)] == [whole.record(number) for number in range(COUNT)]
+        assert [later.record(number) for number in range(COUNT)] == [
+            whole.record(number) for number in range(COUNT)
+        ]
     report = verify(tmp_path / "index", decode=True)
     assert report.ok, report
     assert report.samples == COUNT
@@ -73,7 +80,9 @@ def test_verify_unpack_export_index(source: Path, tmp_path: Path) -> None:
     assert sorted(path.read_bytes() for path in unpacked) == sorted(jpeg(number) for number in range(COUNT))
     export(tmp_path / "index", tmp_path / "out.tar")
     with tarfile.open(tmp_path / "out.tar") as tar:
-        assert sorted(tar.extractfile(each).read() for each in tar if each.name.endswith(".jpg")) == sorted(map(jpeg, range(COUNT)))  # type: ignore[union-attr]
+        assert sorted(tar.extractfile(each).read() for each in tar if each.name.endswith(".jpg")) == sorted(
+            map(jpeg, range(COUNT))
+        )  # type: ignore[union-attr]
 
 
 def test_links_are_followed(tmp_path: Path) -> None:
@@ -141,7 +150,9 @@ def test_a_bad_sample_and_going_on(tmp_path: Path) -> None:
 def test_a_resume_names_the_base_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shards that were complete before are found by the base of the call that goes on, like those after them."""
     files = sorted(folder(tmp_path / "src").rglob("*.jpg"))
-    monkeypatch.setattr("fastload.store.shard.ShardFile.column_full", property(lambda shard: shard.count >= 5))
+    monkeypatch.setattr(
+        "fastload.store.shard.ShardFile.column_full", property(lambda shard: shard.count >= 5)
+    )
     data = files[7].read_bytes()
     files[7].write_bytes(data[:200])
     with pytest.raises(PackError, match=files[7].name):
@@ -224,8 +235,14 @@ def test_options() -> None:
     }
     defaults |= {"max_pixels": None, "base": None, "overwrite": False, "resume": False}
     keywords = {
-        name: each.default for name, each in inspect.signature(fastload.attach).parameters.items() if each.kind is each.KEYWORD_ONLY
+        name: each.default
+        for name, each in inspect.signature(fastload.attach).parameters.items()
+        if each.kind is each.KEYWORD_ONLY
     }
-    flags = {name: each.default for name, each in inspect.signature(command).parameters.items() if name not in ("sources", "out")}
+    flags = {
+        name: each.default
+        for name, each in inspect.signature(command).parameters.items()
+        if name not in ("sources", "out")
+    }
     assert keywords == defaults | {"progress": False}
     assert flags == defaults | {"quiet": False}

@@ -67,17 +67,25 @@ def test_a_file_that_was_changed(tmp_path: Path, change: Callable[[Path], None])
     """Its sample is an error that names it, everywhere; all others are as they were; put back, it is read again."""
     files = sorted(folder(tmp_path / "src").rglob("*.jpg"))
     attach(tmp_path / "src", tmp_path / "index")
-    dataset = PackedDataset(tmp_path / "index", transforms.Compose([transforms.CenterCrop(50), transforms.ToTensor()]))
+    dataset = PackedDataset(
+        tmp_path / "index", transforms.Compose([transforms.CenterCrop(50), transforms.ToTensor()])
+    )
     before = [dataset[number] for number in range(COUNT)]
     data, status = files[5].read_bytes(), files[5].stat()
     change(files[5])
     message = f"sample 5 .*{files[5].name}.*{CHANGES[change]}.*attach the data again"
     with pytest.raises(SampleError, match=message):
         dataset[5]
-    with pytest.raises(SampleError, match=message), FastLoader(dataset, batch_size=4, num_workers=2) as loader:
+    with (
+        pytest.raises(SampleError, match=message),
+        FastLoader(dataset, batch_size=4, num_workers=2) as loader,
+    ):
         list(loader)
     with FastLoader(dataset, batch_size=1, on_error="skip") as loader:
-        assert equal([batch[1].item() for batch in loader], [label for number, (_, label) in enumerate(before) if number != 5])
+        assert equal(
+            [batch[1].item() for batch in loader],
+            [label for number, (_, label) in enumerate(before) if number != 5],
+        )
     report = verify(tmp_path / "index")
     assert [sample.index for sample in report.bad] == [5]
     assert files[5].name in report.bad[0].reason
@@ -96,7 +104,9 @@ def test_a_file_that_was_changed_between_two_epochs(tmp_path: Path, change: Call
     """Its sample is an error in the next epoch too, of which native threads made batches before the change; a touched file's is none."""
     files = sorted(folder(tmp_path / "src").rglob("*.jpg"))
     attach(tmp_path / "src", tmp_path / "index")
-    dataset = PackedDataset(tmp_path / "index", transforms.Compose([transforms.CenterCrop(50), transforms.ToTensor()]))
+    dataset = PackedDataset(
+        tmp_path / "index", transforms.Compose([transforms.CenterCrop(50), transforms.ToTensor()])
+    )
     with FastLoader(dataset, batch_size=4, num_workers=2, on_error="skip") as loader:
         assert read_early(loader) > 6
         os.utime(files[1])
@@ -146,7 +156,10 @@ def test_the_base(tmp_path: Path) -> None:
     assert equal(PackedDataset(tmp_path / "index", base=tmp_path / "moved" / "src")[3], first)
     assert rebase(tmp_path / "index", tmp_path / "moved" / "src") == COUNT
     done = subprocess.run(
-        [sys.executable, "-m", "fastload", "info", "--all", tmp_path / "index"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "fastload", "info", "--all", tmp_path / "index"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert str(tmp_path / "moved" / "src") in done.stdout
     assert equal(PackedDataset(tmp_path / "index")[3], first)
@@ -197,9 +210,15 @@ def test_a_base_that_is_another(tmp_path: Path) -> None:
         with pytest.raises(DatasetError, match="is no folder: name the one that holds the attached files"):
             PackedDataset(tmp_path / "index", base=base)
     done = subprocess.run(
-        [sys.executable, "-m", "fastload", "rebase", tmp_path / "index", "../later"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "fastload", "rebase", tmp_path / "index", "../later"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    assert done.stdout == f"{tmp_path / 'index'}: {COUNT} samples are looked for in {tmp_path / 'later'}, which is not there now\n"
+    assert (
+        done.stdout
+        == f"{tmp_path / 'index'}: {COUNT} samples are looked for in {tmp_path / 'later'}, which is not there now\n"
+    )
     with pytest.raises(SampleError, match=r"later/class0/00\.jpg: .*No such file.*fastload rebase"):
         PackedDataset(tmp_path / "index")[0]
     (tmp_path / "src").rename(tmp_path / "later")
@@ -215,7 +234,9 @@ def test_no_descriptor_left(tmp_path: Path, how: str) -> None:
         attach(path, path := tmp_path / "index")
     program = [sys.executable, "-c", STARVED, path]
     done = subprocess.run(program, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
-    assert done.stdout.splitlines() == ["raise: told", "skip: told", "replace: told"] + ["alone: told"] * (how == "attached")
+    assert done.stdout.splitlines() == ["raise: told", "skip: told", "replace: told"] + ["alone: told"] * (
+        how == "attached"
+    )
 
 
 STARVED = """

@@ -40,9 +40,18 @@ def table(root: Path) -> Path:
     """A CSV of pairs of images, masks and boxes."""
     lines = ["image:image,right:image,mask:mask,boxes:boxes,labels:labels,score:float"]
     for number in range(COUNT):
-        tree(root, {f"{number}.jpg": jpeg(number), f"right/{number}": right(number), f"mask/{number}.png": mask(number)})
+        tree(
+            root,
+            {
+                f"{number}.jpg": jpeg(number),
+                f"right/{number}": right(number),
+                f"mask/{number}.png": mask(number),
+            },
+        )
         boxes = [[1, 2, 20 + each, 30] for each in range(number % 3)]
-        lines.append(f'{number}.jpg,right/{number},mask/{number}.png,"{boxes}","{list(range(number % 3))}",{number / 2}')
+        lines.append(
+            f'{number}.jpg,right/{number},mask/{number}.png,"{boxes}","{list(range(number % 3))}",{number / 2}'
+        )
     (root / "list.csv").write_text("\n".join(lines) + "\n")
     return root / "list.csv"
 
@@ -53,7 +62,12 @@ def tar(root: Path) -> Path:
     for number in range(COUNT):
         boxes = io.BytesIO()
         np.save(boxes, np.float32([[1, 2, 20, 30]] * (number % 3)).reshape(-1, 4))
-        parts = {"jpg": jpeg(number), "right.jpg": right(2 * number + 1), "mask.png": mask(number), "boxes.npy": boxes.getvalue()}
+        parts = {
+            "jpg": jpeg(number),
+            "right.jpg": right(2 * number + 1),
+            "mask.png": mask(number),
+            "boxes.npy": boxes.getvalue(),
+        }
         members |= {f"{number}.{name}": data for name, data in parts.items()}
     write_tar(root / "0.tar", members)
     return root
@@ -62,7 +76,9 @@ def tar(root: Path) -> Path:
 def arrow(root: Path) -> Path:
     """An Arrow file of Hugging Face's with two columns of images."""
     datasets = pytest.importorskip("datasets")
-    features = datasets.Features({"image": datasets.Image(), "right": datasets.Image(), "label": datasets.Value("int64")})
+    features = datasets.Features(
+        {"image": datasets.Image(), "right": datasets.Image(), "label": datasets.Value("int64")}
+    )
     columns = {
         "image": [{"bytes": jpeg(number), "path": None} for number in range(COUNT)],
         "right": [{"bytes": right(number), "path": None} for number in range(COUNT)],
@@ -119,7 +135,10 @@ def test_they_are_packed_samples(made: tuple[Path, Path, Path]) -> None:
     native = [name for name in one.fields if one.kinds[name] not in ("json", "text", "polygons")]
     one, other = (PackedDataset(path, CROP, seed=5, fields=native) for path in (packed, attached))
     for workers in (0, 2):
-        assert equal(batches(one, collate="padded", num_workers=workers), batches(other, collate="padded", num_workers=workers))
+        assert equal(
+            batches(one, collate="padded", num_workers=workers),
+            batches(other, collate="padded", num_workers=workers),
+        )
 
 
 def test_what_is_stored(made: tuple[Path, Path, Path]) -> None:
@@ -128,8 +147,13 @@ def test_what_is_stored(made: tuple[Path, Path, Path]) -> None:
     with DatasetReader(packed) as one, DatasetReader(attached) as other:
         first = other.schema.fields.index(other.schema.image)  # type: ignore[arg-type]
         for number in range(COUNT):
-            stored = [[entry for entry in reader.record_fields(number) if entry[0] != first] for reader in (one, other)]
-            assert [(at, kind, bytes(data)) for at, kind, data in stored[0]] == [(at, kind, bytes(data)) for at, kind, data in stored[1]]
+            stored = [
+                [entry for entry in reader.record_fields(number) if entry[0] != first]
+                for reader in (one, other)
+            ]
+            assert [(at, kind, bytes(data)) for at, kind, data in stored[0]] == [
+                (at, kind, bytes(data)) for at, kind, data in stored[1]
+            ]
 
 
 def test_tools(made: tuple[Path, Path, Path]) -> None:
@@ -170,13 +194,18 @@ def test_files_that_change_or_move(tmp_path: Path) -> None:
 def test_first_image_that_is_not_kept(tmp_path: Path) -> None:
     """A first image of another format is stored beside its mask, and its file is not needed later."""
     image, label = picture(3, 6, 8), np.arange(48, dtype=np.uint8).reshape(6, 8)
-    tree(tmp_path / "src", {"images/0.bmp": encoded(image, "BMP"), "masks/0.png": encoded(Image.fromarray(label), "PNG")})
+    tree(
+        tmp_path / "src",
+        {"images/0.bmp": encoded(image, "BMP"), "masks/0.png": encoded(Image.fromarray(label), "PNG")},
+    )
     summary = attach(tmp_path / "src" / "images", tmp_path / "index", masks=tmp_path / "src" / "masks")
     assert (summary.samples, summary.attached, summary.raw) == (1, 0, 1)
     for path in (tmp_path / "src").rglob("0.*"):
         path.unlink()
     found = PackedDataset(tmp_path / "index")[0]
-    assert equal(found, (torch.from_numpy(np.asarray(image).transpose(2, 0, 1).copy()), torch.from_numpy(label)))
+    assert equal(
+        found, (torch.from_numpy(np.asarray(image).transpose(2, 0, 1).copy()), torch.from_numpy(label))
+    )
 
 
 @pytest.mark.parametrize("form", ["unpack", "tar", "parquet"])

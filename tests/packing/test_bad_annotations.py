@@ -18,7 +18,13 @@ from fastload.errors import PackError, PackStoppedError
 from fastload.packing import Item, unpack
 from fastload.store import Field
 
-GOOD = {"category_id": 1, "bbox": [3.0, 2.0, 9.0, 5.0], "area": 45.0, "iscrowd": 0, "segmentation": [[3, 2, 12, 2, 12, 7, 3, 7]]}
+GOOD = {
+    "category_id": 1,
+    "bbox": [3.0, 2.0, 9.0, 5.0],
+    "area": 45.0,
+    "iscrowd": 0,
+    "segmentation": [[3, 2, 12, 2, 12, 7, 3, 7]],
+}
 RUNS = {"size": list(SIZE), "counts": [100, 20, SIZE[0] * SIZE[1] - 120]}
 Json = dict[str, Any]
 
@@ -71,17 +77,26 @@ COCO: dict[str, tuple[Callable[[Json], None], str, int]] = {
         OF_103 + "the counts of its RLE do not sum to the 48 x 64 pixels",
         1,
     ),
-    "a mask of another size": (annotation(segmentation={"size": [9, 9], "counts": [81]}), "annotation 103.*9.*9", 1),
+    "a mask of another size": (
+        annotation(segmentation={"size": [9, 9], "counts": [81]}),
+        "annotation 103.*9.*9",
+        1,
+    ),
     "a coordinate of 1e8": (
         annotation(segmentation=[[3, 2, 1e8, 2, 1e8, 1e8]]),
-        OF_103 + r"a point of its polygon is at x 1e\+08, y 2, more than 10 times the size of its image \(64 x 48",
+        OF_103
+        + r"a point of its polygon is at x 1e\+08, y 2, more than 10 times the size of its image \(64 x 48",
         1,
     ),
     "a category that is none": (annotation(category_id=7), OF_103 + "its category_id 7", 1),
     "an annotation id twice": (annotation(id=107), "the annotation id 107 is there twice", 2),
     "an image id twice": (image_twice, "the image id 11 is there twice", 3),
     "annotations of no image": (absent_image, "annotation 200 of image 99, which is not among its images", 1),
-    "a file above": (named("../annotations/x.jpg"), f"its file_name is '../annotations/x.jpg', {NO_PATH_BELOW}", 1),
+    "a file above": (
+        named("../annotations/x.jpg"),
+        f"its file_name is '../annotations/x.jpg', {NO_PATH_BELOW}",
+        1,
+    ),
     "an absolute file": (named("/etc/passwd"), f"its file_name is '/etc/passwd', {NO_PATH_BELOW}", 1),
     "a file that is no text": (named(7), f"its file_name is 7, {NO_PATH_BELOW}", 1),
     "a missing image": (missing_file, "gone.jpg", 1),
@@ -166,7 +181,9 @@ def test_a_label_beyond_the_classes(tmp_path: Path) -> None:
             mask[4, 5] = 3 if position == 1 else 65535
             return Item(self.name(position), np.zeros((*SIZE, 3), np.uint8), {"mask": mask})
 
-    with pytest.raises(PackStoppedError, match=r"scene-1\.jpg: its 'mask' has the label 3, the classes are 0 to 2"):
+    with pytest.raises(
+        PackStoppedError, match=r"scene-1\.jpg: its 'mask' has the label 3, the classes are 0 to 2"
+    ):
         fastload.pack(Source(), tmp_path / "a.fl")
     summary = fastload.pack(Source(), tmp_path / "b.fl", on_error="skip")
     assert (summary.samples, summary.skipped_count) == (2, 1)
@@ -180,7 +197,9 @@ def test_names_stay_below_their_folder(tmp_path: Path, out: str) -> None:
         (voc / folder).mkdir(parents=True)
     photo(0, *SIZE).save(voc / "secret.jpg")
     (voc / "ImageSets/Main/train.txt").write_text(f"{out}\n")
-    with pytest.raises(PackError, match=r"train\.txt: it names '.*/secret', which is not below the dataset's folders"):
+    with pytest.raises(
+        PackError, match=r"train\.txt: it names '.*/secret', which is not below the dataset's folders"
+    ):
         fastload.pack(voc, tmp_path / "a.fl")
     fastload.pack(pairs(tmp_path / "pairs", labels(1)), tmp_path / "b.fl")
     unpack(tmp_path / "b.fl", tmp_path / "files", layout="folders")
@@ -188,6 +207,8 @@ def test_names_stay_below_their_folder(tmp_path: Path, out: str) -> None:
     entries = [json.loads(line) for line in lines.read_text().splitlines()]
     entries[1]["mask"] = f"{out}.png"
     lines.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
-    with pytest.raises(PackStoppedError, match=r"fields\.jsonl, line 2: its 'mask' is no path below the folder"):
+    with pytest.raises(
+        PackStoppedError, match=r"fields\.jsonl, line 2: its 'mask' is no path below the folder"
+    ):
         fastload.pack(tmp_path / "files", tmp_path / "c.fl")
     assert fastload.pack(tmp_path / "files", tmp_path / "d.fl", on_error="skip").skipped_count == 1

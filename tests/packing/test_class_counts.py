@@ -23,7 +23,9 @@ JPEG = encoded(picture(1, 16, 24))
 
 def folder(root: Path, **counts: int) -> Path:
     """Class folders with so many images each."""
-    return tree(root, {f"{name}/{number}.jpg": JPEG for name, count in counts.items() for number in range(count)})
+    return tree(
+        root, {f"{name}/{number}.jpg": JPEG for name, count in counts.items() for number in range(count)}
+    )
 
 
 def counted(path: Path) -> dict[str, dict[int, int]]:
@@ -37,14 +39,20 @@ def test_a_summary_says_what_was_found(tmp_path: Path) -> None:
     assert summary.layout == "class folders"
     assert summary.fields == (Field("image", "image"), Field("label", "int"))
     assert summary.classes == tuple("abcdefg")
-    assert summary.class_counts == {"label": {0: 1, 1: 2, 2: 1, 3: 3, 4: 1, 5: 1, 6: 2}} == counted(tmp_path / "x.fl")
+    assert (
+        summary.class_counts
+        == {"label": {0: 1, 1: 2, 2: 1, 3: 3, 4: 1, 5: 1, 6: 2}}
+        == counted(tmp_path / "x.fl")
+    )
     assert repr(PackedDataset(tmp_path / "x.fl")).split("\n") == [
         f"PackedDataset('{tmp_path}/x.fl', 11 samples, fields=['image', 'label'])",
         "  layout: class folders",
         "  fields: image (image), label (int)",
         "  classes in label: 7: a (1), b (2), c (1), d (3), e (1), and 2 more",
     ]
-    assert repr(PackedDataset(tmp_path / "x.fl", fields=("image",))).count("\n") == 3  # the classes have names all the same
+    assert (
+        repr(PackedDataset(tmp_path / "x.fl", fields=("image",))).count("\n") == 3
+    )  # the classes have names all the same
     assert repr(fastload.FastLoader(PackedDataset(tmp_path / "x.fl"), batch_size=2)).count("\n") == 1
 
 
@@ -72,17 +80,29 @@ class Some:
         return f"sample-{position}"
 
     def read(self, position: int) -> Item:
-        return Item(self.name(position), JPEG if position != self._bad else b"no image", {"label": self._labels[position]})
+        return Item(
+            self.name(position),
+            JPEG if position != self._bad else b"no image",
+            {"label": self._labels[position]},
+        )
 
 
 def test_what_is_counted(tmp_path: Path) -> None:
     """Samples that are there, once each, also after a resume; labels without names, if they are few."""
     with pytest.raises(PackError, match="sample-5"):
         fastload.pack(Some([7, 7, 3, 3, 3, 7, 3], bad=5), tmp_path / "x.fl", shard_samples=2)
-    summary = fastload.pack(Some([7, 7, 3, 3, 3, 7, 3], bad=5), tmp_path / "x.fl", shard_samples=2, resume=True, on_error="skip")
+    summary = fastload.pack(
+        Some([7, 7, 3, 3, 3, 7, 3], bad=5), tmp_path / "x.fl", shard_samples=2, resume=True, on_error="skip"
+    )
     assert summary.class_counts == {"label": {3: 4, 7: 2}}
-    again = fastload.pack(Some([7, 7, 3, 3, 3, 7, 3], bad=5), tmp_path / "x.fl", shard_samples=2, resume=True, on_error="skip")
-    assert (again.class_counts, again.fields, again.layout) == (summary.class_counts, summary.fields, summary.layout)
+    again = fastload.pack(
+        Some([7, 7, 3, 3, 3, 7, 3], bad=5), tmp_path / "x.fl", shard_samples=2, resume=True, on_error="skip"
+    )
+    assert (again.class_counts, again.fields, again.layout) == (
+        summary.class_counts,
+        summary.fields,
+        summary.layout,
+    )
     many = fastload.pack(Some(list(range(1001))), tmp_path / "y.fl")
     assert many.class_counts == counted(tmp_path / "y.fl") == {}
     assert "classes" not in repr(PackedDataset(tmp_path / "y.fl"))
@@ -125,7 +145,9 @@ def test_counts_that_do_not_hold(tmp_path: Path, stored: Any) -> None:
     """Counts of other samples, as an older release leaves them after a change, and anything else in their place are not shown."""
     fastload.pack(folder(tmp_path / "src", a=2, b=1), tmp_path / "x.fl")
     manifest = Manifest.load(tmp_path / "x.fl")
-    Manifest(manifest.schema, manifest.shards, manifest.classes, manifest.options, {"class_counts": stored}).write(tmp_path / "x.fl")
+    Manifest(
+        manifest.schema, manifest.shards, manifest.classes, manifest.options, {"class_counts": stored}
+    ).write(tmp_path / "x.fl")
     assert counted(tmp_path / "x.fl") == {}
     assert "layout" not in repr(PackedDataset(tmp_path / "x.fl"))
     assert "classes in label: 2: a (2), b (1)" in repr(PackedDataset(tmp_path / "x.fl"))

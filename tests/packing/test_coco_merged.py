@@ -31,7 +31,14 @@ def images(*ids: int, part: str = "train") -> list[Json]:
 
 def box(number: int, image: int, category: int = 7, **more: Any) -> Json:
     x, y = number % 9, number % 7
-    found = {"id": number, "image_id": image, "category_id": category, "bbox": [x, y, 9.0, 6.0], "area": 54.0, "iscrowd": 0}
+    found = {
+        "id": number,
+        "image_id": image,
+        "category_id": category,
+        "bbox": [x, y, 9.0, 6.0],
+        "area": 54.0,
+        "iscrowd": 0,
+    }
     return {**found, "segmentation": [[x, y, x + 9, y, x + 9, y + 6]], **more}
 
 
@@ -47,11 +54,21 @@ FILES: dict[str, Json] = {
     },
     "person_keypoints_train": {
         "images": images(4, 8, 10),
-        "annotations": [box(3, 4, 1, keypoints=POINTS, num_keypoints=1), box(2, 10, 1, keypoints=[9, 9, 1, 8, 8, 1])],
+        "annotations": [
+            box(3, 4, 1, keypoints=POINTS, num_keypoints=1),
+            box(2, 10, 1, keypoints=[9, 9, 1, 8, 8, 1]),
+        ],
         "categories": PERSON,
     },
-    "captions_train": {"images": images(10, 8, 4), "annotations": [caption(each, (10, 4, 8)[each % 3]) for each in range(1, 6)]},
-    "instances_val": {"images": images(20, 21, part="val"), "annotations": [box(1, 20), box(9, 21, 1)], "categories": CATEGORIES},
+    "captions_train": {
+        "images": images(10, 8, 4),
+        "annotations": [caption(each, (10, 4, 8)[each % 3]) for each in range(1, 6)],
+    },
+    "instances_val": {
+        "images": images(20, 21, part="val"),
+        "annotations": [box(1, 20), box(9, 21, 1)],
+        "categories": CATEGORIES,
+    },
 }
 
 
@@ -59,10 +76,16 @@ def written(root: Path, names: list[str], change: dict[str, Json] | None = None)
     """Writes the named files and their images, in the folders of their parts. Returns the paths of the files."""
     for name in names:
         content = FILES[name] | (change or {}).get(name, {})
-        files = {f"{each['file_name'][:-6].rstrip('0123456789')}/{each['file_name']}": each["id"] for each in content["images"]}
+        files = {
+            f"{each['file_name'][:-6].rstrip('0123456789')}/{each['file_name']}": each["id"]
+            for each in content["images"]
+        }
         tree(
             root,
-            {f"{'train' if 'train' in path else 'val'}/{Path(path).name}": encoded(picture(own, 24, 32)) for path, own in files.items()},
+            {
+                f"{'train' if 'train' in path else 'val'}/{Path(path).name}": encoded(picture(own, 24, 32))
+                for path, own in files.items()
+            },
         )
         tree(root, {f"annotations/{name}.json": json.dumps(content).encode()})
     return [root / f"annotations/{name}.json" for name in names]
@@ -96,13 +119,17 @@ def test_kinds_of_one_image(tmp_path: Path) -> None:
         points = [keypoints.anns.get(each["id"], {}).get("keypoints", [0] * 6) for each in theirs]
         assert values["keypoints"].reshape(-1, 6).tolist() == points
         assert values["captions"] == [each["caption"] for each in captions.loadAnns(captions.getAnnIds(own))]
-    assert [each.tolist() for each in opened(tmp_path, written(tmp_path, names[::-1])).read(1).values["keypoints"]]
+    assert [
+        each.tolist() for each in opened(tmp_path, written(tmp_path, names[::-1])).read(1).values["keypoints"]
+    ]
 
 
 def test_parts_of_a_dataset(tmp_path: Path) -> None:
     """Files of other images add theirs, each from its own folder; ids of annotations are of their image, and may begin anew."""
     names = ["instances_train", "instances_val"]
-    fastload.pack(tmp_path, tmp_path / "out", annotations=[str(each) for each in written(tmp_path, names)], workers=1)
+    fastload.pack(
+        tmp_path, tmp_path / "out", annotations=[str(each) for each in written(tmp_path, names)], workers=1
+    )
     dataset = PackedDataset(tmp_path / "out", fields=["image", "image_id", "boxes"])
     assert dataset.column("image_id").tolist() == [10, 4, 8, 20, 21]
     for index, name in enumerate(["instances_train"] * 3 + ["instances_val"] * 2):
@@ -129,7 +156,9 @@ def test_panoptic_and_instances(tmp_path: Path) -> None:
     source = opened(tmp_path, files)
     assert source.classes == ("person", "dog", "sky")
     assert source.label_limits == {"labels": 3, "mask": 3, "segment_labels": 3}
-    assert [(notice.count, notice.examples) for notice in source.notices] == [(1, (str(tmp_path / "train/train8.jpg"),))]
+    assert [(notice.count, notice.examples) for notice in source.notices] == [
+        (1, (str(tmp_path / "train/train8.jpg"),))
+    ]
     found = by_id(source)
     assert found[10]["labels"].tolist() == [1, 0]
     assert found[10]["segment_labels"].tolist() == [1, 2]
@@ -138,7 +167,11 @@ def test_panoptic_and_instances(tmp_path: Path) -> None:
     assert (found[8]["mask"] == 255).all()
     fastload.pack(tmp_path, tmp_path / "out", annotations=files, workers=1)
     sample = PackedDataset(tmp_path / "out")[0]
-    assert (sample["boxes"].shape, sample["segment_boxes"].shape, sample["mask"].shape) == ((2, 4), (2, 4), (24, 32))
+    assert (sample["boxes"].shape, sample["segment_boxes"].shape, sample["mask"].shape) == (
+        (2, 4),
+        (2, 4),
+        (24, 32),
+    )
     captions = written(tmp_path, ["captions_train"])
     plain = opened(tmp_path, [*captions, tmp_path / "annotations/panoptic_train.json"])
     assert {"captions", "boxes", "labels", "mask"} <= {field.name for field in plain.fields}
@@ -166,7 +199,10 @@ WRONG: dict[str, tuple[Json, str]] = {
         r"annotation 3 of image 4 \(train4.jpg\): its iscrowd is another one than that of .*instances_train.json: annotation 3",
     ),
     "another id": (
-        {"images": [*images(8, 10), {"id": 5, "file_name": "train4.jpg", **SIZE}], "annotations": [box(2, 10, 1, keypoints=POINTS)]},
+        {
+            "images": [*images(8, 10), {"id": 5, "file_name": "train4.jpg", **SIZE}],
+            "annotations": [box(2, 10, 1, keypoints=POINTS)],
+        },
         r"train4.jpg' has the image id 5 in .*keypoints_train.json and 4 in .*instances_train.json; where parts have the same file names",
     ),
     "another file": (
@@ -182,7 +218,10 @@ WRONG: dict[str, tuple[Json, str]] = {
         {"annotations": [box(30, 99, 1, keypoints=POINTS)]},
         r"keypoints_train.json: annotation 30 of image 99, which is not",
     ),
-    "an annotation twice": ({"annotations": [*KEYS["annotations"], box(3, 4, 1, keypoints=POINTS)]}, r"the annotation id 3 is there twice"),
+    "an annotation twice": (
+        {"annotations": [*KEYS["annotations"], box(3, 4, 1, keypoints=POINTS)]},
+        r"the annotation id 3 is there twice",
+    ),
 }
 
 
@@ -190,7 +229,9 @@ WRONG: dict[str, tuple[Json, str]] = {
 def test_what_contradicts_itself(tmp_path: Path, name: str) -> None:
     """What two files say differently, ids that are there twice and annotations of no image are errors of what they concern alone."""
     changed, words = WRONG[name]
-    files = written(tmp_path, ["instances_train", "person_keypoints_train"], {"person_keypoints_train": changed})
+    files = written(
+        tmp_path, ["instances_train", "person_keypoints_train"], {"person_keypoints_train": changed}
+    )
     found = errors(opened(tmp_path, files))
     assert found
     for message in found:
@@ -211,7 +252,10 @@ def test_what_contradicts_itself(tmp_path: Path, name: str) -> None:
             [{"id": 1, "name": "person", "keypoints": ["eye", "nose"]}],
             r"instances_val.json: the keypoints of the category 'person' are others than in .*keypoints_train.json",
         ),
-        ([{"id": 1, "name": "person", "keypoints": ["nose"]}], "'person' has 1 keypoints, and 2 in .*person_keypoints_train.json"),
+        (
+            [{"id": 1, "name": "person", "keypoints": ["nose"]}],
+            "'person' has 1 keypoints, and 2 in .*person_keypoints_train.json",
+        ),
     ],
 )
 def test_categories_that_differ(tmp_path: Path, categories: list[Json], words: str) -> None:

@@ -27,7 +27,13 @@ PERSON = [{"id": 1, "name": "person", "keypoints": ["nose", "eye", "ear"], "skel
 def annotation(number: int, image: int, **changed: Any) -> dict[str, Any]:
     x, y = number % 9, number % 7
     polygon = [x, y, x + 9.5, y, x + 9.5, y + 6.25, x, y + 6.25]
-    found = {"id": number, "image_id": image, "category_id": CATEGORIES[number % 3]["id"], "bbox": [x, y, 9.5, 6.25], "area": 59.375}
+    found = {
+        "id": number,
+        "image_id": image,
+        "category_id": CATEGORIES[number % 3]["id"],
+        "bbox": [x, y, 9.5, 6.25],
+        "area": 59.375,
+    }
     return found | {"iscrowd": 0, "segmentation": [polygon]} | changed
 
 
@@ -36,7 +42,12 @@ def content(images: int = 5, **changed: Any) -> dict[str, Any]:
     entries = [{"id": 10 - i, "file_name": f"é{i}.jpg", **SIZE} for i in range(images)]
     annotations = [annotation(100 + i, 10 - i % (images - 1)) for i in range(11)]
     annotations.append(annotation(50, 9, iscrowd=1, segmentation={"size": [24, 32], "counts": [700, 20, 48]}))
-    return {"info": {"year": 2017}, "images": entries, "annotations": annotations, "categories": CATEGORIES} | changed
+    return {
+        "info": {"year": 2017},
+        "images": entries,
+        "annotations": annotations,
+        "categories": CATEGORIES,
+    } | changed
 
 
 def write(root: Path, found: dict[str, Any], name: str = "annotations/instances_train.json") -> Path:
@@ -69,7 +80,11 @@ class TestOracle:
             ("area", "array", "boxes"), ("iscrowd", "array", "boxes"), ("instances", "instances", "boxes"),
         ]  # fmt: skip
         assert source.fields[1].format == "xywh"
-        assert source.classes == tuple(each["name"] for each in oracle.loadCats(sorted(oracle.getCatIds()))) == ("cat", "dog", "bird")
+        assert (
+            source.classes
+            == tuple(each["name"] for each in oracle.loadCats(sorted(oracle.getCatIds())))
+            == ("cat", "dog", "bird")
+        )
         assert len(source) == len(theirs) == 5
         items = {item.values["image_id"]: item for item in map(source.read, range(len(source)))}
         for place, own in enumerate(theirs.ids):
@@ -81,7 +96,9 @@ class TestOracle:
             assert values["boxes"].dtype == np.float32
             assert values["boxes"].shape == (len(found), 4)
             assert values["category_id"].tolist() == [each["category_id"] for each in found]
-            assert [source.classes[each] for each in values["labels"]] == [oracle.cats[each["category_id"]]["name"] for each in found]
+            assert [source.classes[each] for each in values["labels"]] == [
+                oracle.cats[each["category_id"]]["name"] for each in found
+            ]
             assert values["area"].tolist() == [each["area"] for each in found]
             assert values["iscrowd"].tolist() == [each["iscrowd"] for each in found]
             assert values["instances"] == [each["segmentation"] for each in found]
@@ -98,7 +115,10 @@ class TestOracle:
         field = {f.name: f for f in source.fields}["keypoints"]
         assert (field.shape, field.of, source.classes) == ((3, 3), "boxes", ("person",))
         values = source.read(0).values
-        assert values["keypoints"].tolist() == [np.reshape(points, (3, 3)).tolist(), np.zeros((3, 3)).tolist()]
+        assert values["keypoints"].tolist() == [
+            np.reshape(points, (3, 3)).tolist(),
+            np.zeros((3, 3)).tolist(),
+        ]
         assert values["instances"][1] == {"size": [24, 32], "counts": [24 * 32]}
         assert source.read(1).values["keypoints"].shape == (0, 3, 3)
 
@@ -116,7 +136,9 @@ class TestOracle:
         for number, (names, others, wanted) in enumerate(cases):
             categories = [{"id": 1, "name": "person", "keypoints": names}]
             categories += [{"id": 2, "name": "goat", "keypoints": others}] if others else []
-            source = open_source(write(tmp_path / str(number), content(annotations=[found], categories=categories)))
+            source = open_source(
+                write(tmp_path / str(number), content(annotations=[found], categories=categories))
+            )
             field = {f.name: f for f in source.fields}["keypoints"]
             assert (field.names, field.pairs) == wanted
 
@@ -128,7 +150,9 @@ class TestOracle:
         theirs = CocoCaptions(str(tmp_path / "train"), str(tmp_path / "annotations/captions_train.json"))
         assert [(f.name, f.kind) for f in source.fields] == [("image_id", "int"), ("captions", "json")]
         assert source.classes is None
-        ours = {item.values["image_id"]: item.values["captions"] for item in map(source.read, range(len(source)))}
+        ours = {
+            item.values["image_id"]: item.values["captions"] for item in map(source.read, range(len(source)))
+        }
         assert ours == {own: theirs[place][1] for place, own in enumerate(theirs.ids)}
 
     @pytest.mark.parametrize("order", [("images", "annotations"), ("annotations", "images")])
@@ -138,7 +162,9 @@ class TestOracle:
         """With blocks of any size, and whatever comes first, an object's bytes are those that the file has at its place."""
         made = content(extra={"list": [1, {"a": "]}"}]}, number=[1.5e3, -2, "x", None, [{}]])
         path = tmp_path / "x.json"
-        text = json.dumps({key: made[key] for key in (*order, *(made.keys() - set(order)))}, indent=1, ensure_ascii=False)
+        text = json.dumps(
+            {key: made[key] for key in (*order, *(made.keys() - set(order)))}, indent=1, ensure_ascii=False
+        )
         path.write_text(text)
         for block in (1, 2, 3, 7, 64, 1000, 1 << 20):
             monkeypatch.setattr(coco_index, "_BLOCK", block)
@@ -185,8 +211,14 @@ class TestPanoptic:
     @pytest.mark.parametrize(
         ("changed", "message"),
         [
-            ({"segments_info": [{"id": 3, "category_id": 7, "bbox": [0, 0, 1, 1]}]}, "the id 70000 of its PNG is not among"),
-            ({"segments_info": [{"id": 3, "category_id": 8, "bbox": [0, 0, 1, 1]}, {"id": 70000}]}, "its category_id 8 is none of the 3"),
+            (
+                {"segments_info": [{"id": 3, "category_id": 7, "bbox": [0, 0, 1, 1]}]},
+                "the id 70000 of its PNG is not among",
+            ),
+            (
+                {"segments_info": [{"id": 3, "category_id": 8, "bbox": [0, 0, 1, 1]}, {"id": 70000}]},
+                "its category_id 8 is none of the 3",
+            ),
             ({"file_name": "b.png"}, "b.png cannot be read"),
             ({"segments_info": [{"id": 3}, {"id": 3}]}, "an id of its segments is there twice"),
             ({"segments_info": 5}, "segments_info is no list"),
@@ -231,13 +263,20 @@ class TestWrong:
         found = errors(open_source(write(tmp_path, made)))
         assert list(found) == [str(tmp_path / "train/é3.jpg")]
         (text,) = found.values()
-        assert text.startswith(f"{tmp_path}/annotations/instances_train.json: annotation 103 of image 7 (é3.jpg): "), text
+        assert text.startswith(
+            f"{tmp_path}/annotations/instances_train.json: annotation 103 of image 7 (é3.jpg): "
+        ), text
         assert message in text
 
     def test_ids(self, tmp_path: Path) -> None:
         """Ids that are there twice, and annotations of absent images, are errors of what they concern; other samples are read."""
         made = content()
-        made["annotations"] += [annotation(101, 7), annotation(200, 99), annotation(201, 99), annotation(202, 98)]
+        made["annotations"] += [
+            annotation(101, 7),
+            annotation(200, 99),
+            annotation(201, 99),
+            annotation(202, 98),
+        ]
         made["images"].append({"id": 10, "file_name": "other.jpg", **SIZE})
         made["images"].append({"id": 11, "file_name": "gone.jpg", **SIZE})
         write(tmp_path, made)
@@ -247,7 +286,8 @@ class TestWrong:
         found = errors(source)
         advice = "; correct the file, or pack with on_error='skip'"
         shown = {
-            key.removeprefix(f"{tmp_path}/train/"): value.removeprefix(f"{file}: ").removesuffix(advice) for key, value in found.items()
+            key.removeprefix(f"{tmp_path}/train/"): value.removeprefix(f"{file}: ").removesuffix(advice)
+            for key, value in found.items()
         }
         assert shown == {
             "é0.jpg": "the image id 10 is there twice ('é0.jpg' and 'other.jpg')",
@@ -277,7 +317,10 @@ class TestWrong:
             (b'{"images": []}', "no list of images"),
             (b'{"images": [' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"]}", "too deep"),
             (b'{"images": [{"id": 1, "file_name": "\xff"}]}', "image 0 is no JSON"),
-            (b'{"categories": [{"id": 1, "name": "a"}, {"id": 1, "name": "b"}]}', "category id 1 is there twice"),
+            (
+                b'{"categories": [{"id": 1, "name": "a"}, {"id": 1, "name": "b"}]}',
+                "category id 1 is there twice",
+            ),
         ],
     )
     def test_file(self, tmp_path: Path, text: bytes, message: str) -> None:
@@ -304,7 +347,11 @@ class TestFiles:
         file = tmp_path / "annotations/instances_train.json"
         options = SourceOptions.of(annotations=file)
         wanted = (tmp_path / "train/é0.jpg").read_bytes()
-        for source in (open_source(file), open_source(tmp_path / "train", options), open_source(tmp_path, options)):
+        for source in (
+            open_source(file),
+            open_source(tmp_path / "train", options),
+            open_source(tmp_path, options),
+        ):
             assert source.read(0).image == wanted
             assert source.place(0).path.endswith("é0.jpg")
         (tmp_path / "images").mkdir()
@@ -317,7 +364,9 @@ class TestFiles:
         """Of several annotation files one is named, or its split; the message lists them."""
         write(tmp_path, content())
         write(tmp_path, content(2), "annotations/instances_val.json")
-        with pytest.raises(PackError, match=r"several annotation files: instances_train.json, instances_val.json; name one"):
+        with pytest.raises(
+            PackError, match=r"several annotation files: instances_train.json, instances_val.json; name one"
+        ):
             open_source(tmp_path)
         with pytest.raises(PackError, match=r"no annotation file for the split 'test'"):
             open_source(tmp_path, SourceOptions(layout=LayoutOptions(split="test")))
@@ -327,7 +376,10 @@ class TestFiles:
         """Where none of the images is found, the message says where they were looked for."""
         write(tmp_path, content())
         (tmp_path / "train").rename(tmp_path / "elsewhere")
-        with pytest.raises(PackError, match=r"none of the images of .* is here \(é0.jpg, é1.jpg, é2.jpg, ...; also looked for in train"):
+        with pytest.raises(
+            PackError,
+            match=r"none of the images of .* is here \(é0.jpg, é1.jpg, é2.jpg, ...; also looked for in train",
+        ):
             open_source(tmp_path)
 
     def test_options(self, tmp_path: Path) -> None:

@@ -30,11 +30,23 @@ def twice() -> Any:
 
 COLUMNS: dict[str, tuple[Callable[[], Any], str]] = {
     "text that is not UTF-8": (no_text, "its value cannot be read: 'utf-8' codec can't decode byte 0xff"),
-    "such text in a list": (lambda: pa.ListArray.from_arrays([0, 1, 2], no_text()), "its value cannot be read: 'utf-8' codec can't decode"),
+    "such text in a list": (
+        lambda: pa.ListArray.from_arrays([0, 1, 2], no_text()),
+        "its value cannot be read: 'utf-8' codec can't decode",
+    ),
     "two members of one name": (twice, "its value cannot be read: .*duplicate field names"),
-    "a date after 9999": (lambda: pa.array([0, 2**31 - 1], pa.int32()).cast(pa.date32()), "its value cannot be read: .*days"),
-    "a null among numbers": (lambda: pa.array([[1, 2], [3, None]], pa.list_(pa.int64(), 2)), "its value is no list of numbers"),
-    "a null in a list": (lambda: pa.array([[1], [3, None]], pa.list_(pa.int64())), "its value is no list of numbers"),
+    "a date after 9999": (
+        lambda: pa.array([0, 2**31 - 1], pa.int32()).cast(pa.date32()),
+        "its value cannot be read: .*days",
+    ),
+    "a null among numbers": (
+        lambda: pa.array([[1, 2], [3, None]], pa.list_(pa.int64(), 2)),
+        "its value is no list of numbers",
+    ),
+    "a null in a list": (
+        lambda: pa.array([[1], [3, None]], pa.list_(pa.int64())),
+        "its value is no list of numbers",
+    ),
 }
 
 
@@ -44,9 +56,12 @@ def rows(value: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("write", "case"), [(parquet, case) for case in COLUMNS] + [(arrow, case) for case in COLUMNS if " text" not in f" {case}"]
+    ("write", "case"),
+    [(parquet, case) for case in COLUMNS] + [(arrow, case) for case in COLUMNS if " text" not in f" {case}"],
 )
-def test_the_row_is_named_and_others_are_packed(tmp_path: Path, write: Callable[[Path, Any], Path], case: str) -> None:
+def test_the_row_is_named_and_others_are_packed(
+    tmp_path: Path, write: Callable[[Path, Any], Path], case: str
+) -> None:
     column, message = COLUMNS[case]
     source = write(tmp_path, rows(column()))
     with pytest.raises(PackStoppedError, match=f"^{source}: row 1: {message}"):
@@ -59,5 +74,7 @@ def test_the_row_is_named_and_others_are_packed(tmp_path: Path, write: Callable[
 def test_text_in_arrow_files(tmp_path: Path) -> None:
     """Record batches are validated as a whole."""
     source = arrow(tmp_path, rows(no_text()))
-    with pytest.raises(PackStoppedError, match=r"the record batch at byte \d+ cannot be read: .*Invalid UTF8"):
+    with pytest.raises(
+        PackStoppedError, match=r"the record batch at byte \d+ cannot be read: .*Invalid UTF8"
+    ):
         fastload.pack(source, tmp_path / "out.fl", workers=1)

@@ -83,7 +83,11 @@ def test_attached_images_are_stored(tmp_path: Path) -> None:
 def test_further_images(tmp_path: Path) -> None:
     """Each is in the form, and none has the index of a JPEG."""
     with tarfile.open(tmp_path / "two.tar", "w") as tar:
-        for name, data in ((f"{i}.{end}", encoded(picture(i + len(end), 80, 90))) for i in range(5) for end in ("jpg", "right.jpg")):
+        for name, data in (
+            (f"{i}.{end}", encoded(picture(i + len(end), 80, 90)))
+            for i in range(5)
+            for end in ("jpg", "right.jpg")
+        ):
             entry = tarfile.TarInfo(name)
             entry.size = len(data)
             tar.addfile(entry, io.BytesIO(data))
@@ -103,7 +107,9 @@ def test_what_append_goes_on_with(tmp_path: Path) -> None:
     pack(source, tmp_path / "ds", max_side=100)
     convert(tmp_path / "ds", tmp_path / "dct", encode="dct")
     fastload.append(tmp_path / "dct", tree(tmp_path / "more", {"a/x.jpg": encoded(picture(50, 80, 200))}))
-    assert [tuple(PackedDataset(tmp_path / "dct")[i][0].shape[1:]) for i in range(4)] == [(45, 100)] * 3 + [(40, 100)]
+    assert [tuple(PackedDataset(tmp_path / "dct")[i][0].shape[1:]) for i in range(4)] == [(45, 100)] * 3 + [
+        (40, 100)
+    ]
 
 
 def test_refused(tmp_path: Path) -> None:

@@ -37,12 +37,18 @@ def both_metas(at: int, content: bytes) -> list[tuple[int, bytes]]:
 @pytest.fixture
 def large(tmp_path: Path) -> Path:
     """An LMDB file whose tree has a branch page, with values on pages of their own."""
-    return write_lmdb(tmp_path / "x.mdb", {b"%04d" % n: JPEGS[0] + bytes(4000) for n in range(300)}, subdir=False)
+    return write_lmdb(
+        tmp_path / "x.mdb", {b"%04d" % n: JPEGS[0] + bytes(4000) for n in range(300)}, subdir=False
+    )
 
 
 def pages(path: Path, kind: int) -> list[int]:
     data = path.read_bytes()
-    return [page for page in range(2, len(data) // PAGE) if struct.unpack_from("<QHH", data, page * PAGE)[::2] == (page, kind)]
+    return [
+        page
+        for page in range(2, len(data) // PAGE)
+        if struct.unpack_from("<QHH", data, page * PAGE)[::2] == (page, kind)
+    ]
 
 
 class TestLMDB:
@@ -60,7 +66,10 @@ class TestLMDB:
         """Also where it leads back to the root, which would never end."""
         root, nodes = self.branch(large)
         data = large.read_bytes()
-        for page, reason in ((data[nodes[0] : nodes[0] + 6], "used twice"), (struct.pack("<IH", root // PAGE, 0), "used twice")):
+        for page, reason in (
+            (data[nodes[0] : nodes[0] + 6], "used twice"),
+            (struct.pack("<IH", root // PAGE, 0), "used twice"),
+        ):
             large.write_bytes(data)
             with pytest.raises(PackError, match=rf"x\.mdb: damaged .*{reason}"):
                 open_source(poked(large, (nodes[1], page)))
@@ -104,7 +113,9 @@ class TestTFRecord:
         path = tfrecord(tmp_path / "x.tfrecord", example(image=[JPEGS[0]]), example(image=[JPEGS[0]]))
         size = path.stat().st_size
         for keep in (left, size // 2 + left, size - left % 7 - 1):
-            path.write_bytes(tfrecord(path, example(image=[JPEGS[0]]), example(image=[JPEGS[0]])).read_bytes()[:keep])
+            path.write_bytes(
+                tfrecord(path, example(image=[JPEGS[0]]), example(image=[JPEGS[0]])).read_bytes()[:keep]
+            )
             with pytest.raises(PackError, match=r"x\.tfrecord: it ends inside"):
                 open_source(path)
 
@@ -122,7 +133,12 @@ class TestTFRecord:
             (sized(1, sized(1, sized(1, b"a" * 2000))), "a name of 2,000 bytes"),
             (b"\x0a" + b"\xff" * 10 + b"\1", "more than 64 bits"),
             (b"\x0a" + b"\xff" * 9 + b"\2", "more than 64 bits"),
-            (b"".join(sized(1, sized(1, sized(1, b"%d" % n) + sized(2, feature([n])))) for n in range(1001)), "more than 1000 features"),
+            (
+                b"".join(
+                    sized(1, sized(1, sized(1, b"%d" % n) + sized(2, feature([n])))) for n in range(1001)
+                ),
+                "more than 1000 features",
+            ),
         ],
     )
     def test_examples(self, data: bytes, message: str) -> None:
@@ -159,7 +175,12 @@ class TestRows:
         row = struct.pack("<I", len(JPEGS[0])) + JPEGS[0]
         mds(tmp_path, {"image": "jpeg"}, {}, row, row)
         data = (tmp_path / "shard.mds").read_bytes()
-        for keep, message in ((0, "cannot hold"), (11, "cannot hold"), (100, "lie outside"), (len(data) - 1, "lie outside")):
+        for keep, message in (
+            (0, "cannot hold"),
+            (11, "cannot hold"),
+            (100, "lie outside"),
+            (len(data) - 1, "lie outside"),
+        ):
             (tmp_path / "shard.mds").write_bytes(data[:keep])
             with pytest.raises(PackError, match=rf"shard\.mds: .*{message}"):
                 open_source(tmp_path)
@@ -174,9 +195,21 @@ class TestRows:
             (lambda data: mds_module._array(data, None, None), b"\x08\x0b\1", "ends inside its shape"),
             (lambda data: mds_module._array(data, np.dtype("u1"), (3,)), bytes(4), "4 bytes for an array"),
             (lambda data: litdata._array(data, "<", litdata._NUMPY), bytes(7), "ends inside its header"),
-            (lambda data: litdata._array(data, "<", litdata._NUMPY), struct.pack("<II", 0, 2**32 - 1), "a shape of 4,294,967,295 sides"),
-            (lambda data: litdata._array(data, ">", litdata._TORCH), struct.pack(">III", 0, 1, 2**31), "0 bytes for an array"),
-            (lambda data: litdata._array(data, ">", litdata._TORCH), struct.pack(">II", 10, 0), "arrays of type 10"),
+            (
+                lambda data: litdata._array(data, "<", litdata._NUMPY),
+                struct.pack("<II", 0, 2**32 - 1),
+                "a shape of 4,294,967,295 sides",
+            ),
+            (
+                lambda data: litdata._array(data, ">", litdata._TORCH),
+                struct.pack(">III", 0, 1, 2**31),
+                "0 bytes for an array",
+            ),
+            (
+                lambda data: litdata._array(data, ">", litdata._TORCH),
+                struct.pack(">II", 10, 0),
+                "arrays of type 10",
+            ),
         ],
     )
     def test_values(self, decode: Any, data: bytes, message: str) -> None:

@@ -63,14 +63,22 @@ def test_files_come_back(pair: tuple[Path, Path, Path], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=range(len(TRANSFORMS)))
 @pytest.mark.parametrize("engine", ["native", "python"])
-def test_pixels_are_those_of_the_jpegs(pair: tuple[Path, Path, Path], transform: list[Any], engine: Any) -> None:
+def test_pixels_are_those_of_the_jpegs(
+    pair: tuple[Path, Path, Path], transform: list[Any], engine: Any
+) -> None:
     """On every engine, and of single samples."""
     _, keep, dct = pair
 
     def epoch(dataset: Path) -> list[Any]:
-        with FastLoader(PackedDataset(dataset, transform), batch_size=4, num_workers=2, seed=3, engine=engine) as loader:
+        with FastLoader(
+            PackedDataset(dataset, transform), batch_size=4, num_workers=2, seed=3, engine=engine
+        ) as loader:
             assert dataset is keep or engine != "native" or loader.stats()["fallbacks"] == 0
-            return [tensor for images, labels in loader for tensor in (*(images if isinstance(images, list) else [images]), labels)]
+            return [
+                tensor
+                for images, labels in loader
+                for tensor in (*(images if isinstance(images, list) else [images]), labels)
+            ]
 
     for mine, theirs in zip(epoch(dct), epoch(keep), strict=True):
         assert torch.equal(mine, theirs)
@@ -86,7 +94,10 @@ def test_verify_index_and_append(pair: tuple[Path, Path, Path], tmp_path: Path) 
     assert report.ok
     before = kinds(dct)
     assert fastload.index(dct).added == 0
-    more = tree(tmp_path / "more", {"a/x.jpg": encoded(picture(90, 200, 220)), "b/y.jpg": encoded(picture(91, 210, 200))})
+    more = tree(
+        tmp_path / "more",
+        {"a/x.jpg": encoded(picture(90, 200, 220)), "b/y.jpg": encoded(picture(91, 210, 200))},
+    )
     fastload.append(dct, more)
     assert kinds(dct) == [*before, core.KIND_DCT, core.KIND_DCT]
 
@@ -122,7 +133,9 @@ def test_images_that_packing_changes(tmp_path: Path, options: dict[str, Any]) ->
 
 def test_options_that_contradict(tmp_path: Path) -> None:
     source = tree(tmp_path / "src", {"a/0.jpg": encoded(picture(1, 64, 64))})
-    with pytest.raises(fastload.errors.ArgumentError, match="optimize_huffman writes JPEGs anew, which encode='dct' does not"):
+    with pytest.raises(
+        fastload.errors.ArgumentError, match="optimize_huffman writes JPEGs anew, which encode='dct' does not"
+    ):
         pack(source, tmp_path / "ds", encode="dct", optimize_huffman=True)
 
 
@@ -169,7 +182,9 @@ def test_damage_is_an_error_of_its_sample(tmp_path: Path) -> None:
 
 
 def test_the_writer_checks_the_form(tmp_path: Path) -> None:
-    with DatasetWriter(tmp_path / "ds", Schema((Field("image", "image"),)), shard_size=1 << 20, options={}) as writer:
+    with DatasetWriter(
+        tmp_path / "ds", Schema((Field("image", "image"),)), shard_size=1 << 20, options={}
+    ) as writer:
         with pytest.raises(PackError, match="DCT form"):
             writer.append({"image": b"\xff\xd8no form"}, image_kind="dct", height=4, width=4)
         writer.append({"image": np.zeros((4, 4, 3), np.uint8)}, image_kind="raw", height=4, width=4)

@@ -36,11 +36,19 @@ class TestVoc:
     def test_it_is_torchvisions(self, tmp_path: Path) -> None:
         """Objects are those of VOCDetection; boxes count from 0 and end after the last pixel, where the file counts from 1 up to it."""
         root = tmp_path / "VOCdevkit/VOC2007"
-        made = {"a": xml(("dog", 1, 2, 30, 20, 0), ("cat", 3, 3, 3, 3, 1)), "b": xml(), "c": xml(("person", 5.5, 1, 32, 24, 0))}
+        made = {
+            "a": xml(("dog", 1, 2, 30, 20, 0), ("cat", 3, 3, 3, 3, 1)),
+            "b": xml(),
+            "c": xml(("person", 5.5, 1, 32, 24, 0)),
+        }
         self.write(root, made)
         tree(
             root,
-            {"ImageSets/Main/train.txt": b"a\nc\nb\n", "ImageSets/Main/val.txt": b"b\n", "ImageSets/Main/dog_train.txt": b"a 1\nc -1\n"},
+            {
+                "ImageSets/Main/train.txt": b"a\nc\nb\n",
+                "ImageSets/Main/val.txt": b"b\n",
+                "ImageSets/Main/dog_train.txt": b"a 1\nc -1\n",
+            },
         )
         theirs = VOCDetection(str(tmp_path), "2007", "train")
         source = open_source(tmp_path, SourceOptions(layout=LayoutOptions(split="train")))
@@ -52,23 +60,35 @@ class TestVoc:
         for position, (_, target) in enumerate(theirs):
             objects = target["annotation"].get("object", [])
             values = source.read(position).values
-            boxes = [[float(each["bndbox"][side]) for side in ("xmin", "ymin", "xmax", "ymax")] for each in objects]
+            boxes = [
+                [float(each["bndbox"][side]) for side in ("xmin", "ymin", "xmax", "ymax")] for each in objects
+            ]
             assert values["boxes"].shape == (len(objects), 4)
             assert (values["boxes"] + [1, 1, 0, 0]).tolist() == boxes
             assert [VOC_CLASSES[label] for label in values["labels"]] == [each["name"] for each in objects]
             assert values["difficult"].tolist() == [int(each["difficult"]) for each in objects]
             assert values["truncated"].tolist() == [1] * len(objects)
-        with pytest.raises(PackError, match=r"name one of its splits with --split .*: train, val \(lists in ImageSets/Main\)"):
+        with pytest.raises(
+            PackError, match=r"name one of its splits with --split .*: train, val \(lists in ImageSets/Main\)"
+        ):
             open_source(root)
 
     def test_boxes_that_count_from_0(self, tmp_path: Path) -> None:
         """Sides at 0, as tools write that count from 0, stay within the image."""
-        self.write(tmp_path, {"a": xml(("dog", 0, 5, 9, 9, 0), ("dog", 5, 0, 9, 9, 0), ("dog", 0, 0, 32, 24, 0))})
-        assert open_source(tmp_path).read(0).values["boxes"].tolist() == [[0, 4, 9, 9], [4, 0, 9, 9], [0, 0, 32, 24]]
+        self.write(
+            tmp_path, {"a": xml(("dog", 0, 5, 9, 9, 0), ("dog", 5, 0, 9, 9, 0), ("dog", 0, 0, 32, 24, 0))}
+        )
+        assert open_source(tmp_path).read(0).values["boxes"].tolist() == [
+            [0, 4, 9, 9],
+            [4, 0, 9, 9],
+            [0, 0, 32, 24],
+        ]
 
     def test_other_classes(self, tmp_path: Path) -> None:
         """Classes of one's own are sorted, and the same for each split; without ImageSets all annotations are samples."""
-        self.write(tmp_path, {"a": xml(("wheel", 1, 1, 2, 2, 0)), "b": xml(("axle", 1, 1, 2, 2, 0)), "c": xml()})
+        self.write(
+            tmp_path, {"a": xml(("wheel", 1, 1, 2, 2, 0)), "b": xml(("axle", 1, 1, 2, 2, 0)), "c": xml()}
+        )
         source = open_source(tmp_path)
         assert (source.classes, len(source)) == (("axle", "wheel"), 3)
         tree(tmp_path, {"ImageSets/Main/train.txt": b"a\n"})
@@ -77,7 +97,10 @@ class TestVoc:
     @pytest.mark.parametrize(
         ("data", "message"),
         [
-            (xml(("dog", 1, 1, 5, 5, 0), ("dog", 9, 1, 5, 5, 0)), r"object 1 \(from 0\): its bndbox .*x2 < x1"),
+            (
+                xml(("dog", 1, 1, 5, 5, 0), ("dog", 9, 1, 5, 5, 0)),
+                r"object 1 \(from 0\): its bndbox .*x2 < x1",
+            ),
             (xml(("dog", "nan", 1, 5, 5, 0)), r"object 0 \(from 0\): .*NaN"),
             (xml(("dog", "", 1, 5, 5, 0)), r"object 0 \(from 0\): its bndbox is '', '1', '5', '5', where"),
             (b"<annotation>", "no XML"),
@@ -109,12 +132,23 @@ class TestVoc:
 
 
 class TestYolo:
-    def write(self, root: Path, texts: dict[str, str | None], config: dict[str, Any] | None = None, split: str = "train") -> Path:
+    def write(
+        self,
+        root: Path,
+        texts: dict[str, str | None],
+        config: dict[str, Any] | None = None,
+        split: str = "train",
+    ) -> Path:
         """Images of 32 x 24 with their labels; None: no file."""
         tree(root, {f"images/{split}/{name}.jpg": JPEG for name in texts})
-        tree(root, {f"labels/{split}/{name}.txt": text.encode() for name, text in texts.items() if text is not None})
+        tree(
+            root,
+            {f"labels/{split}/{name}.txt": text.encode() for name, text in texts.items() if text is not None},
+        )
         if config is not None:
-            (root / "data.yaml").write_text(yaml.safe_dump({"train": f"images/{split}", "names": {0: "dog", 1: "cat"}} | config))
+            (root / "data.yaml").write_text(
+                yaml.safe_dump({"train": f"images/{split}", "names": {0: "dog", 1: "cat"}} | config)
+            )
         return root
 
     def test_boxes(self, tmp_path: Path) -> None:
@@ -123,7 +157,10 @@ class TestYolo:
         for config in ({}, None):
             root = self.write(tmp_path / str(config), texts, config)
             source = open_source(root)
-            assert [(f.name, f.kind, f.format) for f in source.fields] == [("boxes", "boxes", "cxcywh"), ("labels", "array", "")]
+            assert [(f.name, f.kind, f.format) for f in source.fields] == [
+                ("boxes", "boxes", "cxcywh"),
+                ("labels", "array", ""),
+            ]
             assert source.classes == (("dog", "cat") if config is not None else None)
             values = source.read(0).values
             assert values["boxes"].tolist() == [[16, 12, 8, 12], [4, 24, 0, 0]]
@@ -132,7 +169,9 @@ class TestYolo:
 
     def test_outlines(self, tmp_path: Path) -> None:
         """Lines of points are polygons in pixels, and their boxes enclose them."""
-        source = open_source(self.write(tmp_path, {"a": "1 0.25 0.25 0.75 0.25 0.75 0.5 0.5 1\n", "b": ""}, {}))
+        source = open_source(
+            self.write(tmp_path, {"a": "1 0.25 0.25 0.75 0.25 0.75 0.5 0.5 1\n", "b": ""}, {})
+        )
         values = source.read(0).values
         assert values["polygons"] == [[[8, 6, 24, 6, 24, 12, 16, 24]]]
         assert values["boxes"].tolist() == [[16, 15, 16, 18]]
@@ -158,12 +197,17 @@ class TestYolo:
             ({"kpt_names": {0: names, 1: names[::-1]}, "flip_idx": []}, (), ()),
         ]
         for number, (config, points, pairs) in enumerate(found):
-            field = open_source(self.write(tmp_path / str(number), {"a": text}, {"kpt_shape": [3, 2], **config})).fields[2]
+            field = open_source(
+                self.write(tmp_path / str(number), {"a": text}, {"kpt_shape": [3, 2], **config})
+            ).fields[2]
             assert (field.names, field.pairs) == (points, pairs)
         for wrong in ([0, 1], [1, 2, 0], [0, 1, 3], ["a"], 5):
-            root = self.write(tmp_path / f"wrong {wrong}", {"a": text}, {"kpt_shape": [3, 2], "flip_idx": wrong})
+            root = self.write(
+                tmp_path / f"wrong {wrong}", {"a": text}, {"kpt_shape": [3, 2], "flip_idx": wrong}
+            )
             with pytest.raises(
-                PackError, match=r"data.yaml: its flip_idx .* does not name for each of the 3 keypoints the one that mirrors"
+                PackError,
+                match=r"data.yaml: its flip_idx .* does not name for each of the 3 keypoints the one that mirrors",
             ):
                 open_source(root)
 
@@ -189,7 +233,9 @@ class TestYolo:
 
     def test_data_yaml(self, tmp_path: Path) -> None:
         """Splits, lists of files, `path`, Roboflow's folders and the file itself as source; the classes as a list or numbered."""
-        root = self.write(tmp_path / "x", {"a": "0 0.5 0.5 0.5 0.5"}, {"val": ["list.txt"], "names": ["dog", "cat"]})
+        root = self.write(
+            tmp_path / "x", {"a": "0 0.5 0.5 0.5 0.5"}, {"val": ["list.txt"], "names": ["dog", "cat"]}
+        )
         tree(root, {"list.txt": b"./images/train/a.jpg\n"})
         with pytest.raises(PackError, match=r"name one of its splits .*: train, val \(in data.yaml\)"):
             open_source(root)
@@ -199,7 +245,11 @@ class TestYolo:
             assert source.read(0).values["boxes"].tolist() == [[16, 12, 16, 12]]
         tree(
             tmp_path / "r",
-            {"train/images/a.jpg": JPEG, "train/labels/a.txt": b"0 0 0 0 0", "data.yaml": b"train: ../train/images\nnames: [a]\n"},
+            {
+                "train/images/a.jpg": JPEG,
+                "train/labels/a.txt": b"0 0 0 0 0",
+                "data.yaml": b"train: ../train/images\nnames: [a]\n",
+            },
         )
         assert open_source(tmp_path / "r").read(0).values["boxes"].tolist() == [[0, 0, 0, 0]]
 

@@ -46,14 +46,20 @@ def block_of(orientation: int, upright: bool) -> tuple[int, int, int, int]:
     return int(columns.min()), int(rows.min()), int(np.ptp(columns)) + 1, int(np.ptp(rows)) + 1
 
 
-def coco(root: Path, orientation: int, upright: bool = False, form: str = "JPEG", size: Any = None, **changed: Any) -> Path:
+def coco(
+    root: Path, orientation: int, upright: bool = False, form: str = "JPEG", size: Any = None, **changed: Any
+) -> Path:
     """A photo with one object twice, as a polygon and as run lengths, and a keypoint in its first pixel."""
     x, y, w, h = block_of(orientation, upright)
     mask = turned(BLOCK, orientation) if upright else BLOCK
     height, width = size or mask.shape
     flat = mask.T.reshape(-1)
     runs = np.diff(np.concatenate([[0], np.flatnonzero(np.diff(flat)) + 1, [flat.size]])).tolist()
-    marked = turned(np.pad(np.array([[1]], np.uint8), ((Y, 48 - Y - 1), (X, 64 - X - 1))), orientation) if upright else None
+    marked = (
+        turned(np.pad(np.array([[1]], np.uint8), ((Y, 48 - Y - 1), (X, 64 - X - 1))), orientation)
+        if upright
+        else None
+    )
     first = (X, Y) if marked is None else tuple(int(each[0]) for each in np.nonzero(marked)[::-1])
     points = [*first, 2, 0, 0, 0]
     segmentations = [[[x, y, x + w, y, x + w, y + h, x, y + h]], {"size": list(mask.shape), "counts": runs}]
@@ -113,7 +119,9 @@ class TestCoco:
     @pytest.mark.parametrize("orientation", [1, 3, 6])
     def test_ignored(self, tmp_path: Path, orientation: int) -> None:
         """With exif="ignore" annotations of the stored pixels are packed as they are; what a half turn's are cannot be told."""
-        assert fastload.pack(coco(tmp_path / "src", orientation), tmp_path / "out").noticed("orientation") == 1 + (orientation != 1)
+        assert fastload.pack(coco(tmp_path / "src", orientation), tmp_path / "out").noticed(
+            "orientation"
+        ) == 1 + (orientation != 1)
         holds(fastload.PackedDataset(tmp_path / "out")[0], orientation, False)
 
     @pytest.mark.parametrize(
@@ -138,11 +146,18 @@ class TestCoco:
                 {"size": (96, 128)},
                 r"1\.jpg: it has 64 x 48 pixels .*, and its annotations are for 128 x 96 \(.*instances_train\.json\): ",
             ),
-            (6, False, {"size": (24, 32), "exif": "apply"}, "it has 64 x 48 pixels .*, and its annotations are for 32 x 24"),
+            (
+                6,
+                False,
+                {"size": (24, 32), "exif": "apply"},
+                "it has 64 x 48 pixels .*, and its annotations are for 32 x 24",
+            ),
             (1, False, {"size": (64, 48)}, "it has 64 x 48 pixels .*, and its annotations are for 48 x 64"),
         ],
     )
-    def test_refused(self, tmp_path: Path, orientation: int, upright: bool, options: dict[str, Any], words: str) -> None:
+    def test_refused(
+        self, tmp_path: Path, orientation: int, upright: bool, options: dict[str, Any], words: str
+    ) -> None:
         """A size that is neither picture's, or one that does not tell, is the sample's error: one sentence with the file and both sizes."""
         exif, size = options.get("exif", "ignore"), options.get("size")
         source = coco(tmp_path / "src", orientation, upright, size=size)
@@ -162,7 +177,9 @@ class TestCoco:
         source = coco(tmp_path / "src", 6, images=[{"id": 1, "file_name": "1.jpg"}], annotations=objects)
         fastload.pack(source, tmp_path / "out")
         assert fastload.PackedDataset(tmp_path / "out")[0]["boxes"].tolist() == [[X, Y, WIDTH, HEIGHT]]
-        with pytest.raises(PackStoppedError, match="no size says whether its annotations are for the upright picture"):
+        with pytest.raises(
+            PackStoppedError, match="no size says whether its annotations are for the upright picture"
+        ):
             fastload.pack(source, tmp_path / "b", exif="apply")
 
 
@@ -184,23 +201,32 @@ class TestVoc:
         x, y, w, h = block_of(8, True)
         assert fastload.PackedDataset(tmp_path / "out")[0]["boxes"].tolist() == [[x, y, x + w, y + h]]
         if upright:
-            with pytest.raises(PackStoppedError, match="its annotations are for the upright picture of 48 x 64"):
+            with pytest.raises(
+                PackStoppedError, match="its annotations are for the upright picture of 48 x 64"
+            ):
                 fastload.pack(source, tmp_path / "b")
 
-    @pytest.mark.parametrize("size", ["", "<size><width>0</width><height>0</height></size>", "<size><width>x</width></size>"])
+    @pytest.mark.parametrize(
+        "size", ["", "<size><width>0</width><height>0</height></size>", "<size><width>x</width></size>"]
+    )
     def test_sizes_that_say_nothing(self, tmp_path: Path, size: str) -> None:
         """No <size>, and one of zeros as some tools write it, say nothing."""
         source = voc(tmp_path / "src", 6, size, block_of(6, False))
         fastload.pack(source, tmp_path / "out")
-        assert fastload.PackedDataset(tmp_path / "out")[0]["boxes"].tolist() == [[X, Y, X + WIDTH, Y + HEIGHT]]
+        assert fastload.PackedDataset(tmp_path / "out")[0]["boxes"].tolist() == [
+            [X, Y, X + WIDTH, Y + HEIGHT]
+        ]
         with pytest.raises(PackStoppedError, match="no size says whether"):
             fastload.pack(source, tmp_path / "b", exif="apply")
 
     def test_another_size(self, tmp_path: Path) -> None:
         """A resized export is refused by name."""
-        source = voc(tmp_path / "src", 1, "<size><width>640</width><height>480</height></size>", block_of(1, False))
+        source = voc(
+            tmp_path / "src", 1, "<size><width>640</width><height>480</height></size>", block_of(1, False)
+        )
         with pytest.raises(
-            PackStoppedError, match=r"1\.jpg: it has 64 x 48 pixels .* annotations are for 640 x 480 \(.*Annotations/1\.xml\)"
+            PackStoppedError,
+            match=r"1\.jpg: it has 64 x 48 pixels .* annotations are for 640 x 480 \(.*Annotations/1\.xml\)",
         ):
             fastload.pack(source, tmp_path / "out")
 
@@ -212,7 +238,11 @@ class TestYolo:
         x, y, w, h = block_of(orientation, True)
         height, width = turned(BLOCK, orientation).shape
         line = f"0 {(x + w / 2) / width} {(y + h / 2) / height} {w / width} {h / height}\n"
-        files = {"images/1.jpg": photo(1, orientation), "labels/1.txt": line.encode(), "images/2.jpg": photo(2, 6)}
+        files = {
+            "images/1.jpg": photo(1, orientation),
+            "labels/1.txt": line.encode(),
+            "images/2.jpg": photo(2, 6),
+        }
         source = tree(tmp_path / "src", files)
         fastload.pack(source, tmp_path / "out", exif="apply")
         found = fastload.PackedDataset(tmp_path / "out")
@@ -221,9 +251,13 @@ class TestYolo:
         if orientation == 1:
             assert fastload.pack(source, tmp_path / "b").samples == 2
             return
-        with pytest.raises(PackStoppedError, match=r"1\.jpg: .*its annotations are for the upright picture.*--exif apply"):
+        with pytest.raises(
+            PackStoppedError, match=r"1\.jpg: .*its annotations are for the upright picture.*--exif apply"
+        ):
             fastload.pack(source, tmp_path / "b")
-        with pytest.raises(PackStoppedError, match=r"1\.jpg: .*its annotations are for the upright picture.*--exif apply"):
+        with pytest.raises(
+            PackStoppedError, match=r"1\.jpg: .*its annotations are for the upright picture.*--exif apply"
+        ):
             fastload.attach(source, tmp_path / "c")
 
 
@@ -233,15 +267,23 @@ class TestMasks:
     def test_the_size_of_the_mask_tells(self, tmp_path: Path, orientation: int, upright: bool) -> None:
         """A mask is turned with its photo, or is upright already; where its size does not tell it is refused."""
         mask = turned(labels(1), orientation) if upright else labels(1)
-        source = tree(tmp_path / "src", {"images/1.jpg": photo(1, orientation), "masks/1.png": encoded(Image.fromarray(mask), "PNG")})
+        source = tree(
+            tmp_path / "src",
+            {"images/1.jpg": photo(1, orientation), "masks/1.png": encoded(Image.fromarray(mask), "PNG")},
+        )
         if orientation < 5:
-            with pytest.raises(PackStoppedError, match="no size says whether its 'mask' is for the upright picture"):
+            with pytest.raises(
+                PackStoppedError, match="no size says whether its 'mask' is for the upright picture"
+            ):
                 fastload.pack(source, tmp_path / "out", exif="apply")
             return
         fastload.pack(source, tmp_path / "out", exif="apply")
         assert np.array_equal(fastload.PackedDataset(tmp_path / "out")[0][1], turned(labels(1), orientation))
         if upright:
-            with pytest.raises(PackStoppedError, match=r"its 'mask' is for the upright picture of 48 x 64, .* pack with --exif apply"):
+            with pytest.raises(
+                PackStoppedError,
+                match=r"its 'mask' is for the upright picture of 48 x 64, .* pack with --exif apply",
+            ):
                 fastload.pack(source, tmp_path / "b")
 
 
@@ -250,7 +292,8 @@ def test_sources_that_do_not_say(tmp_path: Path) -> None:
     table = 'image:image,boxes:boxes\n1.jpg,"[[1, 2, 3, 4]]"\n'
     source = tree(tmp_path, {"1.jpg": photo(1, 6), "list.csv": table.encode()}) / "list.csv"
     with pytest.raises(
-        ArgumentError, match=r"exif='apply' turns images, but not the field 'boxes' of .*list\.csv, .*: turn the files themselves"
+        ArgumentError,
+        match=r"exif='apply' turns images, but not the field 'boxes' of .*list\.csv, .*: turn the files themselves",
     ):
         fastload.pack(source, tmp_path / "a", exif="apply")
     (notice,) = fastload.pack(source, tmp_path / "b").notices

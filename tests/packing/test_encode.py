@@ -24,7 +24,9 @@ from fastload.packing.options import PackOptions
 from fastload.sources.pixels import upright
 
 
-def one(tmp_path: Path, data: bytes, **options: object) -> tuple[PackSummary, bytes, np.ndarray[tuple[int, ...], np.dtype[np.uint8]]]:
+def one(
+    tmp_path: Path, data: bytes, **options: object
+) -> tuple[PackSummary, bytes, np.ndarray[tuple[int, ...], np.dtype[np.uint8]]]:
     """Packs one file; returns the summary, the stored bytes and the stored image's pixels."""
     tree(tmp_path / "src", {"c/x.jpg": data})
     summary = pack(tmp_path / "src", tmp_path / "out", **options)  # type: ignore[arg-type]
@@ -57,7 +59,11 @@ def with_thumbnail(data: bytes) -> bytes:
     """The JPEG with EXIF, a comment and a profile in front of its tables, and rubbish behind its end."""
     extra = b"".join(
         b"\xff" + bytes([marker]) + struct.pack(">H", len(body) + 2) + body
-        for marker, body in ((0xE1, b"Exif\0\0" + bytes(900)), (0xE2, b"ICC_PROFILE\0" + bytes(500)), (0xFE, b"hello"))
+        for marker, body in (
+            (0xE1, b"Exif\0\0" + bytes(900)),
+            (0xE2, b"ICC_PROFILE\0" + bytes(500)),
+            (0xFE, b"hello"),
+        )
     )
     return data[:2] + extra + data[2:] + b"trailing bytes"
 
@@ -84,7 +90,9 @@ class TestLossless:
     def test_progressive_becomes_baseline(self, tmp_path: Path, subsampling: int, grey: bool) -> None:
         """Other coding, same pixels."""
         image = picture(2, 61, 83).convert("L") if grey else picture(2, 61, 83)
-        source = encoded(image, quality=88, progressive=True, **({} if grey else {"subsampling": subsampling}))
+        source = encoded(
+            image, quality=88, progressive=True, **({} if grey else {"subsampling": subsampling})
+        )
         summary, data, pixels = one(tmp_path, source)
         assert summary.transcoded == 1
         assert core.jpeg_scan(data)["kind"] == "baseline"
@@ -190,7 +198,9 @@ class TestShrink:
             ((1000, 1), (10, None), (10, 1)),
         ],
     )
-    def test_sizes(self, size: tuple[int, int], sides: tuple[int | None, int | None], expected: tuple[int, int] | None) -> None:
+    def test_sizes(
+        self, size: tuple[int, int], sides: tuple[int | None, int | None], expected: tuple[int, int] | None
+    ) -> None:
         """The longer side at most max_side, the shorter at most min_side, the same aspect, never larger."""
         assert shrunk_size(*size, *sides) == expected
 
@@ -198,7 +208,12 @@ class TestShrink:
     def test_pixels_are_those_of_a_good_resize(self, tmp_path: Path, form: str) -> None:
         """Close to Pillow's bicubic of the whole image; never larger than asked."""
         image = picture(7, 600, 450)
-        summary, _, pixels = one(tmp_path, encoded(image, form, **({"quality": 95} if form == "JPEG" else {})), max_side=150, quality=95)
+        summary, _, pixels = one(
+            tmp_path,
+            encoded(image, form, **({"quality": 95} if form == "JPEG" else {})),
+            max_side=150,
+            quality=95,
+        )
         assert pixels.shape == (150, 112, 3)
         expected = np.asarray(image.resize((112, 150), Image.Resampling.BICUBIC)).astype(float)
         assert np.abs(pixels - expected).mean() < 3
@@ -265,14 +280,20 @@ class TestRefused:
         assert summary.skipped[0][0].endswith("half.jpg")
 
     @pytest.mark.filterwarnings("ignore")
-    @pytest.mark.parametrize("options", [{}, {"check": "structure"}, {"encode": "keep"}, {"encode": "dct"}, {"encode": "raw"}], ids=str)
+    @pytest.mark.parametrize(
+        "options",
+        [{}, {"check": "structure"}, {"encode": "keep"}, {"encode": "dct"}, {"encode": "raw"}],
+        ids=str,
+    )
     def test_damaged_files_are_refused_where_pillow_refuses_them(self, options: dict[str, Any]) -> None:
         """JPEGs without an end marker, with rubbish in its place, cut and damaged: those are packed that Pillow reads without an error, as
         the pixels that a decoder makes of them; any other is refused with Pillow's words."""
         rng, seen = random.Random(0), set()
         encoder = Encoder(PackOptions(**options))
         for number in range(150):
-            form = rng.choice(({}, {"progressive": True}, {"restart_marker_blocks": 2}, {"quality": 95, "subsampling": 0}))
+            form = rng.choice(
+                ({}, {"progressive": True}, {"restart_marker_blocks": 2}, {"quality": 95, "subsampling": 0})
+            )
             data = encoded(picture(number % 5, rng.choice((33, 56)), rng.choice((40, 120))), **form)
             end = rng.choice((b"", b"\xff", bytes(64), rng.randbytes(rng.randrange(1, 40))))
             data = data[: -rng.choice((1, 2, 2, 2, 3, 40, 400))] + end
@@ -290,7 +311,9 @@ class TestRefused:
                     seen.add("refused by Pillow alone")
             else:
                 assert not isinstance(theirs, str), (number, theirs)
-                assert stored.warning or not isinstance(stored.data, bytes) or stored.data[-2:] == b"\xff\xd9", number
+                assert (
+                    stored.warning or not isinstance(stored.data, bytes) or stored.data[-2:] == b"\xff\xd9"
+                ), number
                 seen.add("stored")
         assert seen == {"stored", "refused", "refused by Pillow alone"}
 
@@ -332,7 +355,9 @@ class TestRefused:
         with pytest.raises(ArgumentError, match="FASTLOAD_MAX_PIXELS='many'"):
             one(tmp_path, encoded(picture(1, 20, 30)))
 
-    @pytest.mark.parametrize("data", [b"", b"\xff\xd8", b"\xff\xd8\xff", b"GIF89a", b"\x89PNG\r\n\x1a\n", b"just text"])
+    @pytest.mark.parametrize(
+        "data", [b"", b"\xff\xd8", b"\xff\xd8\xff", b"GIF89a", b"\x89PNG\r\n\x1a\n", b"just text"]
+    )
     def test_what_is_no_image(self, tmp_path: Path, data: bytes) -> None:
         """Named, with the reason."""
         with pytest.raises(PackError, match=r"x\.jpg: "):

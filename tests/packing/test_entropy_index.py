@@ -93,7 +93,9 @@ def test_damaged_data_have_none(tmp_path: Path) -> None:
     """A JPEG that is not proved sound is stored without, whichever check was asked for, and verify has nothing against that."""
     data = bytearray(encoded(picture(2, 300, 300), quality=90))
     data[len(data) // 2 : len(data) // 2 + 40] = b"\xff\xd9" * 20
-    source = tree(tmp_path / "src", {"a/1.jpg": bytes(data), "a/2.jpg": encoded(picture(3, 300, 300), quality=90)})
+    source = tree(
+        tmp_path / "src", {"a/1.jpg": bytes(data), "a/2.jpg": encoded(picture(3, 300, 300), quality=90)}
+    )
     for check in ("entropy", "structure"):
         pack(source, tmp_path / check, check=check)
         assert [bool(index) for index, _ in indexes(tmp_path / check)] == [False, True]
@@ -103,8 +105,12 @@ def test_damaged_data_have_none(tmp_path: Path) -> None:
 def write(path: Path, jpeg: bytes, index: bytes) -> Path:
     """A dataset of one sample whose index is the given one."""
     width, height = Image.open(io.BytesIO(jpeg)).size
-    with DatasetWriter(path, Schema((Field("image", "image"),)), shard_size=1 << 20, options={}, overwrite=True) as writer:
-        writer.append_prepared(writer.prepare({"image": jpeg}, image_kind="jpeg", height=height, width=width, index=index))
+    with DatasetWriter(
+        path, Schema((Field("image", "image"),)), shard_size=1 << 20, options={}, overwrite=True
+    ) as writer:
+        writer.append_prepared(
+            writer.prepare({"image": jpeg}, image_kind="jpeg", height=height, width=width, index=index)
+        )
         writer.finish(None, {})
     return path
 
@@ -117,13 +123,18 @@ def crop(dataset: Path) -> np.ndarray[Any, Any]:
     """One crop, as the native decoder makes it."""
     with FastLoader(dataset, batch_size=1, seed=1, transform=[T.RandomCrop(64)]) as loader:
         (batch,) = loader
-    images = batch["image"] if isinstance(batch, dict) else batch[0] if isinstance(batch, list | tuple) else batch
+    images = (
+        batch["image"] if isinstance(batch, dict) else batch[0] if isinstance(batch, list | tuple) else batch
+    )
     assert isinstance(images, torch.Tensor)
     return images[0].permute(1, 2, 0).numpy()
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
-@given(index=st.binary(min_size=1, max_size=600) | st.binary(min_size=1, max_size=30).map(lambda end: TRUE_INDEX[: -len(end)] + end))
+@given(
+    index=st.binary(min_size=1, max_size=600)
+    | st.binary(min_size=1, max_size=30).map(lambda end: TRUE_INDEX[: -len(end)] + end)
+)
 def test_rubbish_for_an_index(tmp_path: Path, index: bytes) -> None:
     """Pixels as without it, unless it is well-formed and lies with care; verify names the sample."""
     dataset = write(tmp_path / "ds", JPEG, index)
@@ -133,7 +144,9 @@ def test_rubbish_for_an_index(tmp_path: Path, index: bytes) -> None:
         assert np.array_equal(crop(dataset), crop(write(tmp_path / "bare", JPEG, b"")))
 
 
-@pytest.mark.parametrize("change", ["version", "every", "width", "short", "long", "of another image", "of a turned image"])
+@pytest.mark.parametrize(
+    "change", ["version", "every", "width", "short", "long", "of another image", "of a turned image"]
+)
 def test_an_index_that_lies(tmp_path: Path, change: str) -> None:
     """verify names the sample and why; the loader delivers the right pixels nevertheless."""
     other = encoded(picture(8, 180, 240), quality=92)
@@ -159,7 +172,11 @@ def test_an_index_for_pixels(tmp_path: Path) -> None:
     with DatasetWriter(tmp_path / "ds", schema, shard_size=1 << 20, options={}) as writer:
         entries, row = schema.encode({"image": pixels}, "raw", 64, 64)
         record, crc = core.build_record([(core.RECORD_INDEX, core.KIND_INDEX, TRUE_INDEX), *entries])
-        writer.append_prepared(type(writer.prepare({"image": pixels}, image_kind="raw", height=64, width=64))(record, crc, row, 64, 64))
+        writer.append_prepared(
+            type(writer.prepare({"image": pixels}, image_kind="raw", height=64, width=64))(
+                record, crc, row, 64, 64
+            )
+        )
         writer.finish(None, {})
     assert "no JPEG" in verify(tmp_path / "ds").bad[0].reason
     assert np.array_equal(crop(tmp_path / "ds"), pixels)
@@ -188,6 +205,8 @@ class TestOptimizeHuffman:
         """A JPEG that decodes with warnings only is stored as it is."""
         data = bytearray(encoded(picture(2, 300, 300), quality=90))
         data[len(data) // 2 : len(data) // 2 + 40] = b"\xff\xd3" * 20
-        summary = pack(tree(tmp_path / "src", {"a/1.jpg": bytes(data)}), tmp_path / "ds", optimize_huffman=True)
+        summary = pack(
+            tree(tmp_path / "src", {"a/1.jpg": bytes(data)}), tmp_path / "ds", optimize_huffman=True
+        )
         assert summary.warning_count == 1
         assert indexes(tmp_path / "ds")[0][1][-100:] == bytes(data)[-100:]

@@ -67,12 +67,20 @@ class TestTar:
         pack(tmp_path / "out.tar", tmp_path / "again.fl", encode="keep")
         first, again = PackedDataset(dataset), PackedDataset(tmp_path / "again.fl")
         assert again.column("label").tolist() == first.column("label").tolist()
-        for index, (one, other) in enumerate(zip(stored_samples(dataset), stored_samples(tmp_path / "again.fl"), strict=True)):
+        for index, (one, other) in enumerate(
+            zip(stored_samples(dataset), stored_samples(tmp_path / "again.fl"), strict=True)
+        ):
             assert np.array_equal(one.pixels, other.pixels)
             assert one.kind != 1 or one.data == other.data
-            assert all(np.array_equal(other.values[name], value) for name, value in one.values.items() if name != "weight"), index
+            assert all(
+                np.array_equal(other.values[name], value)
+                for name, value in one.values.items()
+                if name != "weight"
+            ), index
             weight = Everything()[index]["weight"]
-            assert np.array_equal(other.values["weight"], weight if np.isfinite(weight) else np.nan, equal_nan=True)
+            assert np.array_equal(
+                other.values["weight"], weight if np.isfinite(weight) else np.nan, equal_nan=True
+            )
         with tarfile.open(tmp_path / "out.tar") as tar:
             member = tar.extractfile("00000001.json")
             assert member is not None
@@ -96,7 +104,13 @@ class TestTar:
         assert done.returncode == 0, done.stderr
         stored = stored_samples(dataset)
         expected = [
-            [f"{i:08d}", list(s.pixels.shape), int(s.pixels.astype(int).sum()), i % 3, f"Bild {i} \u00fc\u732b"]
+            [
+                f"{i:08d}",
+                list(s.pixels.shape),
+                int(s.pixels.astype(int).sum()),
+                i % 3,
+                f"Bild {i} \u00fc\u732b",
+            ]
             for i, s in enumerate(stored)
         ]
         assert [json.loads(line) for line in done.stdout.splitlines()] == expected
@@ -127,7 +141,9 @@ class TestParquet:
         summary = export(dataset, tmp_path / "out.parquet")
         assert summary.samples == COUNT
         table = parquet.read_table(tmp_path / "out.parquet")
-        kinds = [str(kind).replace("element:", "item:") for kind in table.schema.types]  # which of the names depends on pyarrow's version
+        kinds = [
+            str(kind).replace("element:", "item:") for kind in table.schema.types
+        ]  # which of the names depends on pyarrow's version
         assert dict(zip(table.schema.names, kinds, strict=True)) == {
             "image": "binary", "label": "int64", "weight": "double", "box": "fixed_size_list<item: fixed_size_list<item: int16>[3]>[2]",
             "half": "fixed_size_list<item: halffloat>[1]", "flags": "fixed_size_list<item: bool>[2]", "caption": "string",
@@ -139,7 +155,10 @@ class TestParquet:
             given = Everything()[index]
             assert np.array_equal(row["weight"], given["weight"], equal_nan=True)
             assert json.loads(row["meta"]) == given["meta"]
-            assert all(np.array_equal(row[name], given[name]) for name in ("label", "box", "half", "flags", "caption", "raw"))
+            assert all(
+                np.array_equal(row[name], given[name])
+                for name in ("label", "box", "half", "flags", "caption", "raw")
+            )
 
         class Rows:
             classes = Everything.classes
@@ -149,7 +168,11 @@ class TestParquet:
 
             def __getitem__(self, index: int) -> Any:
                 row = rows[index]
-                arrays = {"box": np.array(row["box"], np.int16), "half": np.array(row["half"], np.float16), "flags": np.array(row["flags"])}
+                arrays = {
+                    "box": np.array(row["box"], np.int16),
+                    "half": np.array(row["half"], np.float16),
+                    "flags": np.array(row["flags"]),
+                }
                 return row | arrays | {"meta": json.loads(row["meta"])}
 
         pack(Rows(), tmp_path / "again.fl")
@@ -165,7 +188,9 @@ class TestParquet:
         export(dataset, tmp_path / "out.parquet", workers=3)
         file = parquet.ParquetFile(tmp_path / "out.parquet")
         assert file.num_row_groups > 3
-        assert [row["label"] for row in file.read(["label"]).to_pylist()] == [index % 3 for index in range(COUNT)]
+        assert [row["label"] for row in file.read(["label"]).to_pylist()] == [
+            index % 3 for index in range(COUNT)
+        ]
 
 
 # ---- errors -----------------------------------------------------------------------------------------------------------------
@@ -218,7 +243,9 @@ class TestFile:
         assert all(bad.reason and bad.shard == "shard-00000.lmdb" for bad in summary.skipped)
         if suffix == "tar":
             with tarfile.open(out) as tar:
-                assert sorted({int(name.partition(".")[0]) for name in tar.getnames()}) == [i for i in range(30) if i not in (7, 20)]
+                assert sorted({int(name.partition(".")[0]) for name in tar.getnames()}) == [
+                    i for i in range(30) if i not in (7, 20)
+                ]
 
 
 @pytest.fixture
@@ -270,7 +297,11 @@ def test_the_command(dataset: Path, tmp_path: Path) -> None:
 def test_the_chosen_samples(dataset: Path, tmp_path: Path) -> None:
     """where= writes what `PackedDataset.where` finds, under the same numbers; a condition that is true for none writes nothing."""
     found = PackedDataset(dataset).where("label = 2 and caption like '%5%'")
-    assert export(dataset, tmp_path / "some.tar", where="label = 2 and caption like '%5%'").samples == len(found) > 0
+    assert (
+        export(dataset, tmp_path / "some.tar", where="label = 2 and caption like '%5%'").samples
+        == len(found)
+        > 0
+    )
     with tarfile.open(tmp_path / "some.tar") as tar:
         assert sorted({int(name.partition(".")[0]) for name in tar.getnames()}) == list(found.indices)
     with pytest.raises(ArgumentError, match="is true for no sample"):

@@ -24,7 +24,17 @@ MOST = 16 << 20
 
 NUMBERS = st.one_of(
     st.binary(min_size=1, max_size=12),
-    st.sampled_from([b"\xff" * 4, b"\xff" * 8, b"\x7f" + b"\xff" * 7, bytes(4), bytes(8), b"\0\0\0\x80", b"\0" * 7 + b"\x80"]),
+    st.sampled_from(
+        [
+            b"\xff" * 4,
+            b"\xff" * 8,
+            b"\x7f" + b"\xff" * 7,
+            bytes(4),
+            bytes(8),
+            b"\0\0\0\x80",
+            b"\0" * 7 + b"\x80",
+        ]
+    ),
     st.integers(0, 2**34).map(lambda value: value.to_bytes(8, "little")),
 )
 CHANGES = st.lists(st.tuples(st.one_of(st.floats(0, 0.999), st.integers(0, 400)), NUMBERS), max_size=5)
@@ -64,7 +74,9 @@ def drain(kind: str, root: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data(), changes=CHANGES, cut=st.one_of(st.just(1.0), st.floats(0, 1)))
 @settings(max_examples=80)
-def test_changed_and_cut_files(kind: str, data: st.DataObject, changes: list[tuple[float, bytes]], cut: float) -> None:
+def test_changed_and_cut_files(
+    kind: str, data: st.DataObject, changes: list[tuple[float, bytes]], cut: float
+) -> None:
     """Whatever bytes of any file of a dataset are changed or missing."""
     names = sorted(path.name for path in (DATA / kind).iterdir())
     name = data.draw(st.sampled_from(names))
@@ -86,7 +98,24 @@ def put(tree: Any, path: tuple[str | int, ...], value: Any) -> None:
     tree[path[-1]] = value
 
 
-ODD = [None, True, -1, 2**70, 1.5, "", "x", "../x", "/etc/passwd", "a\0b", [], {}, [[]], [None], "[" * 5000, '[1, {"type": "x"}]']
+ODD = [
+    None,
+    True,
+    -1,
+    2**70,
+    1.5,
+    "",
+    "x",
+    "../x",
+    "/etc/passwd",
+    "a\0b",
+    [],
+    {},
+    [[]],
+    [None],
+    "[" * 5000,
+    '[1, {"type": "x"}]',
+]
 PLACES: list[tuple[str, tuple[str | int, ...]]] = [
     *(("mds", ("shards", 0, name)) for name in index_of("mds")["shards"][0]),
     *(("mds", ("shards", 0, "raw_data", name)) for name in ("basename", "bytes")),
@@ -134,7 +163,12 @@ def test_a_sparse_file_of_any_length(tmp_path: Path) -> None:
     for name in ("long.tfrecord", "x.lmdb"):
         with pytest.raises(PackError, match=name):
             open_source(tmp_path / name)
-    index = {"version": 2, "shards": [index_of("mds")["shards"][0] | {"samples": 2**32 - 1, "raw_data": {"basename": "long.mds"}}]}
+    index = {
+        "version": 2,
+        "shards": [
+            index_of("mds")["shards"][0] | {"samples": 2**32 - 1, "raw_data": {"basename": "long.mds"}}
+        ],
+    }
     (tmp_path / "index.json").write_text(json.dumps(index))
     with pytest.raises(PackError, match=r"index\.json: the number of samples"):
         open_source(tmp_path)

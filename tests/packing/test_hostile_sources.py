@@ -68,7 +68,11 @@ BAD_MEMBERS = {
     "an npz": ("npy", npz(), GOOD),
     "a header that is no literal": ("npy", npy_of("{'descr': '<f4', 'shape': (3,"), GOOD),
     "a header of brackets": ("npy", npy_of("(" * 9000), GOOD),
-    "one TiB of values": ("npy", npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (274877906944,)}"), GOOD),
+    "one TiB of values": (
+        "npy",
+        npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (274877906944,)}"),
+        GOOD,
+    ),
     "a negative side": ("npy", npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (-3,)}"), GOOD),
     "an unknown version": ("npy", b"\x93NUMPY\x09\x00" + GOOD[8:], GOOD),
     "values of no size": ("npy", npy_of("{'descr': '|V0', 'fortran_order': False, 'shape': (3,)}"), GOOD),
@@ -94,7 +98,12 @@ def test_a_bad_tar_member_is_one_samples_error(tmp_path: Path, kind: str, first:
 
 def test_npy_equals_numpys(tmp_path: Path) -> None:
     """What numpy wrote is read as numpy reads it: orders, shapes, dtypes, both versions of the header."""
-    arrays = [np.arange(6.0).reshape(2, 3), np.asfortranarray(np.arange(6).reshape(2, 3)), np.array(3, np.uint8), np.zeros((0, 4), bool)]
+    arrays = [
+        np.arange(6.0).reshape(2, 3),
+        np.asfortranarray(np.arange(6).reshape(2, 3)),
+        np.array(3, np.uint8),
+        np.zeros((0, 4), bool),
+    ]
     for array in arrays:
         for version in ((1, 0), (2, 0)):
             out = io.BytesIO()
@@ -169,7 +178,9 @@ class Odd:
     numpy = detach
 
 
-@pytest.mark.parametrize("bad", [OSError("gone"), KeyError("gone"), (Odd(), 1), (object(), 1)], ids=lambda bad: type(bad).__name__)
+@pytest.mark.parametrize(
+    "bad", [OSError("gone"), KeyError("gone"), (Odd(), 1), (object(), 1)], ids=lambda bad: type(bad).__name__
+)
 def test_a_bad_item_is_one_samples_error(tmp_path: Path, bad: Any) -> None:
     """Whatever a Dataset raises or gives, also for its first item, is left out by name under on_error="skip"."""
     summary = pack(Items([bad, (JPEG, 1), bad, (JPEG, 2)]), tmp_path / "out", on_error="skip")
@@ -281,7 +292,9 @@ def test_the_walk_is_os_walks(tmp_path: Path) -> None:
     (tmp_path / "dangling.jpg").symlink_to("nowhere")
     (tmp_path / "self.jpg").symlink_to("self.jpg")
     (tmp_path / "b-c" / "link").symlink_to(tmp_path / "b" / "d")
-    assert walk(str(tmp_path)) == [(path, sorted(files)) for path, _, files in sorted(os.walk(tmp_path, followlinks=True))]
+    assert walk(str(tmp_path)) == [
+        (path, sorted(files)) for path, _, files in sorted(os.walk(tmp_path, followlinks=True))
+    ]
     assert folders.VISITS >= 1000
 
 
@@ -354,7 +367,12 @@ def test_only_our_own_exceptions_leave_a_tar(
         pass
 
 
-@given(text=st.one_of(st.binary(max_size=80), st.text(alphabet='path,label:\n\r\t"\0[]{}1.-+xüe\ufeff', max_size=80).map(str.encode)))
+@given(
+    text=st.one_of(
+        st.binary(max_size=80),
+        st.text(alphabet='path,label:\n\r\t"\0[]{}1.-+xüe\ufeff', max_size=80).map(str.encode),
+    )
+)
 @settings(max_examples=150)
 def test_only_our_own_exceptions_leave_a_table(tmp_path_factory: pytest.TempPathFactory, text: bytes) -> None:
     """Whatever a .csv holds, it is read, or FastloadError or OSError says why not."""
@@ -367,7 +385,11 @@ def test_only_our_own_exceptions_leave_a_table(tmp_path_factory: pytest.TempPath
             pass
 
 
-@given(text=st.recursive(st.none() | st.integers(-9, 9), lambda inner: st.lists(inner, max_size=3), max_leaves=20))
+@given(
+    text=st.recursive(
+        st.none() | st.integers(-9, 9), lambda inner: st.lists(inner, max_size=3), max_leaves=20
+    )
+)
 def test_json_within_the_limits_is_json(text: Any) -> None:
     """The limits change nothing of a value within them."""
     assert checked.parse_json(json.dumps(text)) == text

@@ -54,7 +54,9 @@ def test_as_many_as_there_is_memory_for(folder: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("fastload.packing.in_memory.PIXEL_BYTES", 3 * 4 * 60 * 80)
     with in_memory(str(folder)) as found, closing(PackedDataset(found.path)) as dataset:
         assert len(dataset) == 3
-        assert np.array_equal(np.asarray(dataset[0][0]), np.asarray(Image.open(folder / "a" / "00.png")).transpose(2, 0, 1))
+        assert np.array_equal(
+            np.asarray(dataset[0][0]), np.asarray(Image.open(folder / "a" / "00.png")).transpose(2, 0, 1)
+        )
 
 
 def test_what_it_leaves_alone(folder: Path, tmp_path: Path) -> None:

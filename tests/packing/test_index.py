@@ -35,7 +35,10 @@ def contents(path: Path) -> tuple[list[Any], dict[str, list[Any]], dict[str, Any
 
 def indexes(path: Path) -> list[bytes | None]:
     """Each sample's entropy index."""
-    return [next((data for _, kind, data in fields if kind == core.KIND_INDEX), None) for fields in contents(path)[0]]
+    return [
+        next((data for _, kind, data in fields if kind == core.KIND_INDEX), None)
+        for fields in contents(path)[0]
+    ]
 
 
 def files(path: Path) -> dict[str, tuple[int, bytes]]:
@@ -47,7 +50,11 @@ def only_what_is_named(path: Path) -> bool:
     """Whether the folder holds the manifest, the shards that it names, and nothing else."""
     manifest = Manifest.load(path)
     assert len(manifest.sidecars) == 1
-    return sorted(os.listdir(path)) == [manifest.sidecars[0].file, "manifest.json", *sorted(shard.file for shard in manifest.shards)]
+    return sorted(os.listdir(path)) == [
+        manifest.sidecars[0].file,
+        "manifest.json",
+        *sorted(shard.file for shard in manifest.shards),
+    ]
 
 
 class Mixed:
@@ -112,7 +119,13 @@ def test_the_corpus(shared: Path, tmp_path: Path) -> None:
     summary = index(tmp_path / "ds")
     assert contents(tmp_path / "ds") == contents(tmp_path / "with")
     assert None not in indexes(tmp_path / "ds")
-    assert summary.samples == summary.jpegs == summary.indexed == summary.added == Manifest.load(tmp_path / "with").count
+    assert (
+        summary.samples
+        == summary.jpegs
+        == summary.indexed
+        == summary.added
+        == Manifest.load(tmp_path / "with").count
+    )
     assert summary.shards == len(Manifest.load(tmp_path / "ds").shards) > 3
     assert only_what_is_named(tmp_path / "ds")
     assert verify(tmp_path / "ds").ok
@@ -120,7 +133,11 @@ def test_the_corpus(shared: Path, tmp_path: Path) -> None:
     assert (again.packed_now, again.indexed) == (0, summary.indexed)
 
 
-@pytest.mark.parametrize("options", [{}, {"encode": "keep"}, {"encode": "jpeg"}, {"encode": "raw"}, {"check": "structure"}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"encode": "keep"}, {"encode": "jpeg"}, {"encode": "raw"}, {"check": "structure"}],
+    ids=str,
+)
 def test_every_form_of_image_and_field(tmp_path: Path, options: dict[str, Any]) -> None:
     """Raw pixels, progressive, CMYK, tiny and cut files among usual ones; text, json, bytes and arrays: only indexes are added."""
     source = Mixed()
@@ -152,7 +169,9 @@ def test_a_second_run_changes_nothing(bare: Path) -> None:
 def test_shards_that_gain_nothing_stay(tmp_path: Path) -> None:
     """Where no sample can have an index, the files are those from before; only the manifest tells that all was seen."""
     pack(
-        tree(tmp_path / "src", {f"a/{i}.png": encoded(picture(i, 300, 400), "PNG") for i in range(9)}), tmp_path / "ds", shard_size=1 << 20
+        tree(tmp_path / "src", {f"a/{i}.png": encoded(picture(i, 300, 400), "PNG") for i in range(9)}),
+        tmp_path / "ds",
+        shard_size=1 << 20,
     )
     pack(tmp_path / "src", tmp_path / "bare", shard_size=1 << 20, index=False)
     before = files(tmp_path / "bare")
@@ -177,7 +196,9 @@ def test_an_index_that_is_there_is_kept(tmp_path: Path) -> None:
             (good[: len(good) // 2], b""),
             (good, b""),
         ):
-            prepared = writer.prepare({"note": "n", "image": data}, image_kind="jpeg", height=200, width=300, index=given)
+            prepared = writer.prepare(
+                {"note": "n", "image": data}, image_kind="jpeg", height=200, width=300, index=given
+            )
             writer.append_prepared(prepared)
         writer.finish(None, {"samples": 6})
     summary = index(tmp_path / "ds")
@@ -185,14 +206,24 @@ def test_an_index_that_is_there_is_kept(tmp_path: Path) -> None:
     assert indexes(tmp_path / "ds") == [own, b"other", None, None, None, own]
     assert (summary.samples, summary.jpegs, summary.indexed, summary.added, summary.shards) == (6, 6, 3, 2, 1)
     manifest = Manifest.load(tmp_path / "ds")
-    assert (manifest.options, manifest.summary) == ({"encode": "keep", "index": True}, {"samples": 6, "indexed": 3})
+    assert (manifest.options, manifest.summary) == (
+        {"encode": "keep", "index": True},
+        {"samples": 6, "indexed": 3},
+    )
 
 
 def test_pixels_are_the_same(bare: Path) -> None:
     """FastLoader's random crops of two epochs, before and after, byte for byte."""
 
     def epochs() -> list[Any]:
-        with FastLoader(bare, batch_size=16, shuffle=True, seed=3, num_workers=2, transform=transforms.RandomResizedCrop(64)) as loader:
+        with FastLoader(
+            bare,
+            batch_size=16,
+            shuffle=True,
+            seed=3,
+            num_workers=2,
+            transform=transforms.RandomResizedCrop(64),
+        ) as loader:
             return [(images.clone(), labels.clone()) for _ in range(2) for images, labels in loader]
 
     before = epochs()
@@ -348,12 +379,15 @@ def test_room_for_one_shard_more(bare: Path, tmp_path: Path) -> None:
     disk.mkdir()
     run = f'"{sys.executable}" -m fastload'
     for room, good in ((most // 2, False), (most + most // 4 + (96 << 10), True)):
-        commands = (
-            f'cp -r "{bare}" "{disk}/ds" && ({run} index -q "{disk}/ds" || echo failed) && {run} verify -q "{disk}/ds" && ls "{disk}/ds"'
-        )
+        commands = f'cp -r "{bare}" "{disk}/ds" && ({run} index -q "{disk}/ds" || echo failed) && {run} verify -q "{disk}/ds" && ls "{disk}/ds"'
         inner = f'mount -t tmpfs -o size={total + room} none "{disk}" && {commands}'
         done = subprocess.run(
-            ["unshare", "-rm", "sh", "-c", inner], capture_output=True, text=True, timeout=100, check=False, env=ENVIRONMENT
+            ["unshare", "-rm", "sh", "-c", inner],
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+            env=ENVIRONMENT,
         )
         if "unshare" in done.stderr or "mount" in done.stderr:
             pytest.skip(f"no private mounts here: {done.stderr.strip()}")

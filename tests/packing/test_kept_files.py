@@ -69,14 +69,18 @@ def test_rows_are_pillows_pixels(source: Path, dataset: Path, engine: str) -> No
         assert torch.equal(found[position], image)
         assert torch.equal(packed[position][0], image)
     values = PackedDataset(dataset).stored_values(3, ["image"])["image"]
-    assert np.array_equal(values.permute(1, 2, 0), np.asarray(Image.open(theirs.samples[3][0]).convert("RGB")))
+    assert np.array_equal(
+        values.permute(1, 2, 0), np.asarray(Image.open(theirs.samples[3][0]).convert("RGB"))
+    )
 
 
 def test_random_crops_are_the_same_on_every_engine(dataset: Path) -> None:
     """And in a mixture; what is decoded is the crop, and its time is that of decoding."""
     batches = []
     for options in ENGINES.values():
-        with FastLoader(PackedDataset(dataset, RANDOM, seed=5), batch_size=6, shuffle=True, seed=3, **options) as loader:
+        with FastLoader(
+            PackedDataset(dataset, RANDOM, seed=5), batch_size=6, shuffle=True, seed=3, **options
+        ) as loader:
             batches.append(torch.cat([images for images, _ in loader]))
             if options == ENGINES["threads"]:
                 figures = loader.stats()
@@ -92,18 +96,35 @@ def test_the_files_come_back(source: Path, dataset: Path, tmp_path: Path) -> Non
     assert verify(dataset, decode=True).ok
     wanted = sorted(path.read_bytes() for path in source.rglob("*.*"))
     unpack(dataset, tmp_path / "out")
-    assert sorted(path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.suffix in (".png", ".webp", ".jpg")) == wanted
+    assert (
+        sorted(
+            path.read_bytes()
+            for path in (tmp_path / "out").rglob("*")
+            if path.suffix in (".png", ".webp", ".jpg")
+        )
+        == wanted
+    )
     export(dataset, tmp_path / "out.tar")
     pack(tmp_path / "out.tar", tmp_path / "again", encode="keep")
     kinds = [sample.kind for sample in stored_samples(tmp_path / "again")]
-    assert [kinds.count(kind) for kind in (core.KIND_JPEG, core.IMAGE_KINDS["png"], core.IMAGE_KINDS["webp"], core.KIND_RAW)] == [
+    assert [
+        kinds.count(kind)
+        for kind in (core.KIND_JPEG, core.IMAGE_KINDS["png"], core.IMAGE_KINDS["webp"], core.KIND_RAW)
+    ] == [
         4,
         8,
         12,
         0,
     ]
     unpack(tmp_path / "again", tmp_path / "twice")
-    assert sorted(path.read_bytes() for path in (tmp_path / "twice").rglob("*") if path.suffix in (".png", ".webp", ".jpg")) == wanted
+    assert (
+        sorted(
+            path.read_bytes()
+            for path in (tmp_path / "twice").rglob("*")
+            if path.suffix in (".png", ".webp", ".jpg")
+        )
+        == wanted
+    )
 
 
 def test_an_index_is_of_the_jpegs_alone(source: Path, tmp_path: Path) -> None:
@@ -183,6 +204,8 @@ def test_refused(tmp_path: Path) -> None:
     from fastload.errors import PackError
     from fastload.store import DatasetWriter, Field, Schema
 
-    with DatasetWriter(tmp_path / "d", Schema((Field("image", "image"),)), shard_size=1 << 20, options={}) as writer:
+    with DatasetWriter(
+        tmp_path / "d", Schema((Field("image", "image"),)), shard_size=1 << 20, options={}
+    ) as writer:
         with pytest.raises(PackError, match="it is no WEBP file"):
             writer.append({"image": encoded(picture(1, 4, 5), "PNG")}, image_kind="webp", height=4, width=5)

@@ -50,7 +50,9 @@ def test_coco(given: Path, tmp_path: Path) -> None:
         found = oracle.loadAnns(oracle.getAnnIds([own]))
         assert sample["boxes"].tolist() == [each["bbox"] for each in found]
         assert sample["category_id"].tolist() == [each["category_id"] for each in found]
-        assert [dataset.classes[label] for label in sample["labels"]] == [oracle.cats[each["category_id"]]["name"] for each in found]
+        assert [dataset.classes[label] for label in sample["labels"]] == [
+            oracle.cats[each["category_id"]]["name"] for each in found
+        ]
         assert sample["instances"].shape == (len(found), *SIZE)
         for ours, each in zip(sample["instances"], found, strict=True):
             assert np.array_equal(ours.numpy(), oracle.annToMask(each))
@@ -97,7 +99,11 @@ def test_yolo(given: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "options", "top", "deep"),
-    [("pairs", {}, 4, False), ("ade", {"split": "training"}, 151, False), ("cityscapes", {"split": "val"}, 34, True)],
+    [
+        ("pairs", {}, 4, False),
+        ("ade", {"split": "training"}, 151, False),
+        ("cityscapes", {"split": "val"}, 34, True),
+    ],
 )
 def test_masks(given: Path, tmp_path: Path, name: str, options: dict[str, Any], top: int, deep: bool) -> None:
     """Masks come back number for number, of 8 and of 16 bits."""
@@ -119,12 +125,16 @@ def test_what_is_wrong_is_skipped_and_named(given: Path, tmp_path: Path) -> None
     made["annotations"].append(made["annotations"][1] | {"id": 99, "image_id": 77})
     path = tmp_path / "bad.json"
     path.write_text(json.dumps(made))
-    with pytest.raises(PackStoppedError, match=r"bad.json: annotation 1 of image 1 \(000000000001.jpg\): its bbox .*x2 < x1"):
+    with pytest.raises(
+        PackStoppedError, match=r"bad.json: annotation 1 of image 1 \(000000000001.jpg\): its bbox .*x2 < x1"
+    ):
         fastload.pack(given / "coco/train2017", tmp_path / "stopped", annotations=path)
     summary = fastload.pack(given / "coco/train2017", tmp_path / "out", annotations=path, on_error="skip")
     assert (summary.samples, summary.skipped_count) == (2, 3)
     reasons = dict(summary.skipped)
-    assert any("annotation 99 of image 77, which is not among its images" in reason for reason in reasons.values())
+    assert any(
+        "annotation 99 of image 77, which is not among its images" in reason for reason in reasons.values()
+    )
     assert any("annotation 3" in reason for reason in reasons.values()), reasons
 
 
@@ -137,14 +147,26 @@ def test_options_that_change_images_are_refused(given: Path, tmp_path: Path) -> 
 def test_flags(given: Path, tmp_path: Path) -> None:
     """The command line has the same options, and append and attach take them too."""
     run = CliRunner()
-    sources = [str(given / "coco/train2017"), "--annotations", str(given / "coco/annotations/instances_train2017.json")]
+    sources = [
+        str(given / "coco/train2017"),
+        "--annotations",
+        str(given / "coco/annotations/instances_train2017.json"),
+    ]
     out = str(tmp_path / "out")
     assert run.invoke(app, ["pack", *sources[:1], out, *sources[1:], "--quiet"]).exit_code == 0
     done = run.invoke(app, ["append", out, *sources, "--quiet"])
     assert done.exit_code == 0, done.output
     assert Manifest.load(out).count == 8
     done = run.invoke(
-        app, ["attach", str(given / "pairs/images"), str(tmp_path / "index"), "--masks", str(given / "pairs/masks"), "--quiet"]
+        app,
+        [
+            "attach",
+            str(given / "pairs/images"),
+            str(tmp_path / "index"),
+            "--masks",
+            str(given / "pairs/masks"),
+            "--quiet",
+        ],
     )
     assert done.exit_code == 0, done.output
     dataset = fastload.PackedDataset(tmp_path / "index")

@@ -29,11 +29,17 @@ KINDS = ("tfrecord", "mds", "mds-pixels", "litdata", "litdata-pairs", "lmdb")
 
 
 def opened(kind: str, root: Path = DATA) -> Source:
-    return open_source(root / kind, SourceOptions(lmdb=LmdbOptions(**OPTIONS[kind]) if kind in OPTIONS else None))
+    return open_source(
+        root / kind, SourceOptions(lmdb=LmdbOptions(**OPTIONS[kind]) if kind in OPTIONS else None)
+    )
 
 
 def rgb(image: Any) -> np.ndarray[Any, Any]:
-    pixels = np.asarray(Image.open(io.BytesIO(image)).convert("RGB")) if isinstance(image, bytes) else np.asarray(image)
+    pixels = (
+        np.asarray(Image.open(io.BytesIO(image)).convert("RGB"))
+        if isinstance(image, bytes)
+        else np.asarray(image)
+    )
     return np.repeat(pixels[:, :, None], 3, axis=2) if pixels.ndim == 2 else pixels
 
 
@@ -42,7 +48,11 @@ def described(value: Any) -> Any:
     if isinstance(value, bytes):
         return {"sha256": sha256(value).hexdigest()}
     if isinstance(value, np.ndarray):
-        return {"dtype": value.dtype.name, "shape": list(value.shape), "sha256": sha256(value.tobytes()).hexdigest()}
+        return {
+            "dtype": value.dtype.name,
+            "shape": list(value.shape),
+            "sha256": sha256(value.tobytes()).hexdigest(),
+        }
     return value
 
 
@@ -55,7 +65,9 @@ def test_every_value_is_that_of_the_librarys_reader(kind: str) -> None:
     for position, theirs in enumerate(expected):
         item = source.read(position)
         image = item.image if "dtype" not in theirs["image"] else rgb(item.image)
-        assert {"image": described(image)} | {name: described(value) for name, value in item.values.items()} == theirs
+        assert {"image": described(image)} | {
+            name: described(value) for name, value in item.values.items()
+        } == theirs
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -63,10 +75,15 @@ def test_every_value_is_that_of_the_librarys_reader(kind: str) -> None:
 def test_a_pack_holds_them(kind: str, options: dict[str, Any], tmp_path: Path) -> None:
     """Pixels and labels of a pack are those of the source, also in a random order, which is the same for the same seed."""
     source = opened(kind)
-    ours = sorted((rgb(source.read(i).image).tobytes(), source.read(i).values["label"]) for i in range(len(source)))
+    ours = sorted(
+        (rgb(source.read(i).image).tobytes(), source.read(i).values["label"]) for i in range(len(source))
+    )
     pack(DATA / kind, tmp_path / "out.fl", **options, **OPTIONS.get(kind, {}))
     packed = PackedDataset(tmp_path / "out.fl")
-    found = sorted((np.ascontiguousarray(image.permute(1, 2, 0).numpy()).tobytes(), label) for image, label, *_ in map(values, packed))
+    found = sorted(
+        (np.ascontiguousarray(image.permute(1, 2, 0).numpy()).tobytes(), label)
+        for image, label, *_ in map(values, packed)
+    )
     assert found == ours
 
 
@@ -78,12 +95,18 @@ def values(sample: Any) -> tuple[Any, ...]:
 def test_litdata_of_any_tuples(tmp_path: Path, more: tuple[int, ...]) -> None:
     """Samples of LitData may be an image alone, or have more than a label beside it: all values have names."""
     image = encoded(picture(0, 24, 32))
-    row = struct.pack(f"<{1 + len(more)}I", len(image), *[8] * len(more)) + image + struct.pack(f"<{len(more)}q", *more)
+    row = (
+        struct.pack(f"<{1 + len(more)}I", len(image), *[8] * len(more))
+        + image
+        + struct.pack(f"<{len(more)}q", *more)
+    )
     (tmp_path / "chunk.bin").write_bytes(struct.pack("<3I", 1, 12, 12 + len(row)) + row)
     leaf = {"type": None, "context": None, "children_spec": []}
     spec = {"type": "builtins.tuple", "context": "null", "children_spec": [leaf] * (1 + len(more))}
     config = {"data_format": ["jpeg"] + ["int"] * len(more), "data_spec": json.dumps([1, spec])}
-    (tmp_path / "index.json").write_text(json.dumps({"config": config, "chunks": [{"filename": "chunk.bin", "chunk_size": 1}]}))
+    (tmp_path / "index.json").write_text(
+        json.dumps({"config": config, "chunks": [{"filename": "chunk.bin", "chunk_size": 1}]})
+    )
     item = open_source(tmp_path).read(0)
     assert (item.image, item.values) == (image, dict(zip(("label", "field2", "field3"), more, strict=False)))
 
@@ -110,4 +133,7 @@ def test_a_resume_knows_its_samples(kind: str) -> None:
     keys = [source.key(position) for position in range(len(source))]
     assert len(set(keys)) == len(keys)
     assert not any(str(DATA) in key for key in keys)
-    assert all(source.name(position).startswith(str(DATA)) and source.stamp(position)[0] > 0 for position in range(len(source)))
+    assert all(
+        source.name(position).startswith(str(DATA)) and source.stamp(position)[0] > 0
+        for position in range(len(source))
+    )

@@ -45,13 +45,20 @@ def grey_png(array: np.ndarray[Any, Any], bits: int) -> bytes:
         lines = [b"\0" + row.astype(">u2").tobytes() for row in array]
     else:
         shifts = np.arange(8 - bits, -1, -bits)
-        lines = [b"\0" + (row.reshape(-1, 8 // bits) << shifts).sum(1).astype(np.uint8).tobytes() for row in array]
+        lines = [
+            b"\0" + (row.reshape(-1, 8 // bits) << shifts).sum(1).astype(np.uint8).tobytes() for row in array
+        ]
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     header = struct.pack(">IIBBBBB", array.shape[1], array.shape[0], bits, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"".join(lines))) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(b"".join(lines)))
+        + chunk(b"IEND", b"")
+    )
 
 
 def failures(source: Any) -> list[str]:
@@ -98,10 +105,22 @@ class TestPairs:
         """Images and masks belong together by their paths without extension, _mask aside; the folders are recognised, or given."""
         names = ["a", "b", "sub/c"]
         masks = {name: labels(i) for i, name in enumerate(names)}
-        tree(tmp_path / "x", {f"images/{name}.jpg": encoded(picture(i, 24, 32)) for i, name in enumerate(names)})
-        tree(tmp_path / "x", {f"masks/{name}{'_mask' * (name == 'b')}.png": png(masks[name], name == "a") for name in names})
-        given = open_source(tmp_path / "x/images", SourceOptions(layout=LayoutOptions(masks=tmp_path / "x/masks")))
-        for source in (open_source(tmp_path / "x"), given, open_source(tmp_path / "x", SourceOptions(layout=LayoutOptions("pairs")))):
+        tree(
+            tmp_path / "x",
+            {f"images/{name}.jpg": encoded(picture(i, 24, 32)) for i, name in enumerate(names)},
+        )
+        tree(
+            tmp_path / "x",
+            {f"masks/{name}{'_mask' * (name == 'b')}.png": png(masks[name], name == "a") for name in names},
+        )
+        given = open_source(
+            tmp_path / "x/images", SourceOptions(layout=LayoutOptions(masks=tmp_path / "x/masks"))
+        )
+        for source in (
+            open_source(tmp_path / "x"),
+            given,
+            open_source(tmp_path / "x", SourceOptions(layout=LayoutOptions("pairs"))),
+        ):
             assert [(f.name, f.kind, f.dtype) for f in source.fields] == [("mask", "mask", "uint8")]
             for position, name in enumerate(names):
                 item = source.read(position)
@@ -113,7 +132,10 @@ class TestPairs:
     def test_16_bits(self, tmp_path: Path) -> None:
         """One mask of 16 bits makes the field uint16."""
         tree(tmp_path, {"images/a.jpg": JPEG, "images/b.jpg": JPEG})
-        tree(tmp_path, {"masks/a.png": png(labels(0)), "masks/b.png": grey_png(labels(1, 60000, np.uint16), 16)})
+        tree(
+            tmp_path,
+            {"masks/a.png": png(labels(0)), "masks/b.png": grey_png(labels(1, 60000, np.uint16), 16)},
+        )
         source = open_source(tmp_path)
         assert source.fields[0].dtype == "uint16"
         assert [source.read(i).values["mask"].dtype for i in (0, 1)] == [np.uint16] * 2
@@ -121,10 +143,16 @@ class TestPairs:
 
     def test_no_partner(self, tmp_path: Path) -> None:
         """An image without a mask, and a mask without an image, are samples that fail with their names; others are read."""
-        tree(tmp_path, {f"images/{name}.jpg": JPEG for name in "ab"} | {f"masks/{name}.png": png(labels(0)) for name in "bc"})
+        tree(
+            tmp_path,
+            {f"images/{name}.jpg": JPEG for name in "ab"}
+            | {f"masks/{name}.png": png(labels(0)) for name in "bc"},
+        )
         source = open_source(tmp_path)
         assert len(source) == 3
-        advice = f"of the same name in {tmp_path}/images or {tmp_path}/masks; add it, or pack with on_error='skip'"
+        advice = (
+            f"of the same name in {tmp_path}/images or {tmp_path}/masks; add it, or pack with on_error='skip'"
+        )
         assert failures(source) == [
             f"{tmp_path}/images/a.jpg: the image has no mask {advice}",
             f"{tmp_path}/masks/c.png: the mask has no image {advice}",
@@ -133,17 +161,29 @@ class TestPairs:
     def test_what_is_wrong_is_named(self, tmp_path: Path) -> None:
         """A mask that cannot be read names itself and its image."""
         tree(tmp_path, {f"images/{name}.jpg": JPEG for name in "abcd"})
-        tree(tmp_path, {"masks/a.png": png(labels(0)), "masks/b.png": b"x", "masks/c.png": encoded(picture(0, 24, 32), "PNG")})
+        tree(
+            tmp_path,
+            {
+                "masks/a.png": png(labels(0)),
+                "masks/b.png": b"x",
+                "masks/c.png": encoded(picture(0, 24, 32), "PNG"),
+            },
+        )
         (tmp_path / "masks/d.png").symlink_to("nowhere")
         found = failures(open_source(tmp_path))
         assert [text.split(": ")[0] for text in found] == [f"{tmp_path}/images/{name}.jpg" for name in "bcd"]
-        for text, why in zip(found, ("neither a JPEG nor", "a picture of colours", "cannot be read: No such file"), strict=True):
+        for text, why in zip(
+            found, ("neither a JPEG nor", "a picture of colours", "cannot be read: No such file"), strict=True
+        ):
             assert why in text
 
     def test_folders(self, tmp_path: Path) -> None:
         """Where nothing fits, the message names both folders; two files of one name are refused."""
         tree(tmp_path, {"images/a.jpg": JPEG, "masks/b.png": png(labels(0))})
-        with pytest.raises(PackError, match=r"of 1 images in .*images none has a mask of its name among 1 in .*masks \(a.jpg, b.png\)"):
+        with pytest.raises(
+            PackError,
+            match=r"of 1 images in .*images none has a mask of its name among 1 in .*masks \(a.jpg, b.png\)",
+        ):
             open_source(tmp_path)
         tree(tmp_path, {"images/b.jpg": JPEG, "images/b.png": JPEG})
         with pytest.raises(PackError, match="differ in their extension alone"):
@@ -166,7 +206,10 @@ class TestLayouts:
                 base = f"{split}/aachen/aachen_{i:06d}_000019"
                 tree(tmp_path, {f"leftImg8bit/{base}_leftImg8bit.png": encoded(picture(i, 24, 32), "PNG")})
                 tree(tmp_path, {f"gtFine/{base}_gtFine_labelIds.png": png(labels(i, 34))})
-                tree(tmp_path, {f"gtFine/{base}_gtFine_instanceIds.png": grey_png(labels(i + 9, 34000, np.uint16), 16)})
+                tree(
+                    tmp_path,
+                    {f"gtFine/{base}_gtFine_instanceIds.png": grey_png(labels(i + 9, 34000, np.uint16), 16)},
+                )
         theirs = Cityscapes(str(tmp_path), "train", "fine", ["semantic", "instance"])
         source = open_source(tmp_path, SourceOptions(layout=LayoutOptions(split="train")))
         assert source.classes == CITYSCAPES_CLASSES == tuple(c.name for c in Cityscapes.classes if c.id >= 0)
@@ -179,7 +222,10 @@ class TestLayouts:
             assert np.array_equal(np.asarray(Image.open(io.BytesIO(item.image))), np.asarray(image))
             assert np.array_equal(item.values["mask"], np.asarray(semantic))
             assert np.array_equal(item.values["instance_mask"], np.asarray(instance))
-        with pytest.raises(PackError, match=r"name one of its splits with --split .*: train, val \(folders below leftImg8bit\)"):
+        with pytest.raises(
+            PackError,
+            match=r"name one of its splits with --split .*: train, val \(folders below leftImg8bit\)",
+        ):
             open_source(tmp_path)
         with pytest.raises(PackError, match=r"there is no split 'test'; there are: train, val"):
             open_source(tmp_path, SourceOptions(layout=LayoutOptions(split="test")))
@@ -188,19 +234,38 @@ class TestLayouts:
         """The masks of a split are the indices of its palette PNGs, 255 included, as VOCSegmentation's targets are."""
         root = tmp_path / "VOCdevkit/VOC2012"
         for i in range(4):
-            tree(root, {f"JPEGImages/2007_{i}.jpg": encoded(picture(i, 24, 32)), f"Annotations/2007_{i}.xml": b"<annotation/>"})
             tree(
                 root,
-                {f"SegmentationClass/2007_{i}.png": png(labels(i), True), f"SegmentationObject/2007_{i}.png": png(labels(i + 9), True)},
+                {
+                    f"JPEGImages/2007_{i}.jpg": encoded(picture(i, 24, 32)),
+                    f"Annotations/2007_{i}.xml": b"<annotation/>",
+                },
             )
-        tree(root, {"ImageSets/Segmentation/train.txt": b"2007_0\n2007_2\n", "ImageSets/Segmentation/val.txt": b"2007_1\n"})
+            tree(
+                root,
+                {
+                    f"SegmentationClass/2007_{i}.png": png(labels(i), True),
+                    f"SegmentationObject/2007_{i}.png": png(labels(i + 9), True),
+                },
+            )
+        tree(
+            root,
+            {
+                "ImageSets/Segmentation/train.txt": b"2007_0\n2007_2\n",
+                "ImageSets/Segmentation/val.txt": b"2007_1\n",
+            },
+        )
         theirs = VOCSegmentation(str(tmp_path), "2012", "train")
         options = LayoutOptions("voc-segmentation", split="train")
         for top in (tmp_path, root.parent, root):
             source = open_source(top, SourceOptions(layout=options))
             assert len(source) == len(theirs) == 2
             assert source.classes is not None
-            assert (source.classes[0], source.classes[20], len(source.classes)) == ("background", "tvmonitor", 21)
+            assert (source.classes[0], source.classes[20], len(source.classes)) == (
+                "background",
+                "tvmonitor",
+                21,
+            )
             for position, (image, mask) in enumerate(theirs):
                 item = source.read(position)
                 assert np.array_equal(np.asarray(Image.open(io.BytesIO(item.image))), np.asarray(image))
@@ -213,7 +278,9 @@ class TestLayouts:
         bad = labels(0)
         bad[5, 5] = 40
         tree(
-            tmp_path, {f"JPEGImages/{name}.jpg": JPEG for name in "ab"} | {"labelmap.txt": b"# label:color\nground:0,0,0::\nroof:1,1,1::\n"}
+            tmp_path,
+            {f"JPEGImages/{name}.jpg": JPEG for name in "ab"}
+            | {"labelmap.txt": b"# label:color\nground:0,0,0::\nroof:1,1,1::\n"},
         )
         tree(tmp_path, {"SegmentationClass/a.png": png(bad), "SegmentationClass/b.png": png(labels(1, 2))})
         source = open_source(tmp_path)
@@ -232,9 +299,16 @@ class TestLayouts:
         tree(tmp_path, {"objectInfo150.txt": f"Idx\tRatio\tTrain\tVal\tName\n{rows}".encode()})
         source = open_source(tmp_path, SourceOptions(layout=LayoutOptions(split="validation")))
         assert source.classes is not None
-        assert (len(source), len(source.classes), source.classes[0], source.classes[150]) == (2, 151, "other", "name 150, other")
+        assert (len(source), len(source.classes), source.classes[0], source.classes[150]) == (
+            2,
+            151,
+            "other",
+            "name 150, other",
+        )
         assert np.array_equal(source.read(1).values["mask"], labels(1, 151))
-        assert [os.path.dirname(source.name(i)) for i in range(2)] == [str(tmp_path / "images/validation")] * 2
+        assert [os.path.dirname(source.name(i)) for i in range(2)] == [
+            str(tmp_path / "images/validation")
+        ] * 2
 
 
 NPY = np.lib.format.magic(1, 0)
@@ -265,8 +339,14 @@ UNCLEAR: dict[str, tuple[dict[str, bytes], str]] = {
         {"Images/a.jpg": JPEG, "Annotations/a.xml": b"<a/>"},
         "Annotations and Images are called .* --format voc",
     ),
-    "JSON an image": ({"images/a.jpg": JPEG, "labels/a.json": b"{}"}, "images and labels are called .* --annotations FILE"),
-    "JPEGImages and JPEG masks": ({"JPEGImages/a.jpg": JPEG, "labels/a.jpg": JPEG}, "JPEGImages and labels are called"),
+    "JSON an image": (
+        {"images/a.jpg": JPEG, "labels/a.json": b"{}"},
+        "images and labels are called .* --annotations FILE",
+    ),
+    "JPEGImages and JPEG masks": (
+        {"JPEGImages/a.jpg": JPEG, "labels/a.jpg": JPEG},
+        "JPEGImages and labels are called",
+    ),
     "splits of images": (
         {"train/a.jpg": JPEG, "val/b.jpg": JPEG},
         "train and val are called as the splits of a dataset are: put the images of a split into one folder a class",
@@ -291,7 +371,9 @@ def test_folders_that_are_no_classes(tmp_path: Path, case: str) -> None:
     """Images with annotations of no layout that is recognised, and splits, are an error with what to do; format="folder" takes them."""
     files, words = UNCLEAR[case]
     tree(tmp_path, files)
-    with pytest.raises(PackError, match=f"^{tmp_path}: {words}.*; --format folder .* for (a class|classes) all the same$"):
+    with pytest.raises(
+        PackError, match=f"^{tmp_path}: {words}.*; --format folder .* for (a class|classes) all the same$"
+    ):
         open_source(tmp_path)
     if all(name.endswith((".jpg", ".png")) for name in files):
         assert len(open_source(tmp_path, SourceOptions(layout=LayoutOptions("folder")))) == len(files)
@@ -322,12 +404,15 @@ def test_images_that_a_file_describes(tmp_path: Path, case: str, make: Any) -> N
     files, what, how = DESCRIBED[case]
     tree(tmp_path / "src", files)
     with pytest.raises(
-        PackError, match=f"^{tmp_path}/src: {re.escape(what)}.*--format folder .* for (a class|classes) all the same$"
+        PackError,
+        match=f"^{tmp_path}/src: {re.escape(what)}.*--format folder .* for (a class|classes) all the same$",
     ) as info:
         make(tmp_path / "src", tmp_path / "out")
     assert how.format(tmp_path / "src") in str(info.value)
     assert not (tmp_path / "out").exists()
-    assert make(tmp_path / "src", tmp_path / "out", format="folder").samples == sum(name.endswith(".jpg") for name in files)
+    assert make(tmp_path / "src", tmp_path / "out", format="folder").samples == sum(
+        name.endswith(".jpg") for name in files
+    )
 
 
 @pytest.mark.parametrize(

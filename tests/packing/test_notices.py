@@ -35,7 +35,12 @@ def png16(pixels: np.ndarray[Any, Any], colour_type: int) -> bytes:
     height, width = pixels.shape[:2]
     rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in pixels)
     header = struct.pack(">IIBBBBB", width, height, 16, colour_type, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(rows))
+        + chunk(b"IEND", b"")
+    )
 
 
 def jpeg12() -> bytes:
@@ -63,37 +68,62 @@ class TestMoreThan8Bits:
     @pytest.mark.parametrize("encode", ["lossless", "keep", "jpeg", "raw"])
     def test_refused_in_every_mode(self, tmp_path: Path, encode: str) -> None:
         """No encode mode stores what is left of 16 bits: skipped, each kind of file is counted as one of its own."""
-        src = tree(tmp_path / "src", {f"c/{name}.png": data for name, data in DEEP.items()} | {"c/good.png": GOOD, "c/bad.png": b"x"})
+        src = tree(
+            tmp_path / "src",
+            {f"c/{name}.png": data for name, data in DEEP.items()} | {"c/good.png": GOOD, "c/bad.png": b"x"},
+        )
         summary = pack(src, tmp_path / "out", encode=encode, on_error="skip")
-        assert (summary.samples, summary.skipped_count, summary.noticed("deep")) == (1, len(DEEP) + 1, len(DEEP))
+        assert (summary.samples, summary.skipped_count, summary.noticed("deep")) == (
+            1,
+            len(DEEP) + 1,
+            len(DEEP),
+        )
         assert all("8 bits" in reason for name, reason in summary.skipped if not name.endswith("bad.png"))
 
     def test_refused_before_anything_is_written(self, tmp_path: Path) -> None:
         """Under on_error="raise", with how many there are, and what to do; OUT is not even made."""
         src = tree(
             tmp_path / "src",
-            {"a/1.png": GOOD, "a/2.jpg": encoded(picture(0, 8, 8)), "b/1.png": DEEP["RGB PNG"], "b/2.tif": DEEP["grey TIFF"]},
+            {
+                "a/1.png": GOOD,
+                "a/2.jpg": encoded(picture(0, 8, 8)),
+                "b/1.png": DEEP["RGB PNG"],
+                "b/2.tif": DEEP["grey TIFF"],
+            },
         )
-        with pytest.raises(PackError, match=r"b/1\.png: 16 bits a channel.*2 of the 3 images.*--on-error skip"):
+        with pytest.raises(
+            PackError, match=r"b/1\.png: 16 bits a channel.*2 of the 3 images.*--on-error skip"
+        ):
             pack(src, tmp_path / "out")
         assert not (tmp_path / "out").exists()
 
     def test_found_in_the_midst(self, tmp_path: Path) -> None:
         """Under a JPEG's name it is met when its turn comes: refused with a count of what lies behind it."""
-        src = tree(tmp_path / "src", {"a/1.jpg": GOOD, "a/2.jpg": DEEP["RGB PNG"], "a/3.jpg": DEEP["RGB PNG"], "b/1.jpg": GOOD})
-        with pytest.raises(PackError, match=r"a/2\.jpg: 16 bits a channel.*2 of the 3 images looked at are such"):
+        src = tree(
+            tmp_path / "src",
+            {"a/1.jpg": GOOD, "a/2.jpg": DEEP["RGB PNG"], "a/3.jpg": DEEP["RGB PNG"], "b/1.jpg": GOOD},
+        )
+        with pytest.raises(
+            PackError, match=r"a/2\.jpg: 16 bits a channel.*2 of the 3 images looked at are such"
+        ):
             pack(src, tmp_path / "out")
 
     def test_of_a_dataset(self, tmp_path: Path) -> None:
         """PIL images that a Dataset gives, opened or made, are held to the same."""
-        for each in (Image.fromarray(RAMP), Image.fromarray(RAMP.astype(np.float32)), Image.open(io.BytesIO(DEEP["RGB PNG"]))):
+        for each in (
+            Image.fromarray(RAMP),
+            Image.fromarray(RAMP.astype(np.float32)),
+            Image.open(io.BytesIO(DEEP["RGB PNG"])),
+        ):
             with pytest.raises(PackError, match="a channel; fastload stores 8"):
                 pack([(picture(0, 8, 8), 0), (each, 0)], tmp_path / "out", overwrite=True)
 
     def test_16_bits_a_pixel_are_not_16_a_channel(self, tmp_path: Path) -> None:
         """A BMP of 5, 6 and 5 bits is packed as Pillow reads it."""
         header = struct.pack("<IiiHHIIiiIIIII", 56, 4, 4, 1, 16, 3, 32, 0, 0, 0, 0, 0xF800, 0x7E0, 0x1F)
-        data = b"BM" + struct.pack("<IHHI", 14 + 56 + 32, 0, 0, 14 + 56) + header + bytes(range(32)) + b"\0" * 4
+        data = (
+            b"BM" + struct.pack("<IHHI", 14 + 56 + 32, 0, 0, 14 + 56) + header + bytes(range(32)) + b"\0" * 4
+        )
         expected = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
         pack(tree(tmp_path / "src", {"c/x.bmp": data}), tmp_path / "out")
         assert (stored_samples(tmp_path / "out")[0].pixels == expected).all()
@@ -101,8 +131,15 @@ class TestMoreThan8Bits:
     def test_avif(self, tmp_path: Path) -> None:
         """The AV1 configuration tells 10 and 12 bits, which Pillow reads as 8 without a word."""
         features = pytest.importorskip("PIL.features")
-        assert [_heif_bits(b"....hvcC" + bytes(17) + bytes([0xF8 | more]) + b"..") for more in (0, 2)] == [8, 10]
-        assert [_avif_bits(b"....av1C" + bytes([0x81, 0, flags, 0])) for flags in (0x0C, 0x40, 0x60)] == [8, 10, 12]
+        assert [_heif_bits(b"....hvcC" + bytes(17) + bytes([0xF8 | more]) + b"..") for more in (0, 2)] == [
+            8,
+            10,
+        ]
+        assert [_avif_bits(b"....av1C" + bytes([0x81, 0, flags, 0])) for flags in (0x0C, 0x40, 0x60)] == [
+            8,
+            10,
+            12,
+        ]
         if features.check("avif"):
             assert _avif_bits(encoded(picture(0, 16, 16), "AVIF")) == 8
 
@@ -129,14 +166,22 @@ class TestLosses:
             "half.png": transparent(128),
             "key.png": encoded(palette, "PNG", transparency=palette.getpixel((0, 0))),
             "bytes.png": encoded(palette, "PNG", transparency=bytes(range(256))),
-            "frames.webp": encoded(image, "WEBP", save_all=True, append_images=[image.rotate(90)], lossless=True),
+            "frames.webp": encoded(
+                image, "WEBP", save_all=True, append_images=[image.rotate(90)], lossless=True
+            ),
             "pages.tif": encoded(image, "TIFF", save_all=True, append_images=[image]),
             "cmyk.tif": encoded(image.convert("CMYK"), "TIFF"),
             "bits.png": encoded(image.convert("1"), "PNG"),
         }
-        summary = pack(tree(tmp_path / "src", {f"c/{name}": data for name, data in files.items()}), tmp_path / "out")
+        summary = pack(
+            tree(tmp_path / "src", {f"c/{name}": data for name, data in files.items()}), tmp_path / "out"
+        )
         found = {notice.kind: {Path(name).name for name in notice.examples} for notice in summary.notices}
-        assert found == {"alpha": {"half.png", "key.png", "bytes.png"}, "frames": {"frames.webp", "pages.tif"}, "colour": {"cmyk.tif"}}
+        assert found == {
+            "alpha": {"half.png", "key.png", "bytes.png"},
+            "frames": {"frames.webp", "pages.tif"},
+            "colour": {"cmyk.tif"},
+        }
         assert summary.samples == len(files)
 
     @pytest.mark.parametrize("encode", ["lossless", "keep", "jpeg", "raw"])
@@ -168,7 +213,12 @@ class TestLosses:
     def test_cmyk_in_every_mode(self, tmp_path: Path) -> None:
         """A CMYK JPEG is kept, or its conversion is in the summary."""
         src = tree(tmp_path / "src", {"c/1.jpg": encoded(picture(0, 16, 16).convert("CMYK"))})
-        for encode, kept, cmyk, noticed in (("lossless", 0, 1, 0), ("keep", 1, 0, 0), ("raw", 0, 0, 1), ("jpeg", 0, 0, 1)):
+        for encode, kept, cmyk, noticed in (
+            ("lossless", 0, 1, 0),
+            ("keep", 1, 0, 0),
+            ("raw", 0, 0, 1),
+            ("jpeg", 0, 0, 1),
+        ):
             summary = pack(src, tmp_path / encode, encode=encode)
             assert (summary.kept, summary.cmyk, summary.noticed("colour")) == (kept, cmyk, noticed), encode
 
@@ -178,7 +228,9 @@ def test_notices_are_in_the_manifest(tmp_path: Path) -> None:
     src = tree(tmp_path / "src", {"c/6.jpg": encoded(picture(0, 16, 16), exif=exif(6))})
     summary = pack(src, tmp_path / "out")
     stored = Manifest.load(tmp_path / "out").summary["notices"]
-    assert [(each["kind"], each["count"], each["examples"]) for each in stored] == [("orientation", 1, [str(src / "c" / "6.jpg")])]
+    assert [(each["kind"], each["count"], each["examples"]) for each in stored] == [
+        ("orientation", 1, [str(src / "c" / "6.jpg")])
+    ]
     assert pack(src, tmp_path / "out", resume=True).notices == summary.notices
     assert Notices.of([{"kind": 3}, None, *stored]).all() == summary.notices
     assert Notices.of("x").all() == ()
@@ -205,7 +257,10 @@ class TestLeftOut:
         (src / "b" / "link").symlink_to("gone.jpg")
         summary = pack(src, tmp_path / "out")
         assert summary.samples == 2
-        found = {notice.kind: (notice.count, sorted(os.path.relpath(name, src) for name in notice.examples)) for notice in summary.notices}
+        found = {
+            notice.kind: (notice.count, sorted(os.path.relpath(name, src) for name in notice.examples))
+            for notice in summary.notices
+        }
         assert found.pop(".gif")[0] == 25
         assert found == {
             ".heic": (1, ["a/deep/2.HEIC"]),
@@ -218,15 +273,25 @@ class TestLeftOut:
 
     def test_what_the_notices_advise(self, tmp_path: Path) -> None:
         """A table takes the GIF that a folder leaves out."""
-        files = {"a/1.gif": encoded(picture(0, 8, 8), "GIF"), "a/2.png": GOOD, "b/3.png": GOOD, "list.csv": b"path,label\na/1.gif,x\n"}
+        files = {
+            "a/1.gif": encoded(picture(0, 8, 8), "GIF"),
+            "a/2.png": GOOD,
+            "b/3.png": GOOD,
+            "list.csv": b"path,label\na/1.gif,x\n",
+        }
         src = tree(tmp_path / "src", files)
         summary = pack(src, tmp_path / "out")
-        assert [(n.kind, ".csv of path,label" in n.text) for n in summary.notices] == [("files", False), (".gif", True)]
+        assert [(n.kind, ".csv of path,label" in n.text) for n in summary.notices] == [
+            ("files", False),
+            (".gif", True),
+        ]
         assert pack(src / "list.csv", tmp_path / "out2").samples == 1
 
     def test_a_class_of_other_types(self, tmp_path: Path) -> None:
         """A class folder without an image that is packed: the error says what is there instead."""
-        with pytest.raises(PackError, match=r"no image in the class folder a; .*there are \.gif, \.heic files"):
+        with pytest.raises(
+            PackError, match=r"no image in the class folder a; .*there are \.gif, \.heic files"
+        ):
             pack(tree(tmp_path / "src", {"a/1.gif": b"", "a/2.heic": b"", "b/1.png": GOOD}), tmp_path / "out")
 
     def test_of_a_table(self, tmp_path: Path) -> None:

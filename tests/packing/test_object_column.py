@@ -69,12 +69,21 @@ def of_lists(samples: list[Objects]) -> Any:
 
 def of_dicts(samples: list[Objects]) -> Any:
     """The column as it writes a list of dicts."""
-    rows = [[dict(zip(each, values, strict=True)) for values in zip(*each.values(), strict=True)] for each in samples]
+    rows = [
+        [dict(zip(each, values, strict=True)) for values in zip(*each.values(), strict=True)]
+        for each in samples
+    ]
     return pa.array(rows, pa.list_(pa.struct(list(MEMBERS.items()))))
 
 
 def table(column: Any, feature: Any = None) -> Any:
-    features = {"info": {"features": {"objects": feature or {"category": {"feature": {"names": NAMES, "_type": "ClassLabel"}}}}}}
+    features = {
+        "info": {
+            "features": {
+                "objects": feature or {"category": {"feature": {"names": NAMES, "_type": "ClassLabel"}}}
+            }
+        }
+    }
     images = pa.array([{"bytes": jpeg(n), "path": None} for n in range(len(column))], IMAGE)
     columns = {"image": images, "id": pa.array(range(len(column))), "objects": column}
     return pa.table(columns).replace_schema_metadata({"huggingface": json.dumps(features)})
@@ -100,13 +109,17 @@ def assert_holds(path: Path, samples: list[Objects], like: list[Field] = FIELDS)
         assert got["id"] == number
         assert got["boxes"].tolist() == np.array(want["bbox"], np.float32).reshape(-1, 4).tolist()
         names = {"objects_id": "id", "area": "area", "labels": "category", "crowd": "crowd"}
-        assert {name: got[name].tolist() for name in names} == {name: want[member] for name, member in names.items()}
+        assert {name: got[name].tolist() for name in names} == {
+            name: want[member] for name, member in names.items()
+        }
         assert got["outline"] == want["outline"]
 
 
 @pytest.mark.parametrize("column", [of_lists, of_dicts])
 @pytest.mark.parametrize("source", [parquet, arrow, dataset, rows_of])
-def test_objects_are_fields(tmp_path: Path, source: Callable[[Path, Any], Any], column: Callable[[list[Objects]], Any]) -> None:
+def test_objects_are_fields(
+    tmp_path: Path, source: Callable[[Path, Any], Any], column: Callable[[list[Objects]], Any]
+) -> None:
     """Boxes in their format, one row a box of each number, and JSON of all else, whatever the source and the form of the column."""
     given_rows = source(tmp_path / "src", table(column(OF)))
     summary = fastload.pack(given_rows, tmp_path / "out.fl", box_format="xywh")
@@ -126,27 +139,43 @@ def test_names_of_classes(tmp_path: Path, source: Callable[[Path, Any], Any]) ->
         [{"category": label}],
     ]
     for number, feature in enumerate(forms):
-        fastload.pack(source(tmp_path / str(number), table(of_lists(OF), feature)), tmp_path / f"{number}.fl", box_format="xywh")
+        fastload.pack(
+            source(tmp_path / str(number), table(of_lists(OF), feature)),
+            tmp_path / f"{number}.fl",
+            box_format="xywh",
+        )
         assert PackedDataset(tmp_path / f"{number}.fl").classes == NAMES
     wrong = [*OF[:2], {**objects(1), "category": [3]}]
     with pytest.raises(PackStoppedError, match="row 2: its 'labels' has the label 3, the classes are 0 to 2"):
-        fastload.pack(source(tmp_path / "wrong", table(of_lists(wrong))), tmp_path / "wrong.fl", box_format="xywh")
+        fastload.pack(
+            source(tmp_path / "wrong", table(of_lists(wrong))), tmp_path / "wrong.fl", box_format="xywh"
+        )
 
 
 def test_names_in_the_features_of_a_dataset(tmp_path: Path) -> None:
     """A Dataset of Hugging Face names its classes, those of the sample before those of its objects."""
     hf = pytest.importorskip("datasets")
     box = hf.Sequence(hf.Value("float32"), length=4)
-    features = {"image": hf.Image(), "objects": hf.Sequence({"bbox": box, "category": hf.ClassLabel(names=NAMES)})}
-    values = {"image": [{"bytes": jpeg(0), "path": None}], "objects": [{"bbox": [[1, 2, 3, 4]], "category": [2]}]}
+    features = {
+        "image": hf.Image(),
+        "objects": hf.Sequence({"bbox": box, "category": hf.ClassLabel(names=NAMES)}),
+    }
+    values = {
+        "image": [{"bytes": jpeg(0), "path": None}],
+        "objects": [{"bbox": [[1, 2, 3, 4]], "category": [2]}],
+    }
     fastload.pack(hf.Dataset.from_dict(values, hf.Features(features)), tmp_path / "a.fl", box_format="xyxy")
     assert PackedDataset(tmp_path / "a.fl").classes == NAMES
-    both = hf.Dataset.from_dict({**values, "label": [1]}, hf.Features({**features, "label": hf.ClassLabel(names=["x", "y"])}))
+    both = hf.Dataset.from_dict(
+        {**values, "label": [1]}, hf.Features({**features, "label": hf.ClassLabel(names=["x", "y"])})
+    )
     fastload.pack(both, tmp_path / "b.fl", box_format="xyxy")
     assert PackedDataset(tmp_path / "b.fl").classes == ["x", "y"]
     fastload.pack(both.remove_columns("objects"), tmp_path / "c.fl")
     assert PackedDataset(tmp_path / "c.fl").classes == ["x", "y"]
-    tags = hf.Dataset.from_dict({**values, "label": [[1, 0]]}, hf.Features({**features, "label": [hf.ClassLabel(names=["x", "y"])]}))
+    tags = hf.Dataset.from_dict(
+        {**values, "label": [[1, 0]]}, hf.Features({**features, "label": [hf.ClassLabel(names=["x", "y"])]})
+    )
     fastload.pack(tags, tmp_path / "d.fl", box_format="xyxy")
     assert PackedDataset(tmp_path / "d.fl").classes == NAMES
 
@@ -154,7 +183,10 @@ def test_names_in_the_features_of_a_dataset(tmp_path: Path) -> None:
 def test_transforms_move_the_boxes(tmp_path: Path) -> None:
     """The stored boxes are those of torchvision's functional, in the format that was given."""
     fastload.pack(parquet(tmp_path, table(of_lists(OF))), tmp_path / "out.fl", box_format="xywh")
-    moved = PackedDataset(tmp_path / "out.fl", [fastload.transforms.Resize((20, 30)), fastload.transforms.RandomHorizontalFlip(1.0)])
+    moved = PackedDataset(
+        tmp_path / "out.fl",
+        [fastload.transforms.Resize((20, 30)), fastload.transforms.RandomHorizontalFlip(1.0)],
+    )
     for number in (1, 2, 4):
         size = (40 + number, 50)
         boxes = tv_tensors.BoundingBoxes(torch.tensor(OF[number]["bbox"]), format="XYWH", canvas_size=size)  # type: ignore[call-arg]
@@ -190,23 +222,47 @@ def test_sources_without_objects(tmp_path: Path) -> None:
     fastload.pack(parquet(tmp_path / "src", table(of_lists(OF))), tmp_path / "out.fl", box_format="xywh")
     fastload.export(tmp_path / "out.fl", tmp_path / "exported.parquet")
     plain = parquet(tmp_path / "plain", table(of_lists(OF)).drop_columns("objects"))
-    for source in (tmp_path / "folder", plain, [plain], tmp_path / "exported.parquet", [{"image": jpeg(0), "label": 1}]):
-        with pytest.raises(ArgumentError, match=r"^box_format='xyxy' \(--box-format\) is for a column of objects .* has none$"):
+    for source in (
+        tmp_path / "folder",
+        plain,
+        [plain],
+        tmp_path / "exported.parquet",
+        [{"image": jpeg(0), "label": 1}],
+    ):
+        with pytest.raises(
+            ArgumentError,
+            match=r"^box_format='xyxy' \(--box-format\) is for a column of objects .* has none$",
+        ):
             fastload.pack(source, tmp_path / "x.fl", box_format="xyxy")
     assert not (tmp_path / "x.fl").exists()
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "another number of entries": ({"category": [1]}, "its objects.category has 1 entries, and there are 2 boxes"),
-    "a box of three": ({"bbox": [[1, 2, 3, 4], [1, 2, 3]]}, r"its objects.bbox, box 1 \(from 0\) is no list of 4 numbers"),
+    "another number of entries": (
+        {"category": [1]},
+        "its objects.category has 1 entries, and there are 2 boxes",
+    ),
+    "a box of three": (
+        {"bbox": [[1, 2, 3, 4], [1, 2, 3]]},
+        r"its objects.bbox, box 1 \(from 0\) is no list of 4 numbers",
+    ),
     "a box of NaN": (
         {"bbox": [[1, 2, 3, float("nan")], [1, 2, 3, 4]]},
         r"its objects.bbox, box 0 .* has a number in it that is NaN",
     ),
-    "x2 < x1": ({"bbox": [[1, 2, 3, 4], [1, 2, -3, 4]]}, r"its objects.bbox, box 1 \(from 0\): .* has x2 < x1 or y2 < y1 \(xywh\)"),
-    "a label that is null": ({"category": [None, 1]}, "its objects.category has other values than numbers in it"),
+    "x2 < x1": (
+        {"bbox": [[1, 2, 3, 4], [1, 2, -3, 4]]},
+        r"its objects.bbox, box 1 \(from 0\): .* has x2 < x1 or y2 < y1 \(xywh\)",
+    ),
+    "a label that is null": (
+        {"category": [None, 1]},
+        "its objects.category has other values than numbers in it",
+    ),
     "boxes that are null": ({"bbox": None}, "its objects.bbox is no list with an entry an object"),
-    "an area that is infinite": ({"area": [1.0, float("inf")]}, "its objects.area has a number in it that is NaN, infinite or too large"),
+    "an area that is infinite": (
+        {"area": [1.0, float("inf")]},
+        "its objects.area has a number in it that is NaN, infinite or too large",
+    ),
     "a truth that is null": ({"crowd": [None, True]}, "its objects.crowd is no list of true and false"),
 }
 
@@ -215,7 +271,12 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 def test_wrong_objects(tmp_path: Path, case: str) -> None:
     """They are their sample's error, which names the row and the member, and are counted under "skip"."""
     change, message = WRONG[case]
-    kind = pa.struct([(name, pa.list_(each if name != "bbox" else pa.list_(pa.float32()))) for name, each in MEMBERS.items()])
+    kind = pa.struct(
+        [
+            (name, pa.list_(each if name != "bbox" else pa.list_(pa.float32())))
+            for name, each in MEMBERS.items()
+        ]
+    )
     source = parquet(tmp_path, table(pa.array([*OF[:2], {**objects(2), **change}, OF[4]], kind)))
     with pytest.raises(PackStoppedError, match=f"a.parquet: row 2: {message}"):
         fastload.pack(source, tmp_path / "out.fl", box_format="xywh")
@@ -256,12 +317,21 @@ def test_the_first_objects_come_late(tmp_path: Path, as_dicts: bool) -> None:
         for number in range(count):
             one = {"bbox": [1, 2, 3, 4], "category": 2, "area": 2.5}
             found = [one] if number >= first else []
-            made.append({"image": jpeg(0), "objects": found if as_dicts else {name: [each[name] for each in found] for name in one}})
+            made.append(
+                {
+                    "image": jpeg(0),
+                    "objects": found if as_dicts else {name: [each[name] for each in found] for name in one},
+                }
+            )
         return made
 
     fastload.pack(rows_with(40, 42), tmp_path / "a.fl", box_format="xywh")
     sample = PackedDataset(tmp_path / "a.fl")[41]
-    assert (sample["boxes"].tolist(), sample["labels"].tolist(), sample["area"].tolist()) == ([[1, 2, 3, 4]], [2], [2.5])
+    assert (sample["boxes"].tolist(), sample["labels"].tolist(), sample["area"].tolist()) == (
+        [[1, 2, 3, 4]],
+        [2],
+        [2.5],
+    )
     assert [len(PackedDataset(tmp_path / "a.fl")[n]["labels"]) for n in (0, 39, 40)] == [0, 0, 1]
     with pytest.raises(PackError, match="none of its first 256 samples has an object with a box"):
         fastload.pack(rows_with(256, 257), tmp_path / "b.fl", box_format="xywh")

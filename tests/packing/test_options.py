@@ -22,11 +22,26 @@ from fastload.cli.pack import pack as command
 from fastload.common import limits
 from fastload.errors import ArgumentError
 from fastload.packing.options import CHOICES, COMMANDS, LIMITS, OPTIONS, TYPES, PackOptions, RunOptions
-from fastload.sources.options import BoxFormat, LayoutOptions, LmdbOptions, ObjectOptions, SourceOptions, TableOptions
+from fastload.sources.options import (
+    BoxFormat,
+    LayoutOptions,
+    LmdbOptions,
+    ObjectOptions,
+    SourceOptions,
+    TableOptions,
+)
 from fastload.store import BOX_SIDES
 
-KEYWORDS = {name: each for name, each in inspect.signature(fastload.pack).parameters.items() if each.kind is each.KEYWORD_ONLY}
-FLAGS = {name: each for name, each in inspect.signature(command).parameters.items() if name not in ("sources", "out")}
+KEYWORDS = {
+    name: each
+    for name, each in inspect.signature(fastload.pack).parameters.items()
+    if each.kind is each.KEYWORD_ONLY
+}
+FLAGS = {
+    name: each
+    for name, each in inspect.signature(command).parameters.items()
+    if name not in ("sources", "out")
+}
 
 
 def options() -> dict[str, Any]:
@@ -90,9 +105,15 @@ def test_limits(name: str) -> None:
     for value in (least, most):
         kind(**{name: value})
     for wrong in (least - 1, most + 1, True, 1.0, "1"):
-        with pytest.raises(ArgumentError, match=f"^{name}={wrong!r} is no whole number between {least} and {most}$"):
+        with pytest.raises(
+            ArgumentError, match=f"^{name}={wrong!r} is no whole number between {least} and {most}$"
+        ):
             kind(**{name: wrong})
-    (flag,) = (each for each in get_args(get_type_hints(command, include_extras=True)[name]) if isinstance(each, typer.models.OptionInfo))
+    (flag,) = (
+        each
+        for each in get_args(get_type_hints(command, include_extras=True)[name])
+        if isinstance(each, typer.models.OptionInfo)
+    )
     assert flag.min == least
     assert flag.max in (None, most)
 
@@ -107,7 +128,11 @@ def test_the_type_checkers_keywords(name: str) -> None:
         assert same or kind == TYPES[keyword] | None, keyword
         assert shown[keyword].default == (OPTIONS[keyword].default if same else None)
         assert len(re.findall(rf"^    {keyword}: \S", inspect.getdoc(function) or "", re.MULTILINE)) == 1
-    assert not {each for each in shown if each not in COMMANDS[name].__annotations__} - {"source", "out", "base"}
+    assert not {each for each in shown if each not in COMMANDS[name].__annotations__} - {
+        "source",
+        "out",
+        "base",
+    }
 
 
 def test_every_option_is_packs() -> None:
@@ -167,7 +192,9 @@ print(json.dumps([told, [stored(path) for path in ("a.fl", "b.fl", "c.fl")], tas
 def test_one_more_option(tmp_path: Path) -> None:
     """It is declared in one file: from it the keyword and help() of each command, its flag, the manifest's entry, and a cluster's task."""
     package = Path(fastload.__file__).parent
-    shutil.copytree(package, tmp_path / "fastload", copy_function=os.symlink, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        package, tmp_path / "fastload", copy_function=os.symlink, ignore=shutil.ignore_patterns("__pycache__")
+    )
     for name, edits in EDITS.items():
         text = (package.parent / name).read_text()
         for before, line in edits:
@@ -178,9 +205,21 @@ def test_one_more_option(tmp_path: Path) -> None:
     assert len(EDITS) <= 5
     write_folder(tmp_path / "photos", 4)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     told, stored, task = json.loads(done.stdout.splitlines()[-1])
-    assert told == {"pack": [4, True, 4], "attach": [4, True, 4], "append": [None, True, None], "convert": [4, True, 4]}
+    assert told == {
+        "pack": [4, True, 4],
+        "attach": [4, True, 4],
+        "append": [None, True, None],
+        "convert": [4, True, 4],
+    }
     assert stored == [7, 8, 9]
     assert task == 6

@@ -18,13 +18,18 @@ from fastload.store import DatasetReader, Field, Manifest
 
 
 def photos(root: Path, count: int, size: int = 120) -> Path:
-    return tree(root, {f"c{i % 3}/{i:04d}.jpg": encoded(picture(i, size, size), quality=92) for i in range(count)})
+    return tree(
+        root, {f"c{i % 3}/{i:04d}.jpg": encoded(picture(i, size, size), quality=92) for i in range(count)}
+    )
 
 
 def content(path: Path) -> tuple[list[Any], dict[str, Any]]:
     """All that a dataset says: every sample's every byte, classes, summary."""
     manifest = Manifest.load(path)
-    rows = [(s.kind, s.data, s.height, s.width, {k: np.asarray(v).tolist() for k, v in s.values.items()}) for s in stored_samples(path)]
+    rows = [
+        (s.kind, s.data, s.height, s.width, {k: np.asarray(v).tolist() for k, v in s.values.items()})
+        for s in stored_samples(path)
+    ]
     return rows, {"classes": manifest.classes, "summary": manifest.summary, "schema": manifest.schema}
 
 
@@ -39,7 +44,9 @@ def test_summary_counts_add_up(tmp_path: Path) -> None:
     assert dict(summary.formats) == {"jpeg": 21, "png": 1}
     assert (summary.kept, summary.transcoded, summary.raw, summary.skipped_count) == (20, 1, 1, 1)
     assert summary.bytes_in == sum(p.stat().st_size for p in src.rglob("*.jpg")) - len(b"nothing")
-    assert summary.bytes_out == sum(len(s.data) for s in stored_samples(tmp_path / "out")) - 12  # the raw image's own header
+    assert (
+        summary.bytes_out == sum(len(s.data) for s in stored_samples(tmp_path / "out")) - 12
+    )  # the raw image's own header
     assert summary.seconds > 0
     assert summary.images_per_second == pytest.approx(22 / summary.seconds)
     stored = Manifest.load(tmp_path / "out").summary
@@ -64,7 +71,9 @@ def test_shuffle_is_a_permutation_that_the_seed_decides(tmp_path: Path) -> None:
     for name, options in {"plain": {}, "one": {"seed": 1}, "again": {"seed": 1}, "two": {"seed": 2}}.items():
         pack(src, tmp_path / name, shuffle=name != "plain", **options)  # type: ignore[arg-type]
     pack(src, tmp_path / "few", shuffle=True, seed=1, limit=7)
-    plain, one, again, two, few = ([s.data for s in stored_samples(tmp_path / n)] for n in ("plain", "one", "again", "two", "few"))
+    plain, one, again, two, few = (
+        [s.data for s in stored_samples(tmp_path / n)] for n in ("plain", "one", "again", "two", "few")
+    )
     assert sorted(plain) == sorted(one) == sorted(two)
     assert one == again
     assert plain != one != two
@@ -139,7 +148,9 @@ class TestResume:
             pack(Stops(150, stop), tmp_path / "out", **options)
         with pytest.raises(DatasetError, match=r"unfinished.*--resume.*--overwrite"):
             DatasetReader(tmp_path / "out")
-        with pytest.raises(PackError, match=r"unfinished pack: --resume finishes it, --overwrite starts again"):
+        with pytest.raises(
+            PackError, match=r"unfinished pack: --resume finishes it, --overwrite starts again"
+        ):
             pack(Stops(150, None), tmp_path / "out", **options)
         summary = pack(Stops(150, None), tmp_path / "out", resume=True, **options)
         assert content(tmp_path / "out") == content(tmp_path / "whole")
@@ -197,7 +208,9 @@ def small_disk(tmp_path: Path) -> Any:
     """A file system of 3 MiB, where this process may mount one."""
     mount = tmp_path / "disk"
     mount.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(mount)], capture_output=True, check=False)
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(mount)], capture_output=True, check=False
+    )
     if done.returncode != 0:
         pytest.skip("a small file system cannot be mounted here (root needed)")
     yield mount

@@ -95,9 +95,20 @@ def test_parts_are_fields(tmp_path: Path) -> None:
     """A part has its key as its name, by which `fields=` takes it, nested too; `where` knows it."""
     fastload.pack(Pairs(SECONDS["nested"]), tmp_path / "d")
     packed = PackedDataset(tmp_path / "d")
-    assert packed.fields == ("image", "label_0", "label_1_name", "label_1_size_0", "label_1_size_1", "label_1_7", "label_2")
+    assert packed.fields == (
+        "image",
+        "label_0",
+        "label_1_name",
+        "label_1_size_0",
+        "label_1_size_1",
+        "label_1_7",
+        "label_2",
+    )
     assert PackedDataset(tmp_path / "d", fields=("image", "label_0"))[3][1] == 0.75
-    assert PackedDataset(tmp_path / "d", fields=("image", ("label_0", {"x": ("label_1_name",)})))[3][1] == (0.75, {"x": ("n3",)})
+    assert PackedDataset(tmp_path / "d", fields=("image", ("label_0", {"x": ("label_1_name",)})))[3][1] == (
+        0.75,
+        {"x": ("n3",)},
+    )
     assert list(PackedDataset(tmp_path / "d", fields=["image", "label_0"])[3]) == ["image", "label_0"]
     assert len(packed.where("label_0 > 0.5")) == 2
 

@@ -23,7 +23,9 @@ BYTES = [jpeg(number) for number in range(20)]
 def column(values: list[bytes | None], paths: list[str | None] | None = None) -> Any:
     if paths is None:
         return pa.array(values, pa.binary())
-    return pa.array([{"bytes": value, "path": path} for value, path in zip(values, paths, strict=True)], IMAGE)
+    return pa.array(
+        [{"bytes": value, "path": path} for value, path in zip(values, paths, strict=True)], IMAGE
+    )
 
 
 def check(path: Path) -> int:
@@ -53,11 +55,17 @@ def test_every_form_that_pyarrow_writes(form: tuple[str, bool, int, int, bool], 
     for number in (3, 4, 17, 59):
         (tmp_path / f"{number}.jpg").write_bytes(BYTES[0])
         nulls[number], paths[number] = None, str(tmp_path / f"{number}.jpg")  # type: ignore[call-overload]
-    for name, images_of in (("plain", column(images)), ("struct", column(images, [None] * 60)), ("nulls", column(nulls, paths))):  # type: ignore[arg-type]
+    for name, images_of in (
+        ("plain", column(images)),
+        ("struct", column(images, [None] * 60)),
+        ("nulls", column(nulls, paths)),
+    ):  # type: ignore[arg-type]
         rows_of = pa.table({"image": images_of, "label": pa.array([number % 3 for number in range(60)])})
         path = tmp_path / f"{name}.parquet"
         options = {"use_dictionary": dictionary, "row_group_size": rows, "data_page_size": page}
-        pq.write_table(rows_of, path, compression="none", data_page_version=version, write_page_index=few, **options)
+        pq.write_table(
+            rows_of, path, compression="none", data_page_version=version, write_page_index=few, **options
+        )
         assert check(path) == 60
 
 
@@ -70,30 +78,53 @@ def test_compressed_columns_have_none(compression: str, tmp_path: Path) -> None:
 def test_other_encodings_have_none(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     encoding = {"image": "DELTA_LENGTH_BYTE_ARRAY"}
-    pq.write_table(pa.table({"image": column(list(BYTES))}), path, compression="none", use_dictionary=False, column_encoding=encoding)
+    pq.write_table(
+        pa.table({"image": column(list(BYTES))}),
+        path,
+        compression="none",
+        use_dictionary=False,
+        column_encoding=encoding,
+    )
     assert check(path) == 0
 
 
 def test_only_the_images_need_be_uncompressed(tmp_path: Path) -> None:
     """As Hugging Face's library writes them: other columns are compressed."""
     rows = pa.table({"image": column(list(BYTES), [None] * 20), "text": pa.array(["a" * 100] * 20)})
-    pq.write_table(rows, tmp_path / "a.parquet", compression={"image.bytes": "none", "image.path": "snappy", "text": "zstd"})
+    pq.write_table(
+        rows,
+        tmp_path / "a.parquet",
+        compression={"image.bytes": "none", "image.path": "snappy", "text": "zstd"},
+    )
     assert check(tmp_path / "a.parquet") == 20
 
 
-@given(seed=st.integers(0, 2**32), edits=st.integers(1, 4), dictionary=st.booleans(), version=st.sampled_from(["1.0", "2.0"]))
+@given(
+    seed=st.integers(0, 2**32),
+    edits=st.integers(1, 4),
+    dictionary=st.booleans(),
+    version=st.sampled_from(["1.0", "2.0"]),
+)
 @settings(max_examples=150)
-def test_damaged_pages(seed: int, edits: int, dictionary: bool, version: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_damaged_pages(
+    seed: int, edits: int, dictionary: bool, version: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Whatever their headers say: a place within the file, none, or one of fastload's errors."""
     root = tmp_path_factory.mktemp("damaged")
     path, drawn = root / "a.parquet", random.Random(seed)
     options = {"use_dictionary": dictionary, "data_page_version": version, "data_page_size": 4000}
     pq.write_table(pa.table({"image": column(BYTES[:8], [None] * 8)}), path, compression="none", **options)
     data = bytearray(path.read_bytes())
-    end = len(data) - 8 - int.from_bytes(data[-8:-4], "little")  # of the pages; a damaged footer ends the process within pyarrow
+    end = (
+        len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    )  # of the pages; a damaged footer ends the process within pyarrow
     heads = [at for at in range(end) if data[at : at + 1] == b"\x15"]  # most of which begin a header
     for _ in range(edits):
-        at = min(drawn.choice(heads) + drawn.randrange(24), end - 1) if drawn.random() < 0.8 else drawn.randrange(end)
+        at = (
+            min(drawn.choice(heads) + drawn.randrange(24), end - 1)
+            if drawn.random() < 0.8
+            else drawn.randrange(end)
+        )
         data[at] = drawn.choice([0, 1, 2, 0x7F, 0x80, 0xFF, data[at] ^ 1 << drawn.randrange(8)])
     path.write_bytes(data)
     try:
@@ -110,9 +141,14 @@ def test_damaged_pages(seed: int, edits: int, dictionary: bool, version: str, tm
 
 def test_attached(tmp_path: Path) -> None:
     """An attached file holds what a pack of it holds; its images stay where they are."""
-    rows = pa.table({"image": column(list(BYTES), [None] * 20), "label": pa.array([number % 3 for number in range(20)])})
+    rows = pa.table(
+        {"image": column(list(BYTES), [None] * 20), "label": pa.array([number % 3 for number in range(20)])}
+    )
     pq.write_table(rows, tmp_path / "a.parquet", compression="none", row_group_size=7)
     assert attach(tmp_path / "a.parquet", tmp_path / "index").attached == 20
     pack(tmp_path / "a.parquet", tmp_path / "packed", encode="keep")
     ours, theirs = PackedDataset(tmp_path / "index"), PackedDataset(tmp_path / "packed")
-    assert all(torch.equal(ours[number][0], theirs[number][0]) and ours[number][1] == theirs[number][1] for number in range(20))
+    assert all(
+        torch.equal(ours[number][0], theirs[number][0]) and ours[number][1] == theirs[number][1]
+        for number in range(20)
+    )

@@ -60,7 +60,13 @@ def test_images_labels_and_class_names_of_several_files(tmp_path: Path, options:
 def test_a_folder_of_parquet_files_is_a_source(tmp_path: Path) -> None:
     hub(tmp_path / "data" / "b.parquet", range(3, 5))
     hub(tmp_path / "data" / "a.parquet", range(3))
-    assert [item.values["label"] for item in map(open_source(tmp_path / "data").read, range(5))] == [0, 1, 2, 0, 1]
+    assert [item.values["label"] for item in map(open_source(tmp_path / "data").read, range(5))] == [
+        0,
+        1,
+        2,
+        0,
+        1,
+    ]
     assert len(open_source([tmp_path / "data" / "b.parquet", tmp_path / "data" / "a.parquet"])) == 5
 
 
@@ -91,7 +97,9 @@ def test_columns_keep_their_types(tmp_path: Path) -> None:
     assert [dataset[n]["tags"] for n in range(3)] == [["a", "b"], [], None]
     for name in ("ids", "large"):
         lists = [dataset[n][name] for n in range(3)]
-        assert [(each.dtype, each.tolist()) for each in lists] == [(torch.int64, each) for each in ([1, 2], [], [3])]
+        assert [(each.dtype, each.tolist()) for each in lists] == [
+            (torch.int64, each) for each in ([1, 2], [], [3])
+        ]
     assert found["more"] == {"x": 1, "when": "2020-01-02"}
 
 

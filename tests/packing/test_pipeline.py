@@ -25,7 +25,9 @@ def collect(pipeline: OrderedPipeline[Result, Result]) -> list[int]:
 @pytest.mark.parametrize("count", [0, 1, CHUNK, CHUNK + 1, 1000])
 def test_order(workers: int, count: int) -> None:
     """Results come in the order of positions for any number of threads, from any first position."""
-    pipeline: OrderedPipeline[Result, Result] = OrderedPipeline(lambda i, _: Result(i), 5, 5 + count, workers=workers)
+    pipeline: OrderedPipeline[Result, Result] = OrderedPipeline(
+        lambda i, _: Result(i), 5, 5 + count, workers=workers
+    )
     assert collect(pipeline) == list(range(5, 5 + count))
 
 
@@ -43,7 +45,9 @@ def test_results_in_memory_are_bounded() -> None:
 
     limit = 8
     workers = 3
-    pipeline: OrderedPipeline[Result, Result] = OrderedPipeline(work, 0, 600, workers=workers, held=limit << 20)
+    pipeline: OrderedPipeline[Result, Result] = OrderedPipeline(
+        work, 0, 600, workers=workers, held=limit << 20
+    )
     seen = 0
     with pipeline:
         for batch in pipeline.results():
@@ -118,7 +122,9 @@ def test_an_exception_of_work_comes_at_its_place() -> None:
 def test_leaving_early_ends_the_threads() -> None:
     """A consumer that stops leaves nothing running, even with threads waiting for room."""
     before = set(threading.enumerate())
-    pipeline: OrderedPipeline[Result, Result] = OrderedPipeline(lambda i, _: Result(i, 1 << 20), 0, 5000, workers=4, held=1 << 20)
+    pipeline: OrderedPipeline[Result, Result] = OrderedPipeline(
+        lambda i, _: Result(i, 1 << 20), 0, 5000, workers=4, held=1 << 20
+    )
     with pipeline:
         next(pipeline.results())
     assert set(threading.enumerate()) <= before

@@ -35,12 +35,22 @@ def bytes_at_places(source: Source) -> list[bytes]:
 
 def test_a_folder_and_a_table(tmp_path: Path) -> None:
     """The place of an image in a file of its own is the whole file, also behind a link."""
-    images = {f"{c}/{i}.{e}": encoded(picture(i, 20, 20 + i), f) for i, (c, e, f) in enumerate([("a", "jpg", "JPEG"), ("b", "png", "PNG")])}
+    images = {
+        f"{c}/{i}.{e}": encoded(picture(i, 20, 20 + i), f)
+        for i, (c, e, f) in enumerate([("a", "jpg", "JPEG"), ("b", "png", "PNG")])
+    }
     tree(tmp_path / "src", images)
     (tmp_path / "src" / "b" / "link.jpg").symlink_to(tmp_path / "src" / "a" / "0.jpg")
-    assert bytes_at_places(open_source(tmp_path / "src")) == [images["a/0.jpg"], images["b/1.png"], images["a/0.jpg"]]
+    assert bytes_at_places(open_source(tmp_path / "src")) == [
+        images["a/0.jpg"],
+        images["b/1.png"],
+        images["a/0.jpg"],
+    ]
     (tmp_path / "src" / "list.csv").write_text("path,label\nb/1.png,1\na/0.jpg,0\n")
-    assert bytes_at_places(open_source(tmp_path / "src" / "list.csv")) == [images["b/1.png"], images["a/0.jpg"]]
+    assert bytes_at_places(open_source(tmp_path / "src" / "list.csv")) == [
+        images["b/1.png"],
+        images["a/0.jpg"],
+    ]
 
 
 def test_a_file_that_is_gone(tmp_path: Path) -> None:
@@ -59,7 +69,9 @@ def test_a_file_that_is_gone(tmp_path: Path) -> None:
     sizes=st.lists(st.integers(0, 1600), min_size=5, max_size=5),
 )
 @settings(max_examples=60)
-def test_a_tar(tmp_path_factory: pytest.TempPathFactory, names: list[str], form: int, sizes: list[int]) -> None:
+def test_a_tar(
+    tmp_path_factory: pytest.TempPathFactory, names: list[str], form: int, sizes: list[int]
+) -> None:
     """In tars of any format, with long names and members of any size, in several shards."""
     root = tmp_path_factory.mktemp("tar")
     images = [os.urandom(size) for size in sizes[: len(names)]]

@@ -35,4 +35,11 @@ def test_nothing_is_shown_unless_asked(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_times_for_people() -> None:
     """Seconds, minutes, hours."""
-    assert [human_seconds(s) for s in (4.2, 89, 100, 3600, 5400, 12000)] == ["4 s", "89 s", "2 min", "60 min", "1 h 30 min", "3 h 20 min"]
+    assert [human_seconds(s) for s in (4.2, 89, 100, 3600, 5400, 12000)] == [
+        "4 s",
+        "89 s",
+        "2 min",
+        "60 min",
+        "1 h 30 min",
+        "3 h 20 min",
+    ]

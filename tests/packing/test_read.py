@@ -117,7 +117,9 @@ def test_compressed_parquet_is_read_by_its_source(tmp_path: Path) -> None:
         assert "does not lie in one piece" in " ".join(loader.explain(all=True).split())
         assert equal(list(loader), by_torch(data, batch_size=5))
     data.transform = np.array
-    with FastLoader(data, num_workers=1, multiprocessing_context="spawn") as loader:  # which opens the files again
+    with FastLoader(
+        data, num_workers=1, multiprocessing_context="spawn"
+    ) as loader:  # which opens the files again
         assert equal(list(loader), by_torch(data))
 
 
@@ -145,7 +147,10 @@ def test_an_own_source(tmp_path: Path) -> None:
 
 def test_an_empty_member(tmp_path: Path) -> None:
     """It is that sample's error, as Pillow has it, and no other sample's; on_error="skip" leaves it out."""
-    write_tar(tmp_path / "a.tar", {f"{number:02d}.jpg": b"" if number == 2 else jpeg(number) for number in range(20)})
+    write_tar(
+        tmp_path / "a.tar",
+        {f"{number:02d}.jpg": b"" if number == 2 else jpeg(number) for number in range(20)},
+    )
     data = read(tmp_path / "a.tar", transform=EXACT)
     with FastLoader(data, batch_size=3, num_workers=1) as loader:
         assert "native threads" in loader.explain()
@@ -175,7 +180,9 @@ def test_index_cache(tmp_path: Path) -> None:
     """What is learnt of the images is kept for the next run."""
     data = read(tars(tmp_path), transform=[fastload.transforms.RandomResizedCrop(32)])
     for learnt in (False, True):
-        with FastLoader(data, batch_size=COUNT, num_workers=1, index_cache=tmp_path / "indexes", seed=1) as loader:
+        with FastLoader(
+            data, batch_size=COUNT, num_workers=1, index_cache=tmp_path / "indexes", seed=1
+        ) as loader:
             next(iter(loader))
             assert len(list((tmp_path / "indexes").iterdir())) == learnt
             list(loader)
@@ -193,7 +200,9 @@ def test_refusals(tmp_path: Path) -> None:
         read(tmp_path / "src", fields=["label"])
     with pytest.raises(TypeError, match="nonsense"):
         read(tmp_path / "src", nonsense=1)  # type: ignore[call-arg]
-    write_tar(tmp_path / "m.tar", {"1.jpg": jpeg(1), "1.mask.png": encoded(picture(1, 61, 81).convert("L"), "PNG")})
+    write_tar(
+        tmp_path / "m.tar", {"1.jpg": jpeg(1), "1.mask.png": encoded(picture(1, 61, 81).convert("L"), "PNG")}
+    )
     with pytest.raises(ArgumentError, match="attach it"):
         read(tmp_path / "m.tar")
     with pytest.raises(PackError, match="no such"):
@@ -234,7 +243,11 @@ def test_numbers_of_several_types(tmp_path: Path) -> None:
             return Place(str(path), 0, path.stat().st_size)
 
         def read(self, position: int) -> Item:
-            return Item(self.name(position), jpeg(position), {"x": 0.5 if position == 3 else position, "y": 2 * position})
+            return Item(
+                self.name(position),
+                jpeg(position),
+                {"x": 0.5 if position == 3 else position, "y": 2 * position},
+            )
 
     data = read(Mixed(), transform=EXACT)
     with FastLoader(data, batch_size=3, num_workers=1) as loader:

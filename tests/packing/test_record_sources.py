@@ -27,7 +27,9 @@ def rows(path: Path, *samples: bytes, head: bytes = b"") -> None:
     path.write_bytes(struct.pack("<I", len(samples)) + offsets.tobytes() + head + b"".join(samples))
 
 
-def mds(root: Path, encodings: dict[str, str], sizes: dict[str, int], *samples: bytes, **changed: Any) -> Path:
+def mds(
+    root: Path, encodings: dict[str, str], sizes: dict[str, int], *samples: bytes, **changed: Any
+) -> Path:
     """A folder of one shard."""
     rows(root / "shard.mds", *samples, head=b"{}")
     names = list(encodings)
@@ -43,18 +45,29 @@ def mds(root: Path, encodings: dict[str, str], sizes: dict[str, int], *samples: 
 class TestMDS:
     @pytest.mark.parametrize(
         ("encoding", "reason"),
-        [("pkl", "would run code"), ("str_decimal", "is not read"), ("jpeg_array", "is not read"), ("ndarray:x", "no array")],
+        [
+            ("pkl", "would run code"),
+            ("str_decimal", "is not read"),
+            ("jpeg_array", "is not read"),
+            ("ndarray:x", "no array"),
+        ],
     )
     def test_encodings_that_are_refused(self, tmp_path: Path, encoding: str, reason: str) -> None:
         """By the column's name, before anything is read."""
-        with pytest.raises(PackError, match=rf"index\.json: the column 'more' is of encoding '{encoding}', which .*{reason.split()[-1]}"):
+        with pytest.raises(
+            PackError,
+            match=rf"index\.json: the column 'more' is of encoding '{encoding}', which .*{reason.split()[-1]}",
+        ):
             open_source(mds(tmp_path, {"image": "jpeg", "more": encoding}, {}))
 
     @pytest.mark.parametrize(
         ("changed", "message"),
         [
             ({"compression": "zstd"}, "compressed"),
-            ({"zip_data": {"basename": "shard.mds.zstd"}, "raw_data": {"basename": "shard.mds"}}, "compressed"),
+            (
+                {"zip_data": {"basename": "shard.mds.zstd"}, "raw_data": {"basename": "shard.mds"}},
+                "compressed",
+            ),
             ({"format": "csv"}, "only mds is read"),
             ({"samples": 2}, "it has 1 samples where the index says 2|cannot hold"),
             ({"raw_data": {"basename": "../shard.mds"}}, "not in the folder"),
@@ -64,7 +77,9 @@ class TestMDS:
     )
     def test_shards_that_are_refused(self, tmp_path: Path, changed: dict[str, Any], message: str) -> None:
         with pytest.raises(PackError, match=message):
-            open_source(mds(tmp_path, {"image": "jpeg"}, {}, struct.pack("<I", len(JPEGS[0])) + JPEGS[0], **changed))
+            open_source(
+                mds(tmp_path, {"image": "jpeg"}, {}, struct.pack("<I", len(JPEGS[0])) + JPEGS[0], **changed)
+            )
 
     def test_a_row_of_other_lengths(self, tmp_path: Path) -> None:
         """A row whose values do not fill it is one sample's error."""
@@ -76,7 +91,12 @@ class TestMDS:
 
     def test_a_text_called_image(self, tmp_path: Path) -> None:
         """It is a field of another name where the image itself has another."""
-        source = mds(tmp_path, {"image": "str", "jpg": "jpeg"}, {}, struct.pack("<II", 3, len(JPEGS[0])) + b"a/b" + JPEGS[0])
+        source = mds(
+            tmp_path,
+            {"image": "str", "jpg": "jpeg"},
+            {},
+            struct.pack("<II", 3, len(JPEGS[0])) + b"a/b" + JPEGS[0],
+        )
         assert values(open_source(source)) == [{"image_field": "a/b"}]
         assert pack(source, tmp_path / "out").samples == 1
 
@@ -107,8 +127,16 @@ class TestLitData:
         rows(root / "chunk-0-0.bin", struct.pack("<II", len(JPEGS[0]), 8) + JPEGS[0] + struct.pack("<q", 5))
         leaf = {"type": None, "context": None, "children_spec": []}
         spec = spec or {"type": "builtins.tuple", "context": "null", "children_spec": [leaf] * len(formats)}
-        config = {"data_format": formats, "data_spec": json.dumps([1, spec]), "compression": None, "encryption": None, **changed}
-        (root / "index.json").write_text(json.dumps({"chunks": [{"filename": "chunk-0-0.bin", "chunk_size": 1}], "config": config}))
+        config = {
+            "data_format": formats,
+            "data_spec": json.dumps([1, spec]),
+            "compression": None,
+            "encryption": None,
+            **changed,
+        }
+        (root / "index.json").write_text(
+            json.dumps({"chunks": [{"filename": "chunk-0-0.bin", "chunk_size": 1}], "config": config})
+        )
         return root
 
     def test_a_tuple(self, tmp_path: Path) -> None:
@@ -126,7 +154,10 @@ class TestLitData:
             ({"data_format": ["jpeg", "video"]}, "'video', which is not read"),
             ({"data_format": ["jpeg", "no_header_tensor:10"]}, "arrays of type 10"),
             ({"data_format": ["jpeg"]}, "names 2 values, where its data_format has 1"),
-            ({"data_spec": json.dumps([1, {"type": "torch.Size", "context": "", "children_spec": []}])}, "'torch.Size', which is not read"),
+            (
+                {"data_spec": json.dumps([1, {"type": "torch.Size", "context": "", "children_spec": []}])},
+                "'torch.Size', which is not read",
+            ),
         ],
     )
     def test_chunks_that_are_refused(self, tmp_path: Path, changed: dict[str, Any], message: str) -> None:
@@ -135,7 +166,10 @@ class TestLitData:
 
 
 def write_lmdb(path: Path, items: dict[bytes, bytes], **options: Any) -> Path:
-    with lmdb.open(str(path), map_size=1 << 26, lock=False, **options) as env, env.begin(write=True) as transaction:
+    with (
+        lmdb.open(str(path), map_size=1 << 26, lock=False, **options) as env,
+        env.begin(write=True) as transaction,
+    ):
         for key, value in items.items():
             transaction.put(key, value)
     return path
@@ -144,31 +178,58 @@ def write_lmdb(path: Path, items: dict[bytes, bytes], **options: Any) -> Path:
 class TestLMDB:
     def test_every_key_is_an_image(self, tmp_path: Path) -> None:
         """Without a pattern: in the order of keys, of a folder or a file, with small values and large ones."""
-        items = {f"k/{n:03d}".encode(): encoded(picture(n, 8, 8 + n), "PNG") if n % 3 else JPEGS[n % 6] + bytes(7000) for n in range(300)}
+        items = {
+            f"k/{n:03d}".encode(): encoded(picture(n, 8, 8 + n), "PNG")
+            if n % 3
+            else JPEGS[n % 6] + bytes(7000)
+            for n in range(300)
+        }
         for path, subdir in ((tmp_path / "folder.lmdb", True), (tmp_path / "file.lmdb", False)):
             source = open_source(write_lmdb(path, items, subdir=subdir))
             assert bytes_at_places(source) == [items[key] for key in sorted(items)]
             assert source.fields == ()
             assert source.name(1).endswith(": k/001")
 
-    @pytest.mark.parametrize(("pattern", "first", "count"), [("image-%09d", 1, 40), ("%d", 0, 120), ("%06d.jpg", 98, 30)])
+    @pytest.mark.parametrize(
+        ("pattern", "first", "count"), [("image-%09d", 1, 40), ("%d", 0, 120), ("%06d.jpg", 98, 30)]
+    )
     def test_keys_that_count(self, tmp_path: Path, pattern: str, first: int, count: int) -> None:
         """By number, not by the order of keys; the first missing number ends them, and what follows is counted."""
-        items = {(pattern % n).encode(): b"\xff\xd8\xff" + b"%d" % n for n in [*range(first, first + count), first + count + 3]}
-        items |= {b"label-%d" % n: b"%d\n" % (n % 7) for n in range(first, first + count)} | {b"num-samples": b"40", b"image-1": b"x"}
+        items = {
+            (pattern % n).encode(): b"\xff\xd8\xff" + b"%d" % n
+            for n in [*range(first, first + count), first + count + 3]
+        }
+        items |= {b"label-%d" % n: b"%d\n" % (n % 7) for n in range(first, first + count)} | {
+            b"num-samples": b"40",
+            b"image-1": b"x",
+        }
         path = write_lmdb(tmp_path / "x.lmdb", items)
         source = open_source(path, SourceOptions(lmdb=LmdbOptions(pattern, "label-%d")))
-        assert [source.read(n).image for n in range(len(source))] == [b"\xff\xd8\xff%d" % n for n in range(first, first + count)]
+        assert [source.read(n).image for n in range(len(source))] == [
+            b"\xff\xd8\xff%d" % n for n in range(first, first + count)
+        ]
         assert [each["label"] for each in values(source)] == [n % 7 for n in range(first, first + count)]
-        assert [(notice.count, notice.examples) for notice in source.notices] == [(1, (pattern % (first + count + 3),))]  # type: ignore[attr-defined]
+        assert [(notice.count, notice.examples) for notice in source.notices] == [
+            (1, (pattern % (first + count + 3),))
+        ]  # type: ignore[attr-defined]
 
     def test_labels(self, tmp_path: Path) -> None:
         """Integers where all are, else text, else bytes; a missing one is its sample's error."""
-        for labels, kind in (((b"1", b"-2"), "int"), ((b"1", "ü".encode()), "text"), ((b"\xff", b"1"), "bytes")):
+        for labels, kind in (
+            ((b"1", b"-2"), "int"),
+            ((b"1", "ü".encode()), "text"),
+            ((b"\xff", b"1"), "bytes"),
+        ):
             path = tmp_path / kind
-            source = write_lmdb(path, {b"i0": JPEGS[0], b"i1": JPEGS[1], b"i2": JPEGS[2], b"l0": labels[0], b"l2": labels[1]})
-            summary = pack(source, tmp_path / f"{kind}.fl", key_pattern="i%d", label_pattern="l%d", on_error="skip")
-            assert kinds(open_source(source, SourceOptions(lmdb=LmdbOptions("i%d", "l%d")))) == {"label": kind}
+            source = write_lmdb(
+                path, {b"i0": JPEGS[0], b"i1": JPEGS[1], b"i2": JPEGS[2], b"l0": labels[0], b"l2": labels[1]}
+            )
+            summary = pack(
+                source, tmp_path / f"{kind}.fl", key_pattern="i%d", label_pattern="l%d", on_error="skip"
+            )
+            assert kinds(open_source(source, SourceOptions(lmdb=LmdbOptions("i%d", "l%d")))) == {
+                "label": kind
+            }
             assert summary.skipped == ((f"{path}/data.mdb: i1", "there is no key 'l1' for its label"),)
 
     def test_the_newest_snapshot_is_read(self, tmp_path: Path) -> None:
@@ -183,7 +244,9 @@ class TestLMDB:
             theirs = [(bytes(key), bytes(value)) for key, value in transaction.cursor()]
         assert len(theirs) == 49
         source = open_source(tmp_path / "x")
-        assert [(source.name(n)[-3:].encode(), image) for n, image in enumerate(bytes_at_places(source))] == theirs
+        assert [
+            (source.name(n)[-3:].encode(), image) for n, image in enumerate(bytes_at_places(source))
+        ] == theirs
 
     @pytest.mark.parametrize(
         ("items", "options", "message"),
@@ -191,10 +254,16 @@ class TestLMDB:
             ({}, {}, "no key in it"),
             ({b"0": b"\x80\x04\x95"}, {}, r"b'0' is a pickle, which is never loaded.*--key-pattern"),
             ({b"0": JPEGS[0], b"__len__": b"1"}, {}, r"b'__len__' is no picture's file.*--key-pattern"),
-            ({b"0": JPEGS[0]}, {"key_pattern": "image-%09d"}, "no key is of the pattern 'image-%09d'; its first key is b'0'"),
+            (
+                {b"0": JPEGS[0]},
+                {"key_pattern": "image-%09d"},
+                "no key is of the pattern 'image-%09d'; its first key is b'0'",
+            ),
         ],
     )
-    def test_what_is_refused(self, tmp_path: Path, items: dict[bytes, bytes], options: dict[str, str], message: str) -> None:
+    def test_what_is_refused(
+        self, tmp_path: Path, items: dict[bytes, bytes], options: dict[str, str], message: str
+    ) -> None:
         with pytest.raises(PackError, match=message):
             open_source(write_lmdb(tmp_path / "x", items), SourceOptions(lmdb=LmdbOptions(**options)))
 

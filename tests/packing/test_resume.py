@@ -51,7 +51,9 @@ def stop(src: Path, out: Path, **options: Any) -> None:
 
 
 def content(out: Path) -> list[tuple[bytes, dict[str, Any]]]:
-    return [(s.data, {name: np.asarray(v).tolist() for name, v in s.values.items()}) for s in stored_samples(out)]
+    return [
+        (s.data, {name: np.asarray(v).tolist() for name, v in s.values.items()}) for s in stored_samples(out)
+    ]
 
 
 def same(out: Path, src: Path, whole: Path, **options: Any) -> None:
@@ -91,7 +93,9 @@ class TestWhatMayChange:
         same(tmp_path / "out", src, tmp_path / "whole", on_error="skip")
 
     @pytest.mark.parametrize("options", [{}, {"shuffle": True, "seed": 4}])
-    def test_the_bad_file_is_removed(self, tmp_path: Path, images: list[bytes], options: dict[str, Any]) -> None:
+    def test_the_bad_file_is_removed(
+        self, tmp_path: Path, images: list[bytes], options: dict[str, Any]
+    ) -> None:
         """Removed, the rest is packed as if it had never been there; shuffled too, since a file less leaves the order of the others."""
         bad = BAD
         if options:  # the one that comes 55th
@@ -128,7 +132,10 @@ class TestWhatMayChange:
         src = folder(tmp_path / "src", images)
         stop(src, tmp_path / "out")
         src.rename(tmp_path / "moved")
-        assert pack(tmp_path / "moved", tmp_path / "out", resume=True, on_error="skip", **OPTIONS).samples == COUNT - 1
+        assert (
+            pack(tmp_path / "moved", tmp_path / "out", resume=True, on_error="skip", **OPTIONS).samples
+            == COUNT - 1
+        )
 
     def test_samples_that_were_left_out(self, tmp_path: Path, images: list[bytes]) -> None:
         """Those may go, or be mended, without a word: they stay left out, over several resumes."""
@@ -179,7 +186,9 @@ class TestWhatMayNot:
         self.refused(stopped, r"no longer after .*c/0002\.jpg, where .*c/0004\.jpg is now")
 
     @pytest.mark.parametrize("same_size", [False, True])
-    def test_a_written_file_changed(self, stopped: tuple[Path, Path], images: list[bytes], same_size: bool) -> None:
+    def test_a_written_file_changed(
+        self, stopped: tuple[Path, Path], images: list[bytes], same_size: bool
+    ) -> None:
         """By size, or by content where the size is the same; the file is named."""
         path = stopped[0] / "c" / "0003.jpg"
         path.write_bytes(images[3][:-3] + b"abc" if same_size else images[3] + b"x")
@@ -200,7 +209,11 @@ class TestWhatMayNot:
 
     def test_a_limit_below_what_is_written(self, stopped: tuple[Path, Path]) -> None:
         """There is no taking back."""
-        self.refused(stopped, r"after .*c/0004\.jpg there are no more samples, but [0-9]+ more are written already", limit=5)
+        self.refused(
+            stopped,
+            r"after .*c/0004\.jpg there are no more samples, but [0-9]+ more are written already",
+            limit=5,
+        )
 
 
 class Bytes:
@@ -230,7 +243,8 @@ class TestSourcesWithoutFiles:
         stop(Bytes(given, labels), tmp_path / "out")  # type: ignore[arg-type]
         for changed in (Bytes([images[1], *images[1:]], labels), Bytes(images, [7, *labels[1:]])):
             with pytest.raises(
-                PackError, match=r"Bytes\[0\] has changed since it was written, or Bytes gives another sample at every reading"
+                PackError,
+                match=r"Bytes\[0\] has changed since it was written, or Bytes gives another sample at every reading",
             ):
                 pack(changed, tmp_path / "out", resume=True, **OPTIONS)
         later = Bytes(images, [*labels[:BAD], 70, *labels[BAD + 1 :]])
@@ -245,8 +259,15 @@ class TestSourcesWithoutFiles:
         rows = [{"image": data, "label": i % 2, "note": f"note {i}"} for i, data in enumerate(given)]
         stop(Listed(rows), tmp_path / "out")
         with pytest.raises(PackError, match=r"Listed\[4\] has changed since it was written"):
-            pack(Listed([*rows[:4], {**rows[4], "note": "another"}, *rows[5:]]), tmp_path / "out", resume=True, **OPTIONS)
-        assert pack(Listed(rows), tmp_path / "out", resume=True, on_error="skip", **OPTIONS).samples == COUNT - 1
+            pack(
+                Listed([*rows[:4], {**rows[4], "note": "another"}, *rows[5:]]),
+                tmp_path / "out",
+                resume=True,
+                **OPTIONS,
+            )
+        assert (
+            pack(Listed(rows), tmp_path / "out", resume=True, on_error="skip", **OPTIONS).samples == COUNT - 1
+        )
 
     def test_random_samples(self, tmp_path: Path, images: list[bytes], given: list[bytes]) -> None:
         """A Dataset that gives another sample at each reading cannot be resumed: the message says so."""
@@ -258,11 +279,16 @@ class TestSourcesWithoutFiles:
 
         source = Random(given, [0] * COUNT)
         stop(source, tmp_path / "out")  # type: ignore[arg-type]
-        with pytest.raises(PackError, match=r"gives another sample at every reading, which cannot be resumed: .*--overwrite starts again"):
+        with pytest.raises(
+            PackError,
+            match=r"gives another sample at every reading, which cannot be resumed: .*--overwrite starts again",
+        ):
             pack(source, tmp_path / "out", resume=True, **OPTIONS)
 
     @pytest.mark.parametrize("ending", ["parquet", "arrow"])
-    def test_images_beside_a_table(self, tmp_path: Path, images: list[bytes], given: list[bytes], ending: str) -> None:
+    def test_images_beside_a_table(
+        self, tmp_path: Path, images: list[bytes], given: list[bytes], ending: str
+    ) -> None:
         """A changed image of the same size is found where Parquet and Arrow files only name their images."""
         arrow = pytest.importorskip("pyarrow")
         parquet = pytest.importorskip("pyarrow.parquet")
@@ -278,7 +304,9 @@ class TestSourcesWithoutFiles:
                 writer.write_table(table, max_chunksize=16)
         stop(source, tmp_path / "out")
         (tmp_path / "0003.jpg").write_bytes(images[3][:-3] + b"abc")
-        with pytest.raises(PackError, match=rf"x\.{ending}: row 3 has changed since it was written: restore it"):
+        with pytest.raises(
+            PackError, match=rf"x\.{ending}: row 3 has changed since it was written: restore it"
+        ):
             pack(source, tmp_path / "out", resume=True, on_error="skip", **OPTIONS)
         (tmp_path / "0003.jpg").write_bytes(images[3])
         assert pack(source, tmp_path / "out", resume=True, on_error="skip", **OPTIONS).samples == COUNT - 1
@@ -292,13 +320,20 @@ class TestSourcesWithoutFiles:
         broken = Path(source.name(BAD))
         broken.write_bytes(b"broken")
         stop(tmp_path / "files", tmp_path / "out")
-        further = next(path for path in sorted((tmp_path / "files").rglob("*.*")) if "0000" in path.name and str(path) != source.name(0))
+        further = next(
+            path
+            for path in sorted((tmp_path / "files").rglob("*.*"))
+            if "0000" in path.name and str(path) != source.name(0)
+        )
         whole = further.read_bytes()
         further.write_bytes(encoded(picture(99, 220, 220), "PNG"))
         with pytest.raises(PackError, match="has changed since it was written: restore it"):
             pack(tmp_path / "files", tmp_path / "out", resume=True, on_error="skip", **OPTIONS)
         further.write_bytes(whole)
-        assert pack(tmp_path / "files", tmp_path / "out", resume=True, on_error="skip", **OPTIONS).samples == COUNT - 1
+        assert (
+            pack(tmp_path / "files", tmp_path / "out", resume=True, on_error="skip", **OPTIONS).samples
+            == COUNT - 1
+        )
 
 
 class Listed(list[Any]):
@@ -311,7 +346,9 @@ def test_labels_of_a_table(tmp_path: Path, images: list[bytes]) -> None:
     table = tmp_path / "list.csv"
 
     def write(labels: dict[int, str]) -> None:
-        table.write_text("path,label\n" + "".join(f"{i:04d}.jpg,{labels.get(i, 'ab'[i % 2])}\n" for i in range(COUNT)))
+        table.write_text(
+            "path,label\n" + "".join(f"{i:04d}.jpg,{labels.get(i, 'ab'[i % 2])}\n" for i in range(COUNT))
+        )
 
     write({})
     stop(table, tmp_path / "out")
@@ -327,7 +364,9 @@ def test_a_tar(tmp_path: Path, images: list[bytes]) -> None:
     """Written anew with the bad sample mended, a tar goes on; with a written one changed, it is refused by name."""
 
     def write(changed: dict[int, bytes]) -> None:
-        staged = tree(tmp_path / "staged", {f"{i:04d}.jpg": changed.get(i, data) for i, data in enumerate(images)})
+        staged = tree(
+            tmp_path / "staged", {f"{i:04d}.jpg": changed.get(i, data) for i, data in enumerate(images)}
+        )
         with tarfile.open(tmp_path / "x.tar", "w") as tar:
             for path in sorted(staged.iterdir()):
                 tar.add(path, path.name)
@@ -394,7 +433,19 @@ def test_the_printed_commands_work(tmp_path: Path, images: list[bytes]) -> None:
     folder(tmp_path / "my photos", images)
     printed = []
     for out in ("a", "b"):
-        failed = run(["fastload", "pack", "my photos", out, "--shard-size", "1MiB", "--on-error", "raise", "--overwrite"])
+        failed = run(
+            [
+                "fastload",
+                "pack",
+                "my photos",
+                out,
+                "--shard-size",
+                "1MiB",
+                "--on-error",
+                "raise",
+                "--overwrite",
+            ]
+        )
         assert failed.returncode == 2
         assert len(failed.stderr.splitlines()) == 1
         printed.append(re.findall(r"`([^`]*)`", failed.stderr))

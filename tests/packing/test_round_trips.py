@@ -94,7 +94,9 @@ def test_class_folders(tmp_path: Path, labels: list[int], classes: list[str] | N
         ([0, 1, 2], None, False),
     ],
 )
-def test_torchvision_numbers_class_folders_alike(tmp_path: Path, labels: list[int], classes: list[str] | None, renumbered: bool) -> None:
+def test_torchvision_numbers_class_folders_alike(
+    tmp_path: Path, labels: list[int], classes: list[str] | None, renumbered: bool
+) -> None:
     """Class folders have the dataset's labels in torchvision too, also beside classes without a sample, or unpack says otherwise."""
     folder = pytest.importorskip("torchvision.datasets").ImageFolder
     fastload.pack(Classed(labels, classes), tmp_path / "first")
@@ -154,10 +156,14 @@ def test_values_that_no_line_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     line, member = '{"path": "00000000.png", "blob": "MTIzNDU="}\n', '{"blob": "MTIzNDU="}'
     monkeypatch.setattr("fastload.sources.declaration.JSON_BYTES", len(line) - too_long)
     if too_long:
-        with pytest.raises(PackError, match=r"^sample 0: its values are 44 bytes of JSON, .* 44: export to .parquet holds"):
+        with pytest.raises(
+            PackError, match=r"^sample 0: its values are 44 bytes of JSON, .* 44: export to .parquet holds"
+        ):
             unpack(tmp_path / "first", tmp_path / "files")
         monkeypatch.setattr("fastload.sources.declaration.JSON_BYTES", len(member))
-        with pytest.raises(PackError, match=r"^sample 0: its values are 20 bytes of JSON, .*: a .parquet file holds them"):
+        with pytest.raises(
+            PackError, match=r"^sample 0: its values are 20 bytes of JSON, .*: a .parquet file holds them"
+        ):
             export(tmp_path / "first", tmp_path / "out.tar")
         return
     unpack(tmp_path / "first", tmp_path / "files")

@@ -46,8 +46,17 @@ def write_tar(path: Path, *members: dict[str, bytes]) -> Path:
 class TestTar:
     def sample(self, n: int, **changed: bytes) -> dict[str, bytes]:
         boxes = np.arange(4 * n, dtype=np.float32).reshape(n, 4)
-        found = {"jpg": encoded(picture(n, 24, 32)), "right.jpg": encoded(picture(n + 9, 24, 32)), "depth.png": png(DEEP + n)}
-        found |= {"mask.png": png(mask(n)), "instance_mask.png": png(DEEP), "boxes.npy": npy(boxes), "ids.npy": npy(np.arange(n))}
+        found = {
+            "jpg": encoded(picture(n, 24, 32)),
+            "right.jpg": encoded(picture(n + 9, 24, 32)),
+            "depth.png": png(DEEP + n),
+        }
+        found |= {
+            "mask.png": png(mask(n)),
+            "instance_mask.png": png(DEEP),
+            "boxes.npy": npy(boxes),
+            "ids.npy": npy(np.arange(n)),
+        }
         return found | {"feature.npy": npy(np.full((2, 3), n)), "json": b"{}"} | changed
 
     def test_every_kind(self, tmp_path: Path) -> None:
@@ -76,12 +85,18 @@ class TestTar:
     def test_what_is_wrong_is_named(self, tmp_path: Path) -> None:
         """A member that is no mask is its sample's error."""
         colours = encoded(picture(0, 24, 32), "PNG")
-        source = open_source(write_tar(tmp_path / "x.tar", self.sample(0), self.sample(1, **{"mask.png": colours})))
+        source = open_source(
+            write_tar(tmp_path / "x.tar", self.sample(0), self.sample(1, **{"mask.png": colours}))
+        )
         source.read(0)
         with pytest.raises(PackError, match=r"x.tar:001: its .mask.png: a picture of colours \(RGB\)"):
             source.read(1)
-        with pytest.raises(PackError, match=r"two members of a sample are one field among mask.png, mask.webp"):
-            open_source(write_tar(tmp_path / "y.tar", {"jpg": b"", "mask.png": png(mask(0)), "mask.webp": b""}))
+        with pytest.raises(
+            PackError, match=r"two members of a sample are one field among mask.png, mask.webp"
+        ):
+            open_source(
+                write_tar(tmp_path / "y.tar", {"jpg": b"", "mask.png": png(mask(0)), "mask.webp": b""})
+            )
 
 
 class TestHuggingFace:
@@ -124,10 +139,14 @@ class TestHuggingFace:
             item = source.read(n)
             assert np.array_equal(np.asarray(Image.open(io.BytesIO(item.image))), np.asarray(row["image"]))
             for name in ("right", "depth"):
-                assert np.array_equal(np.asarray(Image.open(io.BytesIO(item.values[name]))), np.asarray(row[name]))
+                assert np.array_equal(
+                    np.asarray(Image.open(io.BytesIO(item.values[name]))), np.asarray(row[name])
+                )
             assert np.array_equal(item.values["mask"], np.asarray(row["mask"]))
             assert item.values["scores"].tolist() == row["scores"]
-            assert item.values["corners"].reshape(-1).tolist() == [each for corners in row["corners"] for each in corners]
+            assert item.values["corners"].reshape(-1).tolist() == [
+                each for corners in row["corners"] for each in corners
+            ]
             assert item.values["corners"].shape == (n, 4)
             assert (item.values["tags"], item.values["label"]) == (row["tags"], row["label"])
 

@@ -35,8 +35,12 @@ def test_every_shard_has_so_many_samples(tmp_path: Path, shuffle: bool) -> None:
     src, out, other = folder(tmp_path / "src"), tmp_path / "out", tmp_path / "other"
     pack(src, out, shard_samples=EACH, shuffle=shuffle)
     pack(src, other, shuffle=shuffle)
-    assert shape(out) == [(f"shard-{k:05d}.lmdb", k * EACH, k * EACH, min(EACH, COUNT - k * EACH)) for k in range(5)]
-    assert [sample.data for sample in stored_samples(out)] == [sample.data for sample in stored_samples(other)]
+    assert shape(out) == [
+        (f"shard-{k:05d}.lmdb", k * EACH, k * EACH, min(EACH, COUNT - k * EACH)) for k in range(5)
+    ]
+    assert [sample.data for sample in stored_samples(out)] == [
+        sample.data for sample in stored_samples(other)
+    ]
     assert verify(out).ok
     assert Manifest.load(out).options["shard_samples"] == EACH
     assert "shard_samples" not in Manifest.load(other).options
@@ -46,7 +50,9 @@ def test_what_is_left_out_moves_nothing(tmp_path: Path) -> None:
     """Bad samples make their own shard smaller, and one without any sample is missing; all other files keep their bytes."""
     whole, some = tmp_path / "whole", tmp_path / "some"
     pack(folder(tmp_path / "a"), whole, shard_samples=EACH)
-    summary = pack(folder(tmp_path / "b", bad=(6, *range(10, 15), 22)), some, shard_samples=EACH, on_error="skip")
+    summary = pack(
+        folder(tmp_path / "b", bad=(6, *range(10, 15), 22)), some, shard_samples=EACH, on_error="skip"
+    )
     assert summary.skipped_count == 7
     assert shape(some) == [
         ("shard-00000.lmdb", 0, 0, 5),
@@ -58,7 +64,9 @@ def test_what_is_left_out_moves_nothing(tmp_path: Path) -> None:
         assert (some / name).read_bytes() == (whole / name).read_bytes()
     assert verify(some).ok
     names = [sample.data for sample in stored_samples(whole)]
-    assert [sample.data for sample in stored_samples(some)] == [names[i] for i in range(COUNT) if i not in (6, *range(10, 15), 22)]
+    assert [sample.data for sample in stored_samples(some)] == [
+        names[i] for i in range(COUNT) if i not in (6, *range(10, 15), 22)
+    ]
 
 
 @pytest.mark.parametrize("bad", [7, 10, 14, 22])
@@ -101,7 +109,9 @@ def test_resume_where_a_sample_that_was_left_out_is_gone(tmp_path: Path) -> None
         pack(Unplugs(str(src)), out, shard_samples=EACH, on_error="skip", workers=1)
     (src / "c/0001.jpg").unlink()
     pack(src, out, shard_samples=EACH, resume=True)
-    assert shape(out) == [(f"shard-{k:05d}.lmdb", max(0, k * EACH - 1), k * EACH, (4, 5, 5, 5, 3)[k]) for k in range(5)]
+    assert shape(out) == [
+        (f"shard-{k:05d}.lmdb", max(0, k * EACH - 1), k * EACH, (4, 5, 5, 5, 3)[k]) for k in range(5)
+    ]
     assert verify(out).ok
 
 
@@ -112,7 +122,9 @@ def test_a_shard_that_would_be_too_large(tmp_path: Path, monkeypatch: pytest.Mon
         pack(folder(tmp_path / "src"), tmp_path / "out", shard_samples=EACH)
 
 
-@pytest.mark.parametrize("given", [{"shard_samples": 0}, {"shard_samples": 2.0}, {"shard_samples": 5, "shard_size": "1GiB"}])
+@pytest.mark.parametrize(
+    "given", [{"shard_samples": 0}, {"shard_samples": 2.0}, {"shard_samples": 5, "shard_size": "1GiB"}]
+)
 def test_bad_arguments(tmp_path: Path, given: dict[str, Any]) -> None:
     with pytest.raises(ArgumentError, match="shard_samples"):
         pack(tmp_path, tmp_path / "out", **given)

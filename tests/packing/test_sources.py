@@ -40,7 +40,16 @@ def npy(array: np.ndarray[Any, Any]) -> bytes:
 class TestFolder:
     def test_order_is_that_of_sorted_walks(self, tmp_path: Path) -> None:
         """Classes by name, folders in the order of os.walk sorted, files by name; only image extensions, in any case."""
-        names = ["b/2.jpg", "b/10.jpg", "b/z/1.JPEG", "b/a/9.png", "a/x.jpg", "a/notes.txt", "Z/1.webp", "b/a.ppm"]
+        names = [
+            "b/2.jpg",
+            "b/10.jpg",
+            "b/z/1.JPEG",
+            "b/a/9.png",
+            "a/x.jpg",
+            "a/notes.txt",
+            "Z/1.webp",
+            "b/a.ppm",
+        ]
         source = open_source(tree(tmp_path, dict.fromkeys(names, JPEG)))
         order = ["Z/1.webp", "a/x.jpg", "b/10.jpg", "b/2.jpg", "b/a.ppm", "b/a/9.png", "b/z/1.JPEG"]
         assert [os.path.relpath(source.name(i), tmp_path) for i in range(len(source))] == order
@@ -104,7 +113,14 @@ class TestTable:
         )
         source = open_source(path)
         kinds = {f.name: f.kind for f in source.fields}
-        assert kinds == {"label": "int", "n": "int", "score": "float", "box": "json", "code": "text", "as_text": "text"}
+        assert kinds == {
+            "label": "int",
+            "n": "int",
+            "score": "float",
+            "box": "json",
+            "code": "text",
+            "as_text": "text",
+        }
         assert source.read(0).values == {
             "label": 1, "n": -3, "score": 0.5, "box": [1, 2], "code": "007", "as_text": "5",
         }  # fmt: skip
@@ -173,7 +189,9 @@ class TestTar:
         assert [int(s.values["label"]) for s in stored] == [i % 3 for i in range(12)]
         assert [s.values["txt"] for s in stored] == [f"caption {i}".encode() for i in range(12)]
         assert [json.loads(s.values["json"])["i"] for s in stored] == list(range(12))
-        assert all((s.values["npy"] == i).all() and s.values["npy"].shape == (2, 3) for i, s in enumerate(stored))
+        assert all(
+            (s.values["npy"] == i).all() and s.values["npy"].shape == (2, 3) for i, s in enumerate(stored)
+        )
         assert stored[5].values["more_bin"] == b"not looked at"
 
     def test_patterns(self, tmp_path: Path) -> None:
@@ -210,20 +228,26 @@ class TestTar:
             ([("readme", b"x")], "no sample in it"),
         ],
     )
-    def test_odd_samples_are_named(self, tmp_path: Path, members: list[tuple[str, bytes]], message: str) -> None:
+    def test_odd_samples_are_named(
+        self, tmp_path: Path, members: list[tuple[str, bytes]], message: str
+    ) -> None:
         """A sample without image, or with other members than the first, stops the pack before it writes."""
         with pytest.raises(PackError, match=message):
             open_source(write_tar(tmp_path / "x.tar", members))
 
     def test_a_label_that_is_no_number(self, tmp_path: Path) -> None:
         """The .cls member is named by its sample."""
-        path = write_tar(tmp_path / "x.tar", [("1.jpg", JPEG), ("1.cls", b"1"), ("2.jpg", JPEG), ("2.cls", b"cat")])
+        path = write_tar(
+            tmp_path / "x.tar", [("1.jpg", JPEG), ("1.cls", b"1"), ("2.jpg", JPEG), ("2.cls", b"cat")]
+        )
         with pytest.raises(PackError, match=r"x\.tar:2: its \.cls b'cat' is no label"):
             pack(path, tmp_path / "out")
 
     def test_a_pickle_in_npy_is_refused(self, tmp_path: Path) -> None:
         """Arrays of objects would run code when read."""
-        path = write_tar(tmp_path / "x.tar", [("1.jpg", JPEG), ("1.npy", npy(np.array([{"a": 1}], dtype=object)))])
+        path = write_tar(
+            tmp_path / "x.tar", [("1.jpg", JPEG), ("1.npy", npy(np.array([{"a": 1}], dtype=object)))]
+        )
         with pytest.raises(PackError, match="no array without pickle"):
             open_source(path)
 
@@ -268,7 +292,14 @@ class TestDataset:
         image = picture(3, 20, 30)
         pixels = np.asarray(image)
         (tmp_path / "x.png").write_bytes(encoded(image, "PNG"))
-        items = [image, pixels, pixels.transpose(2, 0, 1), torch.from_numpy(pixels.copy()), encoded(image, "PNG"), tmp_path / "x.png"]
+        items = [
+            image,
+            pixels,
+            pixels.transpose(2, 0, 1),
+            torch.from_numpy(pixels.copy()),
+            encoded(image, "PNG"),
+            tmp_path / "x.png",
+        ]
         pack(Items([(each, i) for i, each in enumerate(items)]), tmp_path / "out")
         stored = stored_samples(tmp_path / "out")
         assert all((s.pixels == pixels).all() for s in stored)
@@ -283,14 +314,28 @@ class TestDataset:
 
     def test_dicts_and_more_fields(self, tmp_path: Path) -> None:
         """Dict items keep their keys; arrays, text, floats, bytes and structures their kinds."""
-        item = {"image": picture(1, 8, 8), "target": np.int64(4), "w": 0.5, "name": "x", "box": np.arange(4.0), "d": {"a": [1]}, "b": b"\0"}
+        item = {
+            "image": picture(1, 8, 8),
+            "target": np.int64(4),
+            "w": 0.5,
+            "name": "x",
+            "box": np.arange(4.0),
+            "d": {"a": [1]},
+            "b": b"\0",
+        }
         pack(Items([item]), tmp_path / "out")
         kinds = {f.name: f.kind for f in Manifest.load(tmp_path / "out").schema}
         assert kinds == {
             "image": "image", "label": "int", "w": "float", "name": "text", "box": "array", "d": "json", "b": "bytes",
         }  # fmt: skip
         values = stored_samples(tmp_path / "out")[0].values
-        assert (values["label"], values["w"], values["name"], values["d"], values["b"]) == (4, 0.5, b"x", b'{"a":[1]}', b"\0")
+        assert (values["label"], values["w"], values["name"], values["d"], values["b"]) == (
+            4,
+            0.5,
+            b"x",
+            b'{"a":[1]}',
+            b"\0",
+        )
 
     def test_it_is_asked_in_order_in_one_thread(self, tmp_path: Path) -> None:
         """A Dataset makes no promise about threads, so it needs none."""

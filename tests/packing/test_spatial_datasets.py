@@ -122,13 +122,17 @@ def test_tv_tensors(tmp_path: Path) -> None:
     def make(index: int, rng: np.random.Generator) -> Any:
         count, canvas = index, (10, 12)
         return {
-            "boxes": tv.BoundingBoxes(torch.from_numpy(rng.integers(0, 5, (count, 4))), format="CXCYWH", canvas_size=canvas),
+            "boxes": tv.BoundingBoxes(
+                torch.from_numpy(rng.integers(0, 5, (count, 4))), format="CXCYWH", canvas_size=canvas
+            ),
             "picture": tv.Image(torch.from_numpy(rng.integers(0, 256, (3, *canvas), dtype=np.uint8))),
             "second": tv.Image(torch.from_numpy(rng.integers(0, 256, (1, 4, 5), dtype=np.uint8))),
             "third": tv.Image(torch.from_numpy(rng.integers(0, 256, (3, 4, 5), dtype=np.uint8))),
             "mask": tv.Mask(torch.from_numpy(rng.integers(0, 300, (1, *canvas)))),
             "masks": tv.Mask(torch.from_numpy(rng.integers(0, 2, (count, *canvas), dtype=np.uint8))),
-            "points": tv.KeyPoints(torch.from_numpy(rng.random((count, 5, 2), np.float32)), canvas_size=canvas),
+            "points": tv.KeyPoints(
+                torch.from_numpy(rng.random((count, 5, 2), np.float32)), canvas_size=canvas
+            ),
             "labels": torch.from_numpy(rng.integers(0, 9, count)),
         }
 
@@ -146,14 +150,18 @@ def test_tv_tensors(tmp_path: Path) -> None:
         wanted = dataset[index]
         assert same(found["image"], wanted["picture"])
         assert same(found["mask"], wanted["mask"][0])
-        assert all(same(found[name], wanted[name]) for name in ("boxes", "second", "third", "masks", "points", "labels"))
+        assert all(
+            same(found[name], wanted[name])
+            for name in ("boxes", "second", "third", "masks", "points", "labels")
+        )
 
 
 MASK = Field("mask", "mask")
 
 
 @pytest.mark.parametrize(
-    ("mode", "field"), [("P", MASK), ("L", MASK), ("I;16", Field("mask", "mask", "uint16")), ("RGB", Field("image2", "image"))]
+    ("mode", "field"),
+    [("P", MASK), ("L", MASK), ("I;16", Field("mask", "mask", "uint16")), ("RGB", Field("image2", "image"))],
 )
 def test_pairs_of_pictures(mode: str, field: Field, tmp_path: Path) -> None:
     """(image, mask) as torchvision's segmentation datasets have them: indices, not colours; and (image, image)."""
@@ -171,9 +179,17 @@ def test_pairs_of_pictures(mode: str, field: Field, tmp_path: Path) -> None:
 
 def test_depth(tmp_path: Path) -> None:
     """A grey picture that is called depth is an image, of 16 bits where it has them."""
-    dataset = Made(lambda index, rng: {"image": picture(rng), "depth_map": picture(rng, "I;16", (7, 6)), "label": index})
-    assert DatasetSource(dataset).fields == (Field("depth_map", "image", "uint16", (1,)), Field("label", "int"))
-    assert all(same(found["depth_map"][0], dataset[index]["depth_map"]) for index, found in enumerate(packed(dataset, tmp_path)))
+    dataset = Made(
+        lambda index, rng: {"image": picture(rng), "depth_map": picture(rng, "I;16", (7, 6)), "label": index}
+    )
+    assert DatasetSource(dataset).fields == (
+        Field("depth_map", "image", "uint16", (1,)),
+        Field("label", "int"),
+    )
+    assert all(
+        same(found["depth_map"][0], dataset[index]["depth_map"])
+        for index, found in enumerate(packed(dataset, tmp_path))
+    )
 
 
 def test_others_as_ever() -> None:
@@ -231,14 +247,22 @@ def test_int64_labels_that_grow_later(tmp_path: Path) -> None:
         tv = pytest.importorskip("torchvision.tv_tensors")
         return picture(rng), tv.Mask(torch.full((10, 12), 300 if index == 40 else 3))
 
-    with pytest.raises(PackStoppedError, match=r"Made\[40\]: its 'mask' has the label 300, .* 8 bits: give masks .* as uint16 or int32"):
+    with pytest.raises(
+        PackStoppedError,
+        match=r"Made\[40\]: its 'mask' has the label 300, .* 8 bits: give masks .* as uint16 or int32",
+    ):
         fastload.pack(Made(make, 42), tmp_path / "a")
     assert fastload.pack(Made(make, 42), tmp_path / "b", on_error="skip").skipped_count == 1
 
 
 def test_several_pictures_as_a_tuple(tmp_path: Path) -> None:
     """(image, (mask, instances, colours, dict)), as Cityscapes gives of several target types: each is a field."""
-    dataset = Made(lambda index, rng: (picture(rng), (picture(rng, "L"), picture(rng, "I;16"), picture(rng), {"objects": [index]})))
+    dataset = Made(
+        lambda index, rng: (
+            picture(rng),
+            (picture(rng, "L"), picture(rng, "I;16"), picture(rng), {"objects": [index]}),
+        )
+    )
     assert DatasetSource(dataset).fields == (
         Field("mask", "mask"),
         Field("mask2", "mask", "uint16"),
@@ -267,6 +291,9 @@ def test_the_first_boxes_come_late(tmp_path: Path) -> None:
     assert [len(sample["boxes"]) for sample in found] == [0] * 40 + [4, 4]
     assert [sample["segmentation"] for sample in found][39:] == [[], *[[[[1, 2, 3]]] * 4] * 2]
     first = 256
-    with pytest.raises(PackStoppedError, match=r"Made\[256\]: its target has boxes, and none of the first 256 samples has any"):
+    with pytest.raises(
+        PackStoppedError,
+        match=r"Made\[256\]: its target has boxes, and none of the first 256 samples has any",
+    ):
         fastload.pack(Made(make, 257), tmp_path / "b")
     assert fastload.pack(Made(make, 257), tmp_path / "c", on_error="skip").skipped_count == 1

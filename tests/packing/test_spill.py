@@ -95,7 +95,10 @@ def test_sorted_texts(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The texts come in the order of `sorted`, from one run or many; long, empty and equal ones too. A sorter can be used again."""
     monkeypatch.setattr(spill, "RUN_BYTES", limit)
     draws, sorter = random.Random(2), TextSorter()
-    texts = [draws.randbytes(draws.choice((0, 1, 3, 3, 3, 20))) for _ in range(2000)] + [b"x" * 200_000, b"x" * 65_532]
+    texts = [draws.randbytes(draws.choice((0, 1, 3, 3, 3, 20))) for _ in range(2000)] + [
+        b"x" * 200_000,
+        b"x" * 65_532,
+    ]
     for _ in range(2):
         for text in texts:
             sorter.add(text)
@@ -107,8 +110,12 @@ def whole_shuffle(names: np.ndarray, seed: int) -> np.ndarray:
     """The order of a shuffle by its definition, on whole arrays."""
     mixed = sys.modules["fastload.packing.origins"]._mixed  # type: ignore[attr-defined]
     seen: dict[int, int] = {}
-    repeats = np.array([seen.__setitem__(name, seen.get(name, -1) + 1) or seen[name] for name in names.tolist()], np.uint64)
-    return np.argsort(mixed(mixed(names + mixed(repeats)) ^ mixed(np.full(1, seed, np.uint64))), kind="stable")
+    repeats = np.array(
+        [seen.__setitem__(name, seen.get(name, -1) + 1) or seen[name] for name in names.tolist()], np.uint64
+    )
+    return np.argsort(
+        mixed(mixed(names + mixed(repeats)) ^ mixed(np.full(1, seed, np.uint64))), kind="stable"
+    )
 
 
 @pytest.mark.parametrize("count", [1, 99, 100, 101, 5000])
@@ -126,7 +133,11 @@ def imagefolder(root: Path) -> list[tuple[str, int]]:
     found = []
     for label, name in enumerate(sorted(entry.name for entry in os.scandir(root) if entry.is_dir())):
         for at, _, files in sorted(os.walk(root / name, followlinks=True)):
-            found += [(os.path.join(at, file), label) for file in sorted(files) if file.lower().endswith(IMAGE_EXTENSIONS)]
+            found += [
+                (os.path.join(at, file), label)
+                for file in sorted(files)
+                if file.lower().endswith(IMAGE_EXTENSIONS)
+            ]
     return found
 
 
@@ -157,7 +168,9 @@ def test_order_of_odd_names(tmp_path: Path, limit: int, monkeypatch: pytest.Monk
     source = FolderSource(str(tmp_path))
     oracle = imagefolder(tmp_path)
     assert [(source.name(i), source.fields_of(i)["label"]) for i in range(len(source))] == oracle
-    assert [source.key(i) for i in range(len(source))] == [os.path.relpath(path, tmp_path) for path, _ in oracle]
+    assert [source.key(i) for i in range(len(source))] == [
+        os.path.relpath(path, tmp_path) for path, _ in oracle
+    ]
     assert [source.read(i).name for i in range(len(source))] == [path for path, _ in oracle]
     left_out = {notice.kind: notice for notice in source.notices}
     assert left_out[".gif"].count == 5
@@ -210,7 +223,9 @@ def test_memory_of_a_listing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 @pytest.mark.usefixtures("small")
 def test_datasets_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pack whose lists are in temporary files gives the bytes of one whose lists are in memory: at once, and stopped and resumed."""
-    source = tree(tmp_path / "src", {f"c{i % 2}/{i}.jpg": encoded(picture(i, 20 + i % 7, 30)) for i in range(120)})
+    source = tree(
+        tmp_path / "src", {f"c{i % 2}/{i}.jpg": encoded(picture(i, 20 + i % 7, 30)) for i in range(120)}
+    )
     options = {"shuffle": True, "seed": 4, "shard_samples": 11}
     pack(source, tmp_path / "spilled", **options)
     with monkeypatch.context() as stopped:
@@ -278,7 +293,10 @@ def test_memory_of_an_unpacked_folder(monkeypatch: pytest.MonkeyPatch, tmp_path:
     peaks = []
     for count in (MANY // 8, MANY // 2):
         with open(tmp_path / "fields.jsonl", "w") as file:
-            file.writelines(f'{{"file_name": "{n % 7}/image_{n * 7919 % MANY:09}.jpg", "label": {n}}}\n' for n in range(count))
+            file.writelines(
+                f'{{"file_name": "{n % 7}/image_{n * 7919 % MANY:09}.jpg", "label": {n}}}\n'
+                for n in range(count)
+            )
 
         def opened() -> UnpackedSource:
             source = UnpackedSource(str(tmp_path))

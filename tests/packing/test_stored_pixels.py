@@ -52,10 +52,16 @@ def cut_by_a_comment(data: bytes, behind: bytes) -> bytes:
     return data[: len(data) // 2].rstrip(b"\xff") + COMMENT + behind
 
 
-@pytest.mark.parametrize("options", [{}, {"check": "structure"}, {"optimize_huffman": True}, {"encode": "keep"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"check": "structure"}, {"optimize_huffman": True}, {"encode": "keep"}], ids=str
+)
 @pytest.mark.parametrize("progressive", [False, True])
-@pytest.mark.parametrize("behind", [b"", b"junk" * 10, b"\xff\xd9", b"\xff\xda\x00\x04junk"], ids=["cut", "stray", "ended", "scan"])
-def test_a_marker_segment_inside_the_scan(options: dict[str, object], progressive: bool, behind: bytes) -> None:
+@pytest.mark.parametrize(
+    "behind", [b"", b"junk" * 10, b"\xff\xd9", b"\xff\xda\x00\x04junk"], ids=["cut", "stray", "ended", "scan"]
+)
+def test_a_marker_segment_inside_the_scan(
+    options: dict[str, object], progressive: bool, behind: bytes
+) -> None:
     """libjpeg-turbo fills up such a scan at the segment, which stripping removes: what is stored gives the same pixels all the same."""
     data = cut_by_a_comment(encoded(picture(1, 64, 64), quality=95, progressive=progressive), behind)
     same_or_refused(Encoder(PackOptions(**options)), data)  # type: ignore[arg-type]
@@ -72,7 +78,11 @@ def test_files_that_stripping_made_unreadable(name: str) -> None:
 def test_damaged_files_keep_their_pixels(seed: int) -> None:
     """Bits flipped, stretches lost, markers put in anywhere, ends cut, baseline and progressive, restarts: the same pixels, or refused."""
     rng = random.Random(seed)
-    encoders = [Encoder(PackOptions()), Encoder(PackOptions(check="structure")), Encoder(PackOptions(optimize_huffman=True))]
+    encoders = [
+        Encoder(PackOptions()),
+        Encoder(PackOptions(check="structure")),
+        Encoder(PackOptions(optimize_huffman=True)),
+    ]
     stored = 0
     for round_ in range(60):
         options = rng.choice(({}, {"progressive": True}, {"restart_marker_blocks": 2}, {"optimize": True}))
@@ -85,7 +95,9 @@ def test_damaged_files_keep_their_pixels(seed: int) -> None:
             elif what == 1:
                 del data[at : at + rng.randrange(1, 30)]
             elif what == 2:
-                data[at:at] = rng.choice((COMMENT, b"\xff\xd9", b"\xff\xd3", b"\xff\x00", b"\xff\xff", bytes(20)))
+                data[at:at] = rng.choice(
+                    (COMMENT, b"\xff\xd9", b"\xff\xd3", b"\xff\x00", b"\xff\xff", bytes(20))
+                )
             elif what == 3:
                 del data[max(at, len(data) // 2) :]
             else:
@@ -105,7 +117,9 @@ def test_turned_coefficients_are_all_there(orientation: int, subsampling: int) -
     stored = Encoder(PackOptions(exif="apply"))(Item("x.jpg", data))
     assert stored.how == ("rotated",)
     assert isinstance(stored.data, bytes)
-    assert core.jpeg_transform(stored.data, {6: 8, 8: 6}.get(orientation, orientation)) == core.jpeg_to_baseline(data)
+    assert core.jpeg_transform(
+        stored.data, {6: 8, 8: 6}.get(orientation, orientation)
+    ) == core.jpeg_to_baseline(data)
     assert np.abs(pixels_of(stored).astype(int) - upright(core.jpeg_decode(data), orientation)).mean() < 1
 
 

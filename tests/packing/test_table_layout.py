@@ -31,7 +31,11 @@ def read(path: Path, **options: Any) -> tuple[list[str], list[Any], tuple[str, .
     """File names, labels and classes, by way of the whole source."""
     source = open_source(path, SourceOptions.of(**options))
     items = [source.read(i) for i in range(len(source))]
-    return [Path(item.name).name for item in items], [item.values.get("label") for item in items], source.classes
+    return (
+        [Path(item.name).name for item in items],
+        [item.values.get("label") for item in items],
+        source.classes,
+    )
 
 
 TWO = (["a.jpg", "b.jpg"], [1, 0], ("cat", "dog"))
@@ -64,8 +68,14 @@ def test_conventions_that_are_recognised(tmp_path: Path, text: str, name: str) -
 
 def test_a_header_is_no_class(tmp_path: Path) -> None:
     """Packed with on_error="skip" a header line adds no sample and no class."""
-    summary = pack(write(tmp_path, "filename,label\na.jpg,dog\nb.jpg,cat\n"), tmp_path / "out", on_error="skip")
-    assert (summary.samples, summary.skipped_count, Manifest.load(tmp_path / "out").classes) == (2, 0, ("cat", "dog"))
+    summary = pack(
+        write(tmp_path, "filename,label\na.jpg,dog\nb.jpg,cat\n"), tmp_path / "out", on_error="skip"
+    )
+    assert (summary.samples, summary.skipped_count, Manifest.load(tmp_path / "out").classes) == (
+        2,
+        0,
+        ("cat", "dog"),
+    )
 
 
 def test_samples_are_no_header(tmp_path: Path) -> None:
@@ -152,7 +162,12 @@ def test_spaces_in_other_columns_stay(tmp_path: Path) -> None:
     )
 
 
-TEXT = st.text(st.one_of(st.sampled_from(" \t,;\"'\r\n\u00a0\ufeff\N{SNOWMAN}é"), st.characters(exclude_categories=["Cs"])), max_size=8)
+TEXT = st.text(
+    st.one_of(
+        st.sampled_from(" \t,;\"'\r\n\u00a0\ufeff\N{SNOWMAN}é"), st.characters(exclude_categories=["Cs"])
+    ),
+    max_size=8,
+)
 FORMS = st.sampled_from([(".csv", ","), (".csv", ";"), (".tsv", "\t")])
 NAME = TEXT.map(lambda text: text.replace("/", "").replace("\0", ""))
 
@@ -164,7 +179,10 @@ NAME = TEXT.map(lambda text: text.replace("/", "").replace("\0", ""))
 def test_cells_come_back_byte_for_byte(rows: list[tuple[str, ...]], form: tuple[str, str]) -> None:
     """Paths, class names and texts that the csv module writes are those of the samples, whatever they begin or end with."""
     suffix, delimiter = form
-    cells = [(f"{before}{number}{after}", f"{left}k{right}", f"{text}") for number, (before, after, left, right, text) in enumerate(rows)]
+    cells = [
+        (f"{before}{number}{after}", f"{left}k{right}", f"{text}")
+        for number, (before, after, left, right, text) in enumerate(rows)
+    ]
     cells.append(("last.jpg", " k ", " not a number"))
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -178,7 +196,9 @@ def test_cells_come_back_byte_for_byte(rows: list[tuple[str, ...]], form: tuple[
         pack(table, root / "out.fl")
         stored, classes = stored_samples(root / "out.fl"), Manifest.load(root / "out.fl").classes
         assert classes == tuple(sorted({label for _, label, _ in cells}))
-        assert [(classes[sample.values["label"]], sample.values["caption"].decode()) for sample in stored] == [cell[1:] for cell in cells]
+        assert [
+            (classes[sample.values["label"]], sample.values["caption"].decode()) for sample in stored
+        ] == [cell[1:] for cell in cells]
 
 
 def test_spaces_around_numbers_mean_nothing(tmp_path: Path) -> None:
@@ -200,5 +220,7 @@ def test_spaces_that_may_be_meant_otherwise_are_told(tmp_path: Path) -> None:
     assert Manifest.load(tmp_path / "out").classes == (" cat", " dog", "owl")
     (notice,) = summary.notices
     assert (notice.kind, notice.count, notice.examples) == ("spaces", 2, ("' cat'", "' dog'"))
-    with pytest.raises(PackError, match=r"line 2 of .*list\.csv has the path ' b\.jpg', and the file is called 'b\.jpg'"):
+    with pytest.raises(
+        PackError, match=r"line 2 of .*list\.csv has the path ' b\.jpg', and the file is called 'b\.jpg'"
+    ):
         pack(write(tmp_path, "label, path\ndog, b.jpg\n"), tmp_path / "other")

@@ -37,14 +37,25 @@ def feature(value: Any, packed: bool = True) -> bytes:
         return sized(1, b"".join(sized(1, each) for each in value))
     if value and isinstance(value[0], float):
         return sized(
-            2, sized(1, struct.pack(f"<{len(value)}f", *value)) if packed else b"".join(b"\x0d" + struct.pack("<f", v) for v in value)
+            2,
+            sized(1, struct.pack(f"<{len(value)}f", *value))
+            if packed
+            else b"".join(b"\x0d" + struct.pack("<f", v) for v in value),
         )
-    return sized(3, sized(1, b"".join(map(varint, value))) if packed else b"".join(b"\x08" + varint(v) for v in value))
+    return sized(
+        3, sized(1, b"".join(map(varint, value))) if packed else b"".join(b"\x08" + varint(v) for v in value)
+    )
 
 
 def example(packed: bool = True, **features: Any) -> bytes:
     """A tf.train.Example."""
-    return sized(1, b"".join(sized(1, sized(1, name.encode()) + sized(2, feature(value, packed))) for name, value in features.items()))
+    return sized(
+        1,
+        b"".join(
+            sized(1, sized(1, name.encode()) + sized(2, feature(value, packed)))
+            for name, value in features.items()
+        ),
+    )
 
 
 def masked(data: bytes) -> bytes:
@@ -54,7 +65,9 @@ def masked(data: bytes) -> bytes:
 
 def tfrecord(path: Path, *records: bytes) -> Path:
     lengths = [struct.pack("<Q", len(record)) for record in records]
-    path.write_bytes(b"".join(n + masked(n) + record + masked(record) for n, record in zip(lengths, records, strict=True)))
+    path.write_bytes(
+        b"".join(n + masked(n) + record + masked(record) for n, record in zip(lengths, records, strict=True))
+    )
     return path
 
 
@@ -94,7 +107,10 @@ class TestTFRecord:
 
     def test_lists_that_are_not_packed(self, tmp_path: Path) -> None:
         """Both forms that protocol buffers have for a list of numbers give the same values."""
-        both = [example(packed, image=[JPEGS[0]], ids=[3, -1, 2**63 - 1], w=[0.5, 2.0]) for packed in (True, False)]
+        both = [
+            example(packed, image=[JPEGS[0]], ids=[3, -1, 2**63 - 1], w=[0.5, 2.0])
+            for packed in (True, False)
+        ]
         first, second = values(open_source(tfrecord(tmp_path / "x.tfrecord", *both)))
         assert first["ids"].tolist() == second["ids"].tolist() == [3, -1, 2**63 - 1]
         assert first["w"].tolist() == second["w"].tolist() == [0.5, 2.0]
@@ -109,7 +125,10 @@ class TestTFRecord:
     )
     def test_the_usual_names(self, tmp_path: Path, names: tuple[str, ...], image: str, label: str) -> None:
         """The image is found by a usual name or by being the only picture; the label by a usual name."""
-        records = [example(**{name: [JPEGS[n]] if name == image else [n + (name == label)] for name in names}) for n in range(3)]
+        records = [
+            example(**{name: [JPEGS[n]] if name == image else [n + (name == label)] for name in names})
+            for n in range(3)
+        ]
         source = open_source(tfrecord(tmp_path / "train-00000-of-00001", *records))
         assert [each["label"] for each in values(source)] == [1, 2, 3]
         assert bytes_at_places(source) == JPEGS[:3]
@@ -127,13 +146,21 @@ class TestTFRecord:
         summary = pack(path, tmp_path / "out", on_error="skip")
         assert [name for name, _ in summary.skipped] == [f"{path}: record {n}" for n in (0, 4, 7, 8)]
         reasons = " | ".join(reason for _, reason in summary.skipped)
-        for part in ("checksum does not match", "0 values of 'image'", "the feature 'odd'", "2 values of 'label'"):
+        for part in (
+            "checksum does not match",
+            "0 values of 'image'",
+            "the feature 'odd'",
+            "2 values of 'label'",
+        ):
             assert part in reasons
 
     def test_many_files_and_patterns(self, tmp_path: Path) -> None:
         """A pattern, a list and a folder give the records of all files in order."""
         for n in range(3):
-            tfrecord(tmp_path / f"a-{n:05d}-of-00003", *(example(image=[JPEGS[n]], label=[10 * n + m]) for m in range(2)))
+            tfrecord(
+                tmp_path / f"a-{n:05d}-of-00003",
+                *(example(image=[JPEGS[n]], label=[10 * n + m]) for m in range(2)),
+            )
         paths = sorted(map(str, tmp_path.iterdir()))
         for given in (tmp_path, f"{tmp_path}/a-*", f"{tmp_path}/a-{{00000..00002}}-of-00003", paths):
             source = open_source(given)
@@ -144,7 +171,10 @@ class TestTFRecord:
 
     def test_class_names(self, tmp_path: Path) -> None:
         """TensorFlow Datasets writes them beside the files."""
-        path = tfrecord(tmp_path / "x-train.tfrecord-00000-of-00001", *(example(image=[JPEGS[n]], label=[n]) for n in range(2)))
+        path = tfrecord(
+            tmp_path / "x-train.tfrecord-00000-of-00001",
+            *(example(image=[JPEGS[n]], label=[n]) for n in range(2)),
+        )
         assert open_source(path).classes is None
         (tmp_path / "label.labels.txt").write_text("cat\ndog\n")
         (tmp_path / "features.json").write_text("{}")

@@ -73,7 +73,9 @@ def test_warnings_are_those_of_a_decode(files: list[Path], tmp_path: Path, check
     summary = pack(tmp_path / "src", tmp_path / "out", on_error="skip", check=check)
     named = {Path(name).stem for name, _ in summary.warnings}
     skipped = {Path(name).stem for name, _ in summary.skipped}
-    warned = {path.name for path in files if path.name not in skipped and core.jpeg_check(path.read_bytes())[0]}
+    warned = {
+        path.name for path in files if path.name not in skipped and core.jpeg_check(path.read_bytes())[0]
+    }
     assert named == warned
     assert named
 

@@ -56,7 +56,9 @@ def test_every_kind(tmp_path: Path) -> None:
     assert item.values["label"] == 7
     empty = source.read(1).values
     assert (empty["boxes"].shape, empty["labels"].shape, empty["counts"].shape) == ((0, 4), (0,), (0,))
-    assert source.stamp(0)[0] == sum((tmp_path / name).stat().st_size for name in ("a.jpg", "b.jpg", "deep.png", "a.png"))
+    assert source.stamp(0)[0] == sum(
+        (tmp_path / name).stat().st_size for name in ("a.jpg", "b.jpg", "deep.png", "a.png")
+    )
     assert source.place(1).path == str(tmp_path / "b.jpg")
     assert not source.notices
 
@@ -72,7 +74,11 @@ def test_formats_and_one_box(tmp_path: Path) -> None:
     ("header", "cell", "message"),
     [
         ("x:boxes", '"[[1,2,0,4]]"', "box 0 (from 0): [1.0, 2.0, 0.0, 4.0] has x2 < x1"),
-        ("x:xywh", '"[[1,2,3,4],[1,2,3,-4]]"', "box 1 (from 0): [1.0, 2.0, 3.0, -4.0] has x2 < x1 or y2 < y1 (xywh)"),
+        (
+            "x:xywh",
+            '"[[1,2,3,4],[1,2,3,-4]]"',
+            "box 1 (from 0): [1.0, 2.0, 3.0, -4.0] has x2 < x1 or y2 < y1 (xywh)",
+        ),
         ("x:boxes", '"[[1,2,NaN,4]]"', "NaN"),
         ("x:boxes", '"[[1,2,3]]"', "no list of 4 numbers"),
         ("x:boxes", "{}", "no list of boxes"),
@@ -100,5 +106,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, header: str, cell: str, message:
 
 def test_unknown_kinds(tmp_path: Path) -> None:
     """The message lists the kinds."""
-    with pytest.raises(PackError, match="column 'x:box': a kind is one of int, float, text, json, image, mask, boxes, "):
+    with pytest.raises(
+        PackError, match="column 'x:box': a kind is one of int, float, text, json, image, mask, boxes, "
+    ):
         open_source(write(tmp_path, "path,x:box", "a.jpg,1"))

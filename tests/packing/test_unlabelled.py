@@ -25,7 +25,9 @@ def photos(tmp_path: Path) -> Path:
     folder = tmp_path / "photos"
     folder.mkdir()
     for index in range(COUNT):
-        Image.fromarray(np.full((16, 16, 3), 9 * index, np.uint8)).save(folder / f"x{(3 * index) % COUNT}.jpg", quality=95)
+        Image.fromarray(np.full((16, 16, 3), 9 * index, np.uint8)).save(
+            folder / f"x{(3 * index) % COUNT}.jpg", quality=95
+        )
     return folder
 
 
@@ -37,9 +39,9 @@ def same_as(packed: Path, files: list[str]) -> bool:
     """Returns True if the samples are pairs of the files' pixels and their numbers."""
     samples = [PackedDataset(packed)[i] for i in range(len(files))]
     pixels = [torch.from_numpy(np.array(Image.open(file).convert("RGB"))).permute(2, 0, 1) for file in files]
-    return all(index == n and torch.equal(image, pixels[n]) for n, (image, index) in enumerate(samples)) and len(files) == len(
-        PackedDataset(packed)
-    )
+    return all(
+        index == n and torch.equal(image, pixels[n]) for n, (image, index) in enumerate(samples)
+    ) and len(files) == len(PackedDataset(packed))
 
 
 def sources(photos: Path) -> dict[str, tuple[Any, dict[str, Any], list[str]]]:
@@ -99,7 +101,9 @@ def test_ids_with_labels(photos: Path) -> None:
 def test_descriptions_beside_images(photos: Path, beside: str) -> None:
     """A file beside the images that may describe them is an error that names the way, and `format="images"` packs them all the same."""
     (photos / beside).write_text("{}")
-    with pytest.raises(PackError, match=rf"{beside} lies beside the images, which it may describe.*--format images"):
+    with pytest.raises(
+        PackError, match=rf"{beside} lies beside the images, which it may describe.*--format images"
+    ):
         pack(photos, photos.parent / "out")
     assert pack(photos, photos.parent / "out", format="images").samples == COUNT
 

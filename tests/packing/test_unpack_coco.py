@@ -40,7 +40,9 @@ def layouts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def write_coco(root: Path, annotations: list[dict[str, Any]], categories: list[dict[str, Any]], count: int = 3) -> Path:
+def write_coco(
+    root: Path, annotations: list[dict[str, Any]], categories: list[dict[str, Any]], count: int = 3
+) -> Path:
     """A folder of images 10, 11, ... and their annotation file."""
     (root / "annotations").mkdir(parents=True)
     images = []
@@ -71,7 +73,12 @@ def test_everything_that_coco_has(tmp_path: Path) -> None:
     assert_equal_datasets(tmp_path / "first", tmp_path / "again")
     assert PackedDataset(tmp_path / "again").classes == ["ant", "cat", "bee", "owl"]
     made = json.loads((tmp_path / "files/annotations/instances.json").read_text())
-    assert [(each["id"], each["name"]) for each in made["categories"]] == [(1, "ant"), (2, "cat"), (5, "bee"), (11, "owl")]
+    assert [(each["id"], each["name"]) for each in made["categories"]] == [
+        (1, "ant"),
+        (2, "cat"),
+        (5, "bee"),
+        (11, "owl"),
+    ]
     assert made["annotations"][0]["bbox"] == [1.1, 2.2, 30.3, 20.4]
     assert made["annotations"][0]["num_keypoints"] == 1
     assert made["annotations"][2] == {"id": 3, "image_id": 12, "caption": "an owl"}
@@ -92,7 +99,10 @@ def test_pycocotools_reads_it(layouts: Path, tmp_path: Path) -> None:
         found = coco.loadAnns(coco.getAnnIds(imgIds=[sample["image_id"]]))
         assert [each["bbox"] for each in found] == sample["boxes"].tolist()
         assert [each["category_id"] for each in found] == sample["category_id"].tolist()
-        assert all(np.array_equal(coco.annToMask(each), mask) for each, mask in zip(found, sample["instances"].numpy(), strict=True))
+        assert all(
+            np.array_equal(coco.annToMask(each), mask)
+            for each, mask in zip(found, sample["instances"].numpy(), strict=True)
+        )
 
 
 def test_other_boxes_become_coco(layouts: Path, tmp_path: Path) -> None:
@@ -144,7 +154,9 @@ class Labelled:
             "blob": b"b",
         }
         values |= {"mask": np.zeros((2, 2), np.uint8), "tilted": [[0, 0, 1, 1, 30.0]], "bbox": 3}
-        return Item(self.name(position), np.zeros((2, 2, 3), np.uint8), {f.name: values[f.name] for f in self.fields})
+        return Item(
+            self.name(position), np.zeros((2, 2, 3), np.uint8), {f.name: values[f.name] for f in self.fields}
+        )
 
 
 @pytest.mark.parametrize("pairs", [[(0, 1), (0, 2)], [(-1, 0)], [(0, 5), (1, 4)], [(0, 5), (2, 6)]])
@@ -167,13 +179,21 @@ def test_image_ids_that_are_there_twice(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "field",
-    [Field("mask", "mask"), Field("blob", "bytes"), Field("tilted", "boxes", format="xywhr"), Field("bbox", "int")],
+    [
+        Field("mask", "mask"),
+        Field("blob", "bytes"),
+        Field("tilted", "boxes", format="xywhr"),
+        Field("bbox", "int"),
+    ],
     ids=lambda field: field.name,
 )
 def test_fields_without_a_place(tmp_path: Path, field: Field) -> None:
     """A field that the layout has no place for is named, with what to do; nothing is written."""
     fastload.pack(Labelled([(0, 1)], field), tmp_path / "d")
-    with pytest.raises(ArgumentError, match=f"has the field '{field.name}' .* the layout coco has no place: choose the layout folders"):
+    with pytest.raises(
+        ArgumentError,
+        match=f"has the field '{field.name}' .* the layout coco has no place: choose the layout folders",
+    ):
         unpack(tmp_path / "d", tmp_path / "files", layout="coco")
     with pytest.raises(ArgumentError, match="the layout pairs has no place"):
         unpack(tmp_path / "d", tmp_path / "files", layout="pairs")
@@ -235,17 +255,30 @@ def test_a_label_far_beyond_classes(tmp_path: Path) -> None:
     """A huge label is refused before a category is made of each number below it."""
     fields = (Field("boxes", "boxes", format="xywh"), Field("labels", "array", "int64", (None,), of="boxes"))
     fastload.pack(Samples(fields, {"boxes": [[0, 0, 1, 1]], "labels": [2**62]}), tmp_path / "d")
-    with pytest.raises(PackError, match=f"sample 0: the label {2**62} is larger than 1,048,576; choose the layout folders"):
+    with pytest.raises(
+        PackError, match=f"sample 0: the label {2**62} is larger than 1,048,576; choose the layout folders"
+    ):
         unpack(tmp_path / "d", tmp_path / "files", layout="coco")
 
 
 def test_keypoints_without_labels(tmp_path: Path) -> None:
     """A category names the points of objects that have no label, without which `pack` would not take them; and NaN is null."""
-    fields = (Field("keypoints", "keypoints", shape=(2, 3)), Field("instances", "instances"), Field("score", "float"))
+    fields = (
+        Field("keypoints", "keypoints", shape=(2, 3)),
+        Field("instances", "instances"),
+        Field("score", "float"),
+    )
     points = np.arange(12).reshape(2, 2, 3)
-    fastload.pack(Samples(fields, {"keypoints": points, "instances": np.ones((2, 2, 2), np.uint8), "score": float("nan")}), tmp_path / "d")
+    fastload.pack(
+        Samples(
+            fields, {"keypoints": points, "instances": np.ones((2, 2, 2), np.uint8), "score": float("nan")}
+        ),
+        tmp_path / "d",
+    )
     unpack(tmp_path / "d", tmp_path / "files", layout="coco")
-    found = json.loads((tmp_path / "files/annotations/instances.json").read_text(), parse_constant=pytest.fail)
+    found = json.loads(
+        (tmp_path / "files/annotations/instances.json").read_text(), parse_constant=pytest.fail
+    )
     assert found["categories"] == [{"id": 1, "name": "object", "keypoints": ["0", "1"]}]
     assert found["images"][0]["score"] is None
     fastload.pack(tmp_path / "files", tmp_path / "again")
@@ -255,7 +288,10 @@ def test_keypoints_without_labels(tmp_path: Path) -> None:
 @pytest.mark.parametrize("names", [(), ("nose", "left_eye", "right_eye")])
 def test_pairs_of_keypoints_come_back(tmp_path: Path, names: tuple[str, ...]) -> None:
     """Names of keypoints are those of the category, and pairs without names get some that say left and right."""
-    fields = (Field("keypoints", "keypoints", shape=(3, 3), names=names, pairs=((1, 2),)), Field("instances", "instances"))
+    fields = (
+        Field("keypoints", "keypoints", shape=(3, 3), names=names, pairs=((1, 2),)),
+        Field("instances", "instances"),
+    )
     values = {"keypoints": np.ones((1, 3, 3)), "instances": np.ones((1, 2, 2), np.uint8)}
     fastload.pack(Samples(fields, values), tmp_path / "d")
     unpack(tmp_path / "d", tmp_path / "files", layout="coco")
@@ -278,29 +314,54 @@ def test_category_ids(ids: list[int], data: st.DataObject) -> None:
     assert len(found) == len(ids)
 
 
-def annotations_of(rng: np.random.Generator, ids: list[int], points: bool, captions: bool) -> list[dict[str, Any]]:
+def annotations_of(
+    rng: np.random.Generator, ids: list[int], points: bool, captions: bool
+) -> list[dict[str, Any]]:
     """Annotations of three images of 40 x 50 pixels: of polygons, run lengths or a box alone, with or without area, crowds among them."""
     found: list[dict[str, Any]] = []
     for number in range(int(rng.integers(1, 8))):
         box = (rng.random(4) * (20, 15, 30, 25)).round(int(rng.integers(0, 4))).tolist()
-        entry = {"id": number + 1, "image_id": int(rng.integers(10, 13)), "category_id": int(rng.choice(ids)), "bbox": box}
+        entry = {
+            "id": number + 1,
+            "image_id": int(rng.integers(10, 13)),
+            "category_id": int(rng.choice(ids)),
+            "bbox": box,
+        }
         form = int(rng.integers(3))
         if form == 0:
-            entry["segmentation"] = [(rng.random(2 * rng.integers(3, 6)) * 40).round(2).tolist() for _ in range(rng.integers(1, 3))]
+            entry["segmentation"] = [
+                (rng.random(2 * rng.integers(3, 6)) * 40).round(2).tolist() for _ in range(rng.integers(1, 3))
+            ]
         elif form == 1:
             ends = np.sort(rng.integers(0, 2001, int(rng.integers(0, 9))))
-            entry["segmentation"] = {"size": [40, 50], "counts": np.diff(ends, prepend=0, append=2000).tolist()}
+            entry["segmentation"] = {
+                "size": [40, 50],
+                "counts": np.diff(ends, prepend=0, append=2000).tolist(),
+            }
         entry |= {"area": float(rng.random() * 99)} if rng.random() < 0.5 else {}
         entry |= {"iscrowd": int(rng.integers(2))} if rng.random() < 0.5 else {}
         if points and rng.random() < 0.7:
-            entry["keypoints"] = np.concatenate([rng.random((2, 2)) * 40, rng.integers(0, 3, (2, 1))], 1).round(3).reshape(-1).tolist()
+            entry["keypoints"] = (
+                np.concatenate([rng.random((2, 2)) * 40, rng.integers(0, 3, (2, 1))], 1)
+                .round(3)
+                .reshape(-1)
+                .tolist()
+            )
         found.append(entry)
     if captions:
-        found += [{"id": 90 + n, "image_id": int(rng.integers(10, 13)), "caption": f"\u732b {n}"} for n in range(rng.integers(1, 4))]
+        found += [
+            {"id": 90 + n, "image_id": int(rng.integers(10, 13)), "caption": f"\u732b {n}"}
+            for n in range(rng.integers(1, 4))
+        ]
     return found
 
 
-@given(st.integers(0, 2**32), st.lists(st.integers(0, 90), min_size=1, max_size=6, unique=True), st.booleans(), st.booleans())
+@given(
+    st.integers(0, 2**32),
+    st.lists(st.integers(0, 90), min_size=1, max_size=6, unique=True),
+    st.booleans(),
+    st.booleans(),
+)
 @settings(max_examples=25)
 def test_any_coco_comes_back(seed: int, ids: list[int], points: bool, captions: bool) -> None:
     """Packed, unpacked and packed again, a COCO dataset has equal fields, labels and class names; its layout is COCO's."""

@@ -56,8 +56,13 @@ def packed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         fastload.pack(root / "images", root / "ds", masks=root / "masks")
         return root / "ds", layout
     images = [{"id": n, "file_name": f"{n:03d}.jpg", "width": 32, "height": 24} for n in range(COUNT)]
-    boxes = [{"id": n + 1, "image_id": n, "category_id": 1, "bbox": [1, 2, 3, 4], "area": 12, "iscrowd": 0} for n in range(COUNT)]
-    (root / "a.json").write_text(json.dumps({"images": images, "annotations": boxes, "categories": [{"id": 1, "name": "cat"}]}))
+    boxes = [
+        {"id": n + 1, "image_id": n, "category_id": 1, "bbox": [1, 2, 3, 4], "area": 12, "iscrowd": 0}
+        for n in range(COUNT)
+    ]
+    (root / "a.json").write_text(
+        json.dumps({"images": images, "annotations": boxes, "categories": [{"id": 1, "name": "cat"}]})
+    )
     fastload.pack(root / "images", root / "ds", annotations=str(root / "a.json"))
     return root / "ds", layout
 

@@ -83,20 +83,32 @@ def edited(line: int, change: Callable[[dict[str, Any]], Any]) -> Callable[[Path
 
 
 WRONG = {
-    r"line 2: its 'blob' is no value of bytes: it is no base64": edited(1, lambda line: line.update(blob="?")),
+    r"line 2: its 'blob' is no value of bytes: it is no base64": edited(
+        1, lambda line: line.update(blob="?")
+    ),
     r"line 2: its 'blob' is no value of bytes: bytes are a text": edited(1, lambda line: line.update(blob=3)),
     r"line 2: it has no value of 'score'": edited(1, lambda line: line.pop("score")),
     r"line 2: its 'mask' is no path": edited(1, lambda line: line.update(mask=None)),
     r"its 'mask' is no path": edited(1, lambda line: line.update(mask="a\0b")),
     r"gone\.png cannot be read: No such file": edited(1, lambda line: line.update(mask="gone.png")),
     r"line 2: its 'boxes' is no value of boxes": edited(1, lambda line: line.update(boxes="none")),
-    r"line 2: its 'boxes' is no value of boxes .*inhomogeneous": edited(1, lambda line: line.update(boxes=[[1, 2, 3, 4], [1]])),
-    r"row 0 of field 'boxes': its box has a negative width": edited(1, lambda line: line.update(boxes=[[1, 1, -1, 1]])),
+    r"line 2: its 'boxes' is no value of boxes .*inhomogeneous": edited(
+        1, lambda line: line.update(boxes=[[1, 2, 3, 4], [1]])
+    ),
+    r"row 0 of field 'boxes': its box has a negative width": edited(
+        1, lambda line: line.update(boxes=[[1, 1, -1, 1]])
+    ),
     r"'boxes'.*its shape is \(1, 3\)": edited(1, lambda line: line.update(boxes=[[1, 1, 1]])),
-    r"row 0 of field 'objects': its run lengths sum to 3": edited(1, lambda line: line.update(objects=[{"size": [4, 5], "counts": "3"}])),
-    r"line 2: its 'objects' is no value of instances": edited(1, lambda line: line.update(objects={"size": [4, 5]})),
+    r"row 0 of field 'objects': its run lengths sum to 3": edited(
+        1, lambda line: line.update(objects=[{"size": [4, 5], "counts": "3"}])
+    ),
+    r"line 2: its 'objects' is no value of instances": edited(
+        1, lambda line: line.update(objects={"size": [4, 5]})
+    ),
     r"field 'label' \(int\) cannot hold 'x'": edited(1, lambda line: line.update(label="x")),
-    r"'mask'.*\(2, 2\), its image \(4, 5\)": lambda folder: shutil.copy(folder.parent / "small.png", folder / "mask/00000001.png"),
+    r"'mask'.*\(2, 2\), its image \(4, 5\)": lambda folder: shutil.copy(
+        folder.parent / "small.png", folder / "mask/00000001.png"
+    ),
 }
 
 
@@ -119,9 +131,21 @@ def test_what_is_wrong_in_a_folder(files: Path, tmp_path: Path, words: str) -> N
     [
         ("fastload.json", b"[]", "fastload.json: the file is list, not an object: unpack the dataset again"),
         ("fastload.json", b'{"path": "path", "fields": []}', "1 to 1000 fields"),
-        ("fastload.json", b'{"path": 3, "fields": [{"name": "image", "kind": "image"}]}', "the key of the image's path is 3"),
-        ("fastload.json", b'{"path": "p", "fields": [{"name": "a", "kind": "int"}]}', "its first field is no image"),
-        ("fastload.json", b'{"path": "p", "fields": [{"name": "a", "kind": "image"}], "classes": [1]}', "the name of a class is 1"),
+        (
+            "fastload.json",
+            b'{"path": 3, "fields": [{"name": "image", "kind": "image"}]}',
+            "the key of the image's path is 3",
+        ),
+        (
+            "fastload.json",
+            b'{"path": "p", "fields": [{"name": "a", "kind": "int"}]}',
+            "its first field is no image",
+        ),
+        (
+            "fastload.json",
+            b'{"path": "p", "fields": [{"name": "a", "kind": "image"}], "classes": [1]}',
+            "the name of a class is 1",
+        ),
         ("fastload.json", b"{", "fastload.json: "),
         ("fields.jsonl", b"", "it is empty, or ends within a line"),
         ("fields.jsonl", b'{"path": "a"}', "it is empty, or ends within a line"),
@@ -147,7 +171,9 @@ def test_lines_in_another_form(files: Path, tmp_path: Path) -> None:
     path = tmp_path / "folder/fields.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     lines[1]["path"] = name
-    path.write_text("\n".join(json.dumps(dict(reversed(line.items())), separators=(",", ":")) for line in lines) + "\n")
+    path.write_text(
+        "\n".join(json.dumps(dict(reversed(line.items())), separators=(",", ":")) for line in lines) + "\n"
+    )
     assert [stored.values for stored in _packed(path.parent, tmp_path / "a")] == [
         stored.values for stored in _packed(files / "folder", tmp_path / "b")
     ]
@@ -186,7 +212,9 @@ def test_an_image_of_another_name(tmp_path: Path) -> None:
     """A dataset of another writer, whose image has another name and is not its first field: the image is called image again."""
     schema = Schema((Field("label", "int"), Field("photo", "image"), Field("size", "int")))
     writer = DatasetWriter(tmp_path / "first", schema, shard_size=1 << 20, options={})
-    writer.append({"photo": np.zeros((2, 2, 3), np.uint8), "label": 4, "size": 5}, image_kind="raw", height=2, width=2)
+    writer.append(
+        {"photo": np.zeros((2, 2, 3), np.uint8), "label": 4, "size": 5}, image_kind="raw", height=2, width=2
+    )
     writer.finish(None, {})
     unpack(tmp_path / "first", tmp_path / "files")
     export(tmp_path / "first", tmp_path / "out.tar")
@@ -205,10 +233,18 @@ def test_parquet_that_was_changed(files: Path, tmp_path: Path) -> None:
     export(files / "few.fl", tmp_path / "few.parquet")
     table = parquet.read_table(tmp_path / "few.parquet")
     parquet.write_table(table.drop_columns(["boxes"]), tmp_path / "fewer.parquet")
-    assert [field.name for field in open_source(tmp_path / "fewer.parquet").fields] == ["label", "mask", "objects", "blob", "score"]
+    assert [field.name for field in open_source(tmp_path / "fewer.parquet").fields] == [
+        "label",
+        "mask",
+        "objects",
+        "blob",
+        "score",
+    ]
     place = table.schema.get_field_index("boxes")
     nulls = pa.array([None, *table["boxes"].to_pylist()[1:]], table.schema.field("boxes").type)
-    parquet.write_table(table.set_column(place, table.schema.field("boxes"), nulls), tmp_path / "null.parquet")
+    parquet.write_table(
+        table.set_column(place, table.schema.field("boxes"), nulls), tmp_path / "null.parquet"
+    )
     with pytest.raises(PackStoppedError, match="'boxes' is null"):
         fastload.pack(tmp_path / "null.parquet", tmp_path / "out")
     assert fastload.pack(tmp_path / "null.parquet", tmp_path / "some", on_error="skip").samples == 2
@@ -290,7 +326,12 @@ def test_export_of_samples_with_objects(files: Path, tmp_path: Path) -> None:
     assert PackedDataset(tmp_path / "some.fl").column("score").tolist() == [0.5, 1.0]
 
 
-def rewritten(path: Path, out: Path, change: Callable[[str, bytes], tuple[str, bytes] | None], comment: str | None = None) -> Path:
+def rewritten(
+    path: Path,
+    out: Path,
+    change: Callable[[str, bytes], tuple[str, bytes] | None],
+    comment: str | None = None,
+) -> Path:
     """A tar with members changed or left out, and its comment, if another one is given."""
     with tarfile.open(path) as tar:
         headers = {"comment": tar.pax_headers["comment"] if comment is None else comment}
@@ -306,7 +347,9 @@ def rewritten(path: Path, out: Path, change: Callable[[str, bytes], tuple[str, b
 
 
 MEMBERS: dict[str, Callable[[str, bytes], tuple[str, bytes] | None]] = {
-    r"it has no member \.mask\.jpg or \.mask\.png or \.mask\.webp or": lambda n, d: None if n == "00000001.mask.png" else (n, d),
+    r"it has no member \.mask\.jpg or \.mask\.png or \.mask\.webp or": lambda n, d: (
+        None if n == "00000001.mask.png" else (n, d)
+    ),
     r"it has no member \.json": lambda n, d: None if n == "00000001.json" else (n, d),
     r"its \.json is no object of blob, score": lambda n, d: (n, b"[]" if n == "00000001.json" else d),
     r"its \.json has no value of 'blob'": lambda n, d: (n, b"{}" if n == "00000001.json" else d),
@@ -325,7 +368,9 @@ def test_what_is_wrong_in_a_tar(files: Path, tmp_path: Path, words: str) -> None
     assert fastload.pack(path, tmp_path / "some", on_error="skip").samples == 2
 
 
-@pytest.mark.parametrize("comment", ["", "9fceb02", "{}", '{"fastload": 3}', '{"fastload": {"fields": []}}', "[" * 5000])
+@pytest.mark.parametrize(
+    "comment", ["", "9fceb02", "{}", '{"fastload": 3}', '{"fastload": {"fields": []}}', "[" * 5000]
+)
 def test_other_comments(files: Path, tmp_path: Path, comment: str) -> None:
     """A tar whose comment is somebody else's is read by the names of its members, as any WebDataset is."""
     assert isinstance(open_source(files / "few.tar"), ExportedTar)

@@ -42,7 +42,10 @@ NEED_FOLDERS: dict[str, Callable[[Path], Any]] = {
 @pytest.mark.parametrize("name", NEED_FOLDERS)
 def test_a_url_is_no_folder(packed: Path, name: str) -> None:
     """The error says what makes a folder of a URL, and has none of its secrets."""
-    with pytest.raises(DatasetError, match=r"^s3://bucket/set is a URL, and this needs .*: `fastload pull s3://bucket/set OUT`") as caught:
+    with pytest.raises(
+        DatasetError,
+        match=r"^s3://bucket/set is a URL, and this needs .*: `fastload pull s3://bucket/set OUT`",
+    ) as caught:
         NEED_FOLDERS[name](packed.parent)
     assert "secret" not in str(caught.value)
     assert sorted(path.name for path in packed.parent.iterdir()) == ["columns.csv", "files", "packed"]

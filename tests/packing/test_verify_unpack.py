@@ -109,7 +109,14 @@ class TestUnpack:
 
     def test_other_fields(self, tmp_path: Path) -> None:
         """One JSON line a sample."""
-        row = {"image": picture(1, 8, 8), "label": "x", "a": np.arange(2.0), "b": b"\0\1", "j": {"k": None}, "f": 0.5}
+        row = {
+            "image": picture(1, 8, 8),
+            "label": "x",
+            "a": np.arange(2.0),
+            "b": b"\0\1",
+            "j": {"k": None},
+            "f": 0.5,
+        }
 
         class One:
             def __len__(self) -> int:
@@ -127,11 +134,26 @@ class TestUnpack:
 
     def test_hostile_class_names_stay_inside(self, tmp_path: Path) -> None:
         """Names that climb, hide, collide or are too long become plain, different folders below the target."""
-        names = ["../../up", "/etc", "..", ".", "", "a/b", "A/B", "a_b", "x" * 500, "nul\0", "fields.jsonl", "con. "]
+        names = [
+            "../../up",
+            "/etc",
+            "..",
+            ".",
+            "",
+            "a/b",
+            "A/B",
+            "a_b",
+            "x" * 500,
+            "nul\0",
+            "fields.jsonl",
+            "con. ",
+        ]
         schema = Schema((Field("image", "image"), Field("label", "int")))
         writer = DatasetWriter(tmp_path / "ds", schema, shard_size=1 << 20, options={})
         for label in range(len(names) + 1):
-            writer.append({"image": encoded(picture(1, 8, 8)), "label": label}, image_kind="jpeg", height=8, width=8)
+            writer.append(
+                {"image": encoded(picture(1, 8, 8)), "label": label}, image_kind="jpeg", height=8, width=8
+            )
         writer.finish(names, {})
         target = tmp_path / "deep" / "er" / "files"
         unpack(tmp_path / "ds", target)

@@ -62,7 +62,11 @@ def main() -> None:
             with files.held(part):
                 crcs |= {index: core.crc32c(reader.record(index)) for index in part}
         status = files.status()
-        found = {"crc": [crcs[index] for index in range(len(order))], "fetched": status.fetched, "cached": status.cached}
+        found = {
+            "crc": [crcs[index] for index in range(len(order))],
+            "fetched": status.fetched,
+            "cached": status.cached,
+        }
         sys.stdout.write(json.dumps(found) + "\n")
 
 

@@ -19,7 +19,9 @@ from fastload import PackedDataset, push
 from fastload.remote.client import open_objects
 from fastload.remote.objects import Objects
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "store"))  # its helpers are modules for these tests
+sys.path.insert(
+    0, str(Path(__file__).resolve().parents[1] / "store")
+)  # its helpers are modules for these tests
 
 _count = itertools.count()
 
@@ -64,7 +66,9 @@ def opened(seaweedfs: SeaweedFS, photos: Path, cache: Path) -> Iterator[Callable
     found: list[PackedDataset] = []
 
     def open_(url: str = reading.URL, transform: Any = reading.CROP, **more: Any) -> PackedDataset:
-        found.append(PackedDataset(url, transform, **{"cache": cache, "storage_options": seaweedfs.options(), **more}))
+        found.append(
+            PackedDataset(url, transform, **{"cache": cache, "storage_options": seaweedfs.options(), **more})
+        )
         return found[-1]
 
     yield open_

@@ -90,7 +90,9 @@ def write_photos(out: Path, count: int = COUNT, shard_size: int = 600_000) -> Pa
 
 def write_raw(out: Path, count: int, height: int, width: int, shard_size: int) -> Path:
     """A dataset of raw images of noise with their number as label."""
-    with DatasetWriter(out, Schema((Field("image", "image"), Field("label", "int"))), shard_size=shard_size, options={}) as writer:
+    with DatasetWriter(
+        out, Schema((Field("image", "image"), Field("label", "int"))), shard_size=shard_size, options={}
+    ) as writer:
         for index in range(count):
             image = np.random.default_rng(index).integers(0, 256, (height, width, 3), np.uint8)
             writer.append({"image": image, "label": index}, image_kind="raw", height=height, width=width)
@@ -192,13 +194,22 @@ def secrets_in(folder: Path, *secrets: str) -> list[str]:
 class Reader:
     """A process that reads all of a dataset in a bucket: see cache_reader."""
 
-    def __init__(self, server: SeaweedFS, cache: Path, seed: int, url: str, prelude: str = "", **more: Any) -> None:
-        files = {"url": url, "cache": str(cache), "storage_options": server.options(), "cache_size": more.pop("cache_size", None)}
+    def __init__(
+        self, server: SeaweedFS, cache: Path, seed: int, url: str, prelude: str = "", **more: Any
+    ) -> None:
+        files = {
+            "url": url,
+            "cache": str(cache),
+            "storage_options": server.options(),
+            "cache_size": more.pop("cache_size", None),
+        }
         given = json.dumps({"files": files, "seed": seed, **more})
         source = f"import sys; sys.path.insert(0, {str(HERE)!r}); import cache_reader\n{prelude}\ncache_reader.main()"
         command = [sys.executable, "-W", "error", "-c", source, given]
         environment = {**os.environ, "PYTHONPATH": str(Path(fastload.__file__).parents[1])}
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
 
     def result(self, limit: float = 60.0) -> dict[str, Any]:
         """What it read; it ends well."""

@@ -29,7 +29,10 @@ from fastload.remote.manifest import find_manifest  # noqa: E402
 from fastload.remote.obstore import ObstoreObjects  # noqa: E402
 from fastload.store import Manifest  # noqa: E402
 
-REQUESTS = [(ObstoreObjects, name) for name in ("get", "get_range", "fetch", "head", "list", "put", "put_file", "delete")]
+REQUESTS = [
+    (ObstoreObjects, name)
+    for name in ("get", "get_range", "fetch", "head", "list", "put", "put_file", "delete")
+]
 DISK = [(os, "fsync"), (os, "replace"), (Path, "unlink")]
 
 
@@ -79,7 +82,9 @@ class Scenarios:
         """A dataset to an empty URL."""
         one = Manifest.load(self.folder / "one")
         point = 0
-        for point in self._killed(REQUESTS, lambda point: push(self.folder / "one", f"{self.url}/{point}", **self.options)):
+        for point in self._killed(
+            REQUESTS, lambda point: push(self.folder / "one", f"{self.url}/{point}", **self.options)
+        ):
             url = f"{self.url}/{point}"
             unharmed(
                 point,
@@ -102,7 +107,10 @@ class Scenarios:
         old, new = Manifest.load(self.folder / "two"), Manifest.load(self.folder / "one")
         point = 0
         unharmed(0, lambda: push(self.folder / "two", f"{self.url}/{self.points.start}", **self.options))
-        for point in self._killed(REQUESTS, lambda point: push(self.folder / "one", f"{self.url}/{point}", overwrite=True, **self.options)):
+        for point in self._killed(
+            REQUESTS,
+            lambda point: push(self.folder / "one", f"{self.url}/{point}", overwrite=True, **self.options),
+        ):
             url, then = f"{self.url}/{point}", f"{self.url}/{point + self.points.step}"
             unharmed(
                 point,
@@ -118,7 +126,9 @@ class Scenarios:
         unharmed(0, lambda: push(self.folder / "one", self.url, **self.options))
         whole = {path.name: path.read_bytes() for path in (self.folder / "one").iterdir()}
         point = 0
-        for point in self._killed(REQUESTS + DISK, lambda point: pull(self.url, self.folder / f"out-{point}", **self.options)):
+        for point in self._killed(
+            REQUESTS + DISK, lambda point: pull(self.url, self.folder / f"out-{point}", **self.options)
+        ):
             out = self.folder / f"out-{point}"
             try:
                 Manifest.load(out)
@@ -140,7 +150,9 @@ class Scenarios:
 
         def act(point: int) -> None:
             staging = self.folder / f"staging-{point}"
-            packed_from(self.folder / "src", f"{self.url}/{point}", staging=staging, resume=True, **self.options)
+            packed_from(
+                self.folder / "src", f"{self.url}/{point}", staging=staging, resume=True, **self.options
+            )
 
         point = 0
         for point in self._killed(REQUESTS + DISK, act):
@@ -152,13 +164,17 @@ class Scenarios:
                 lambda point=point: act(point),
                 lambda url=url: self._pushed(url, one),
             )
-            assert not (self.folder / f"staging-{point}").exists(), os.listdir(self.folder / f"staging-{point}")
+            assert not (self.folder / f"staging-{point}").exists(), os.listdir(
+                self.folder / f"staging-{point}"
+            )
         return point
 
 
 def main() -> None:
     scenario, folder, url, options, first, step = sys.argv[1:]
-    last = getattr(Scenarios(Path(folder), url, json.loads(options), range(int(first), 10_000, int(step))), scenario)()
+    last = getattr(
+        Scenarios(Path(folder), url, json.loads(options), range(int(first), 10_000, int(step))), scenario
+    )()
     sys.stdout.write(f"{last}\n")
 
 

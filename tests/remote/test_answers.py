@@ -41,7 +41,9 @@ FAULTS: dict[str, dict[str, Any]] = {
     "404: no such object or bucket": _fault("status", status=404, code="NoSuchKey"),
     "any other 4xx": _fault("status", status=405, code="MethodNotAllowed"),
     "400, for a request that was damaged on its way": _fault("status", status=400, code="IncompleteBody"),
-    "a redirect to nowhere, or to a host that is gone": _fault("status", status=307, code="x", location=NOWHERE),
+    "a redirect to nowhere, or to a host that is gone": _fault(
+        "status", status=307, code="x", location=NOWHERE
+    ),
     "416 of a range that should be there": _fault("status", SIDECAR, status=416, code="InvalidRange"),
     "a body that is cut off": _fault("cut"),
     "a body that is short": _fault("short"),
@@ -89,13 +91,24 @@ def proxy(seaweedfs: SeaweedFS) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def opened(seaweedfs: SeaweedFS, photos: Path, proxy: Proxy, tmp_path: Path) -> Iterator[Callable[..., PackedDataset]]:
+def opened(
+    seaweedfs: SeaweedFS, photos: Path, proxy: Proxy, tmp_path: Path
+) -> Iterator[Callable[..., PackedDataset]]:
     """Opens a dataset by way of the proxy, without a cache."""
     found: list[PackedDataset] = []
 
     def open_(url: str = URL, timeout: float = 20.0) -> PackedDataset:
         options = seaweedfs.options(proxy.endpoint)
-        found.append(PackedDataset(url, cache=tmp_path, cache_size=0, storage_options=options, fields=("image", "label"), timeout=timeout))
+        found.append(
+            PackedDataset(
+                url,
+                cache=tmp_path,
+                cache_size=0,
+                storage_options=options,
+                fields=("image", "label"),
+                timeout=timeout,
+            )
+        )
         return found[-1]
 
     yield open_
@@ -144,7 +157,9 @@ def test_opening_ends_at_once(proxy: Proxy, opened: Callable[..., PackedDataset]
 
 
 @pytest.mark.parametrize("answer", rows("while a dataset is opened", "3 times"))
-def test_opening_believes_bytes_that_stay_the_same(proxy: Proxy, opened: Callable[..., PackedDataset], answer: str) -> None:
+def test_opening_believes_bytes_that_stay_the_same(
+    proxy: Proxy, opened: Callable[..., PackedDataset], answer: str
+) -> None:
     """A manifest that is damaged for good is told from one that was damaged on its way."""
     spoil(proxy, answer, 10_000, FAULTS[answer]["opening"])
     with pytest.raises(DatasetError, match=re.escape(URL)) as caught:
@@ -154,7 +169,9 @@ def test_opening_believes_bytes_that_stay_the_same(proxy: Proxy, opened: Callabl
 
 
 @pytest.mark.parametrize("answer", rows("once it is open", "again", "3 times"))
-def test_reading_tries_again(proxy: Proxy, opened: Callable[..., PackedDataset], photos: Path, answer: str) -> None:
+def test_reading_tries_again(
+    proxy: Proxy, opened: Callable[..., PackedDataset], photos: Path, answer: str
+) -> None:
     """Two such answers, and the sample is the one that was packed."""
     dataset = opened(timeout=patience(answer))
     spoil(proxy, answer, 2, SHARD)
@@ -163,7 +180,9 @@ def test_reading_tries_again(proxy: Proxy, opened: Callable[..., PackedDataset],
 
 
 @pytest.mark.parametrize("answer", rows("once it is open", "again"))
-def test_reading_gives_up_after_the_timeout(proxy: Proxy, opened: Callable[..., PackedDataset], answer: str) -> None:
+def test_reading_gives_up_after_the_timeout(
+    proxy: Proxy, opened: Callable[..., PackedDataset], answer: str
+) -> None:
     """One RemoteError that names object, range, tries and cause; the next sample comes once the server is well."""
     dataset = opened(timeout=2.0)
     spoil(proxy, answer, 10_000, SHARD)
@@ -177,7 +196,9 @@ def test_reading_gives_up_after_the_timeout(proxy: Proxy, opened: Callable[..., 
     dataset[SAMPLE + 1]
 
 
-def test_a_last_try_that_the_timeout_cuts_does_not_hide_the_answer(proxy: Proxy, opened: Callable[..., PackedDataset]) -> None:
+def test_a_last_try_that_the_timeout_cuts_does_not_hide_the_answer(
+    proxy: Proxy, opened: Callable[..., PackedDataset]
+) -> None:
     """A slow server that denies access says so: the last try has no time for an answer."""
     dataset = opened(timeout=2.0)
     spoil(proxy, "401 or 403: access denied", 10_000, SHARD)
@@ -187,7 +208,9 @@ def test_a_last_try_that_the_timeout_cuts_does_not_hide_the_answer(proxy: Proxy,
 
 
 @pytest.mark.parametrize("answer", rows("once it is open", "3 times"))
-def test_reading_believes_bytes_that_stay_the_same(proxy: Proxy, opened: Callable[..., PackedDataset], answer: str) -> None:
+def test_reading_believes_bytes_that_stay_the_same(
+    proxy: Proxy, opened: Callable[..., PackedDataset], answer: str
+) -> None:
     """They are that sample's damage, as of a damaged disk."""
     dataset = opened(timeout=3600.0)
     spoil(proxy, answer, 10_000, SHARD)
@@ -197,7 +220,9 @@ def test_reading_believes_bytes_that_stay_the_same(proxy: Proxy, opened: Callabl
 
 
 @pytest.mark.parametrize("answer", rows("once it is open", "at once"))
-@pytest.mark.parametrize("wrong", ["404: no such object or bucket", "wrong bytes, other ones each time", "no body"])
+@pytest.mark.parametrize(
+    "wrong", ["404: no such object or bucket", "wrong bytes, other ones each time", "no body"]
+)
 def test_a_replaced_dataset_ends_the_tries(
     seaweedfs: SeaweedFS,
     proxy: Proxy,
@@ -213,9 +238,16 @@ def test_a_replaced_dataset_ends_the_tries(
     push(photos, s3_url, storage_options=seaweedfs.options())
     dataset = opened(s3_url, timeout=3600.0)
     dataset[SAMPLE + 1]  # with which the places of the shard's samples are fetched
-    push(reading.write_photos(tmp_path / "other.fl", 40), s3_url, overwrite=True, storage_options=seaweedfs.options())
+    push(
+        reading.write_photos(tmp_path / "other.fl", 40),
+        s3_url,
+        overwrite=True,
+        storage_options=seaweedfs.options(),
+    )
     spoil(proxy, wrong, 10_000, SHARD)
-    with pytest.raises(RemoteError, match="the dataset there was replaced by another after it was opened: open it again"):
+    with pytest.raises(
+        RemoteError, match="the dataset there was replaced by another after it was opened: open it again"
+    ):
         dataset[SAMPLE]
     assert 2 <= proxy.counts()["faults"] <= 8
 
@@ -238,8 +270,12 @@ def test_a_write_is_tried_again(
     assert verify(s3_url, storage_options=seaweedfs.options()).ok
 
 
-@pytest.mark.parametrize("answer", ["401 or 403: access denied", "404: no such object or bucket", "any other 4xx"])
-def test_the_first_write_ends_at_once(seaweedfs: SeaweedFS, proxy: Proxy, small: Path, s3_url: str, answer: str) -> None:
+@pytest.mark.parametrize(
+    "answer", ["401 or 403: access denied", "404: no such object or bucket", "any other 4xx"]
+)
+def test_the_first_write_ends_at_once(
+    seaweedfs: SeaweedFS, proxy: Proxy, small: Path, s3_url: str, answer: str
+) -> None:
     """Before any write has succeeded, the answer is about this user's access, or the bucket."""
     spoil(proxy, answer, 10_000, "", "PUT")
     with pytest.raises(RemoteError, match=r"failed after [12] tr(y|ies) in .*; push again, and it goes on"):
@@ -255,7 +291,9 @@ def test_sidecars_by_the_same_rule(proxy: Proxy, opened: Callable[..., PackedDat
 
 
 @pytest.mark.parametrize("decode", [False, True])
-def test_verify_reads_again_what_was_damaged_on_its_way(seaweedfs: SeaweedFS, photos: Path, proxy: Proxy, decode: bool) -> None:
+def test_verify_reads_again_what_was_damaged_on_its_way(
+    seaweedfs: SeaweedFS, photos: Path, proxy: Proxy, decode: bool
+) -> None:
     """A wrong checksum of a whole file is no finding unless it comes again and again."""
     proxy.spoil("noise", 2, method="GET", part=SHARD)
     options = seaweedfs.options(proxy.endpoint)

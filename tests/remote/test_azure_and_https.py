@@ -54,7 +54,10 @@ def test_azure_is_read_listed_and_written(blobs: Objects, tmp_path: Path) -> Non
 
 def test_azure_refuses_a_wrong_key_without_showing_it(azurite: Azurite) -> None:
     """Nor a SAS token, which obstore sends in the URL of every request."""
-    wrong: list[dict[str, object]] = [{"account_key": "VE9QU0VDUkVU"}, {"account_key": None, "sas_token": "sv=2021-12-02&sig=VE9QU0VDUkVU"}]
+    wrong: list[dict[str, object]] = [
+        {"account_key": "VE9QU0VDUkVU"},
+        {"account_key": None, "sas_token": "sv=2021-12-02&sig=VE9QU0VDUkVU"},
+    ]
     for changed in wrong:
         options = {key: value for key, value in {**azurite.options(), **changed}.items() if value is not None}
         objects = open_objects("az://fastload/x", options, 5.0)
@@ -85,7 +88,9 @@ def served(nginx: Nginx) -> str:
 
 def test_https_is_read_with_the_authoritys_certificate(nginx: Nginx, served: str) -> None:
     """Whole, in ranges and its head; a missing file is named."""
-    objects = open_objects(f"{nginx.https}/{served}", {"client_options": {"root_certificate": nginx.certificate}}, 20.0)
+    objects = open_objects(
+        f"{nginx.https}/{served}", {"client_options": {"root_certificate": nginx.certificate}}, 20.0
+    )
     assert objects.get("a", len(BODY)) == BODY
     assert asyncio.run(_halves(objects, "a")) == BODY
     info = objects.head("a")

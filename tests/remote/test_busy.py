@@ -32,16 +32,26 @@ def proxy(seaweedfs: SeaweedFS) -> Iterator[Proxy]:
 
 
 async def _awaited(objects: Objects) -> list[bytes]:
-    return [bytes(part) for part in await asyncio.gather(*(objects.fetch("a", k * PART, k * PART + PART) for k in range(AT_ONCE)))]
+    return [
+        bytes(part)
+        for part in await asyncio.gather(
+            *(objects.fetch("a", k * PART, k * PART + PART) for k in range(AT_ONCE))
+        )
+    ]
 
 
 def _blocking(objects: Objects) -> list[bytes]:
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return [bytes(part) for part in pool.map(lambda k: objects.get_range("a", k * PART, k * PART + PART), range(AT_ONCE))]
+        return [
+            bytes(part)
+            for part in pool.map(lambda k: objects.get_range("a", k * PART, k * PART + PART), range(AT_ONCE))
+        ]
 
 
 @pytest.mark.parametrize(
-    ("status", "read"), [(429, lambda objects: asyncio.run(_awaited(objects))), (503, _blocking)], ids=["429, awaited", "503, blocking"]
+    ("status", "read"),
+    [(429, lambda objects: asyncio.run(_awaited(objects))), (503, _blocking)],
+    ids=["429, awaited", "503, blocking"],
 )
 def test_a_busy_server_is_waited_for_with_few_requests(
     open_s3: Open, proxy: Proxy, read: Callable[[Objects], list[bytes]], status: int

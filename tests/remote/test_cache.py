@@ -52,7 +52,9 @@ def crcs(photos: Path) -> list[int]:
 
 
 @pytest.mark.long
-def test_eight_processes_never_exceed_the_budget(seaweedfs: SeaweedFS, photos: Path, crcs: list[int], cache: Path) -> None:
+def test_eight_processes_never_exceed_the_budget(
+    seaweedfs: SeaweedFS, photos: Path, crcs: list[int], cache: Path
+) -> None:
     """While eight processes fill it at once, the folder never takes more than cache_size; all of them read right; what is cached stays."""
     size = size_of(photos) // 3
     readers = [Reader(seaweedfs, cache, seed, URL, cache_size=size) for seed in range(8)]
@@ -77,7 +79,9 @@ def test_eight_processes_never_exceed_the_budget(seaweedfs: SeaweedFS, photos: P
         assert np.array_equal(now[then != 0], then[then != 0])
 
 
-def test_each_byte_is_fetched_once_for_all_processes(seaweedfs: SeaweedFS, photos: Path, crcs: list[int], cache: Path) -> None:
+def test_each_byte_is_fetched_once_for_all_processes(
+    seaweedfs: SeaweedFS, photos: Path, crcs: list[int], cache: Path
+) -> None:
     """Eight processes, each of which reads everything in an order of its own."""
     results = [reader.result() for reader in [Reader(seaweedfs, cache, seed, URL) for seed in range(8)]]
     assert all(result["crc"] == crcs for result in results)
@@ -86,7 +90,9 @@ def test_each_byte_is_fetched_once_for_all_processes(seaweedfs: SeaweedFS, photo
     assert (again["crc"], again["fetched"], again["cached"]) == (crcs, 0, len(crcs))
 
 
-def test_grants_of_killed_processes_are_found_again(seaweedfs: SeaweedFS, photos: Path, crcs: list[int], cache: Path) -> None:
+def test_grants_of_killed_processes_are_found_again(
+    seaweedfs: SeaweedFS, photos: Path, crcs: list[int], cache: Path
+) -> None:
     """Processes that are killed leave what they were granted; it is used by those after them, who need not be alone."""
     size = size_of(photos) + 200_000
     holder = RemoteFiles(URL, cache, size, seaweedfs.options())
@@ -98,7 +104,9 @@ def test_grants_of_killed_processes_are_found_again(seaweedfs: SeaweedFS, photos
     assert on_disk(cache) <= size
 
 
-def test_unused_datasets_go_oldest_first_and_used_ones_stay(photos: Path, copies: list[str], cache: Path, opened: Any) -> None:
+def test_unused_datasets_go_oldest_first_and_used_ones_stay(
+    photos: Path, copies: list[str], cache: Path, opened: Any
+) -> None:
     """Room for two and a half: a third one takes the place of the one that was opened longest ago and is used by nobody."""
     size = int(2.5 * size_of(photos))
     for number, url in enumerate((URL, copies[0])):
@@ -107,7 +115,10 @@ def test_unused_datasets_go_oldest_first_and_used_ones_stay(photos: Path, copies
         folder = dataset.opened.reader.files.session.cache.path
         dataset.close()
         os.utime(folder / "dataset.json", (number + 1e9, number + 1e9))
-    first, second = sorted((path.parent for path in cache.glob("*/dataset.json")), key=lambda path: (path / "dataset.json").stat().st_mtime)
+    first, second = sorted(
+        (path.parent for path in cache.glob("*/dataset.json")),
+        key=lambda path: (path / "dataset.json").stat().st_mtime,
+    )
     foreign = [cache / "mine.txt", cache / "mine" / "dataset.json", first / "mine.bin"]
     (cache / "mine").mkdir()
     for path in foreign:
@@ -157,7 +168,9 @@ def test_a_full_disk(photos: Path, copies: list[str], opened: Any, tmp_path: Pat
     """A disk with less room than the cache may take: what does not fit is used from memory, and nothing fails."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_of(photos) // 3}", "tmpfs", disk], capture_output=True).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size_of(photos) // 3}", "tmpfs", disk], capture_output=True
+    ).returncode:
         pytest.skip("mounting needs root")
     try:
         far = opened(cache=disk / "cache", cache_size="1GiB")
@@ -169,7 +182,10 @@ def test_a_full_disk(photos: Path, copies: list[str], opened: Any, tmp_path: Pat
                     pass
             except OSError:
                 pass
-        with pytest.warns(UserWarning, match=rf"the cache {disk}/cache cannot be written \(No space left on device\).*cache="):
+        with pytest.warns(
+            UserWarning,
+            match=rf"the cache {disk}/cache cannot be written \(No space left on device\).*cache=",
+        ):
             late = opened(copies[0], cache=disk / "cache", cache_size="1GiB")  # not even a folder has room
         assert same(batches(late), batches(PackedDataset(photos, CROP)))
         late.close()
@@ -182,7 +198,9 @@ def test_a_full_disk(photos: Path, copies: list[str], opened: Any, tmp_path: Pat
 
 @pytest.mark.long
 @pytest.mark.parametrize("call", ["create", "claim", "write", "mark"])
-def test_killed_right_after_a_call(seaweedfs: SeaweedFS, photos: Path, crcs: list[int], cache: Path, call: str) -> None:
+def test_killed_right_after_a_call(
+    seaweedfs: SeaweedFS, photos: Path, crcs: list[int], cache: Path, call: str
+) -> None:
     """The next reader gets the right records and is not kept waiting; one that runs meanwhile neither."""
     beside = Reader(seaweedfs, cache, 7, URL)
     for count in (1, 2, 5):
@@ -231,7 +249,9 @@ def test_nothing_is_left_after_close(photos: Path, opened: Any, cache: Path, no_
     assert not ours_since(before_shm)
 
 
-def test_the_thread_that_fetches_keeps_nothing_of_what_was_closed(photos: Path, opened: Any, cache: Path, tmp_path: Path) -> None:
+def test_the_thread_that_fetches_keeps_nothing_of_what_was_closed(
+    photos: Path, opened: Any, cache: Path, tmp_path: Path
+) -> None:
     """Once close() returns, no native object is left, though the thread goes on for another dataset and gets the interpreter late."""
     opened(cache=tmp_path / "other")
     switching = sys.getswitchinterval()
@@ -291,7 +311,9 @@ def test_another_host_is_refused_and_takes_over_later(
         CacheFolder(cache)
 
 
-def test_a_host_that_was_started_anew_has_its_cache_at_once(seaweedfs: SeaweedFS, photos: Path, crcs: list[int], cache: Path) -> None:
+def test_a_host_that_was_started_anew_has_its_cache_at_once(
+    seaweedfs: SeaweedFS, photos: Path, crcs: list[int], cache: Path
+) -> None:
     """Its boot ID is another, and the folder is on its own disk, as it was: nothing is waited for, and what is cached is used."""
     cache.mkdir()
     if not is_local(cache):
@@ -303,7 +325,9 @@ def test_a_host_that_was_started_anew_has_its_cache_at_once(seaweedfs: SeaweedFS
 
 
 @pytest.mark.parametrize(("was", "now"), [(True, False), (False, True), (False, False), (None, True)])
-def test_a_folder_that_another_host_may_see_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch, was: bool | None, now: bool) -> None:
+def test_a_folder_that_another_host_may_see_is_refused(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, was: bool | None, now: bool
+) -> None:
     """An exported disk is local for the server alone, a network file system for nobody: who comes second is refused, whoever that is."""
     monkeypatch.setattr(cache_folder, "is_local", lambda path: bool(was))
     CacheFolder(cache).close()
@@ -338,7 +362,9 @@ def test_a_folder_in_use_is_renewed_though_nothing_is_fetched(
 # ---- where it is
 
 
-def test_default_folder(seaweedfs: SeaweedFS, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_folder(
+    seaweedfs: SeaweedFS, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """FASTLOAD_CACHE, then XDG_CACHE_HOME, then ~/.cache; train/ and val/, and two endpoints, never share a folder."""
     monkeypatch.setenv("FASTLOAD_CACHE", str(tmp_path / "named"))
     dataset = PackedDataset(URL, CROP, storage_options=seaweedfs.options())
@@ -353,7 +379,9 @@ def test_default_folder(seaweedfs: SeaweedFS, photos: Path, tmp_path: Path, monk
     assert cache_folder.default_folder() == tmp_path / "home" / ".cache" / "fastload"
     root = CacheFolder(tmp_path / "root")
     places = {
-        root.folder_of(url, place) for url in ("s3://b/train/x.fl", "s3://b/val/x.fl", "gs://b/train/x.fl") for place in ("", "http://e")
+        root.folder_of(url, place)
+        for url in ("s3://b/train/x.fl", "s3://b/val/x.fl", "gs://b/train/x.fl")
+        for place in ("", "http://e")
     }
     assert len(places) == 6
     assert root.folder_of("s3://b/x.fl/", "") == root.folder_of("S3://b/x.fl", "")

@@ -45,7 +45,11 @@ def test_damage_is_healed_by_a_fetch(opened: Any, photos: Path, cache: Path, how
     """Whatever becomes of the files while they are open or between two runs, samples are right, and the cache is right again after that."""
     dataset = filled(opened, cache)
     expected = batches(PackedDataset(photos, CROP, fields=FIELDS), num_workers=workers)
-    suffixes = {"states": (".state",), "tables": (".tables",), "tables and records": (".tables", ".lmdb")}.get(how, (".lmdb",))
+    suffixes = {
+        "states": (".state",),
+        "tables": (".tables",),
+        "tables and records": (".tables", ".lmdb"),
+    }.get(how, (".lmdb",))
     files = [path for suffix in suffixes for path in data_files(cache, suffix)]
     assert files
     for path in files:
@@ -60,7 +64,9 @@ def test_damage_is_healed_by_a_fetch(opened: Any, photos: Path, cache: Path, how
     if how == "states":  # in a new process: it finds garbage in them
         dataset.close()
     assert same(batches(dataset, num_workers=workers), expected)
-    assert fetched(dataset) > 0 or how == "states"  # a state that is nonsense is no reason to fetch: the bytes are compared
+    assert (
+        fetched(dataset) > 0 or how == "states"
+    )  # a state that is nonsense is no reason to fetch: the bytes are compared
     assert same(batches(dataset, num_workers=workers), expected)
     dataset.close()
     again = opened(fields=FIELDS)
@@ -74,9 +80,17 @@ def test_damage_is_healed_by_a_fetch(opened: Any, photos: Path, cache: Path, how
 
 
 @pytest.mark.parametrize(
-    "engine", [{"num_workers": 2, "device": "cpu"}, {"num_workers": 2, "engine": "python"}, {"num_workers": 0, "engine": "python"}], ids=str
+    "engine",
+    [
+        {"num_workers": 2, "device": "cpu"},
+        {"num_workers": 2, "engine": "python"},
+        {"num_workers": 0, "engine": "python"},
+    ],
+    ids=str,
 )
-def test_what_a_power_failure_left_empty_is_fetched_again(opened: Any, photos: Path, cache: Path, engine: dict[str, Any]) -> None:
+def test_what_a_power_failure_left_empty_is_fetched_again(
+    opened: Any, photos: Path, cache: Path, engine: dict[str, Any]
+) -> None:
     """Ranges that are marked as there and hold zeros: right batches on the other engines too, in a process that finds them so."""
     filled(opened, cache).close()
     for path in data_files(cache):
@@ -85,7 +99,9 @@ def test_what_a_power_failure_left_empty_is_fetched_again(opened: Any, photos: P
         os.truncate(path, size)
     steps = steps_of(engine)
     dataset = opened(transform=steps, fields=FIELDS)
-    assert same(batches(dataset, **engine), batches(PackedDataset(photos, steps, fields=FIELDS), num_workers=0))
+    assert same(
+        batches(dataset, **engine), batches(PackedDataset(photos, steps, fields=FIELDS), num_workers=0)
+    )
 
 
 def test_a_damaged_sidecar_is_fetched_once(opened: Any, photos: Path, cache: Path) -> None:
@@ -112,7 +128,9 @@ def test_damaged_columns_are_healed(opened: Any, photos: Path, cache: Path) -> N
 
 
 @pytest.mark.parametrize("engine", ["native", "python"])
-def test_a_cache_that_is_removed_while_it_is_used(opened: Any, photos: Path, cache: Path, engine: str) -> None:
+def test_a_cache_that_is_removed_while_it_is_used(
+    opened: Any, photos: Path, cache: Path, engine: str
+) -> None:
     """rm -rf of all of it: readers go on, whether another process makes it anew or not, and the next one finds a good cache."""
     dataset = opened(seed=1)
     local = PackedDataset(photos, CROP, seed=1)

@@ -42,7 +42,10 @@ def test_an_object_is_read_as_it_was_written(open_s3: Open, body: bytes) -> None
 
     async def ranges() -> list[bytes]:
         starts = range(0, len(body), 10_000)
-        return [bytes(part) for part in await asyncio.gather(*(objects.fetch("a/b.bin", at, at + 10_000) for at in starts))]
+        return [
+            bytes(part)
+            for part in await asyncio.gather(*(objects.fetch("a/b.bin", at, at + 10_000) for at in starts))
+        ]
 
     assert b"".join(asyncio.run(ranges())) == body
 
@@ -120,7 +123,12 @@ def test_a_missing_object_or_bucket_is_named(open_s3: Open, s3_url: str) -> None
                 call()
             assert caught.value.tries == 1
             copy = pickle.loads(pickle.dumps(caught.value))
-            assert (type(copy), str(copy), copy.url, copy.tries) == (RemoteMissingError, str(caught.value), f"{url}/none", 1)
+            assert (type(copy), str(copy), copy.url, copy.tries) == (
+                RemoteMissingError,
+                str(caught.value),
+                f"{url}/none",
+                1,
+            )
 
 
 def test_a_range_beyond_the_object_is_an_error(open_s3: Open) -> None:
@@ -136,10 +144,14 @@ def test_a_range_beyond_the_object_is_an_error(open_s3: Open) -> None:
         objects.get_range("a", 3, 2)
 
 
-def test_access_denied_says_what_to_check_and_no_secret(open_s3: Open, capfd: pytest.CaptureFixture[str]) -> None:
+def test_access_denied_says_what_to_check_and_no_secret(
+    open_s3: Open, capfd: pytest.CaptureFixture[str]
+) -> None:
     """At once, after one more try with the store made anew; neither the message nor what was printed holds a key."""
     for changed in ({"secret_access_key": "TOPSECRET"}, {"access_key_id": "TOPSECRET"}):
-        with pytest.raises(RemoteError, match=r"2 tries .*access denied: .*403.*check the credentials") as caught:
+        with pytest.raises(
+            RemoteError, match=r"2 tries .*access denied: .*403.*check the credentials"
+        ) as caught:
             open_s3(**changed).list()
         assert caught.value.__context__ is None
         assert "TOPSECRET" not in repr(caught.value) + str(caught.value)
@@ -183,8 +195,16 @@ def test_wrong_options_are_refused_without_their_values() -> None:
         ("s3://bucket", {"client_options": {"no_such": "TOPSECRET"}}, "has no key 'no_such'"),
         ("s3://bucket", {"client_options": "TOPSECRET"}, "must be a dict"),
         ("s3://bucket", {"retry_config": {}}, "retry_config"),
-        ("https://user:TOPSECRET@host/x?sig=TOPSECRET", {"access_key_id": "TOPSECRET"}, "only client_options"),
-        ("az://container", {"account_key": "TOPSECRET", "account_name": "a", "endpoint": "::"}, "cannot be opened"),
+        (
+            "https://user:TOPSECRET@host/x?sig=TOPSECRET",
+            {"access_key_id": "TOPSECRET"},
+            "only client_options",
+        ),
+        (
+            "az://container",
+            {"account_key": "TOPSECRET", "account_name": "a", "endpoint": "::"},
+            "cannot be opened",
+        ),
         ("file:///tmp/x", {"a": "TOPSECRET"}, "no meaning for file"),
         ("not a url", {}, "s3://bucket/path"),
     ]
@@ -204,7 +224,9 @@ def test_secrets_of_a_url_are_not_shown() -> None:
     assert objects.url == "http://127.0.0.1:9/x"
     with pytest.raises(RemoteError, match=r"http://127\.0\.0\.1:9/x/a .*refused") as caught:
         objects.get("a", 10)
-    assert "TOPSECRET" not in repr(caught.value) + repr(caught.value.__context__) + repr(caught.value.__cause__)
+    assert "TOPSECRET" not in repr(caught.value) + repr(caught.value.__context__) + repr(
+        caught.value.__cause__
+    )
     objects.close()
 
 
@@ -241,7 +263,9 @@ def test_file_urls_work_without_a_server(tmp_path: Path) -> None:
     objects.close()
 
 
-def test_failed_requests_keep_nothing_of_their_client(seaweedfs: SeaweedFS, s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_requests_keep_nothing_of_their_client(
+    seaweedfs: SeaweedFS, s3_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """obstore keeps the future of a request that failed until it is called again, which may be never."""
     obstore, kept = own_obstore(), list[Any]()
 

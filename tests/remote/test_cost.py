@@ -40,7 +40,10 @@ def test_against_a_simulation(cached: int) -> None:
     assert (found.first, found.later) == simulated(samples, cached)
     kept = min(cached, 100)
     assert (found.first_window.requests, found.later_window.requests) == (100, 100 - kept)
-    assert (found.first_window.bytes, found.later_window.bytes) == (100 * BLOCK_BYTES, (100 - kept) * BLOCK_BYTES)
+    assert (found.first_window.bytes, found.later_window.bytes) == (
+        100 * BLOCK_BYTES,
+        (100 - kept) * BLOCK_BYTES,
+    )
     assert found.cached == min(1.0, cached / 100)
 
 

@@ -56,8 +56,12 @@ def token(seconds: float) -> str:
     until = (datetime.now(timezone.utc) + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
     version, allowed, service, kinds = "2021-12-02", "rl", "b", "sco"
     text = "\n".join([ACCOUNT, allowed, service, kinds, "", until, "", "", version, "", ""])
-    signature = base64.b64encode(hmac.new(base64.b64decode(KEY), text.encode(), hashlib.sha256).digest()).decode()
-    return urlencode({"sv": version, "ss": service, "srt": kinds, "sp": allowed, "se": until, "sig": signature})
+    signature = base64.b64encode(
+        hmac.new(base64.b64decode(KEY), text.encode(), hashlib.sha256).digest()
+    ).decode()
+    return urlencode(
+        {"sv": version, "ss": service, "srt": kinds, "sp": allowed, "se": until, "sig": signature}
+    )
 
 
 def by_token(azurite: Azurite, provider: Callable[[], Any]) -> dict[str, Any]:
@@ -81,10 +85,22 @@ def test_tokens_that_expire_in_mid_epoch_are_renewed(
 
     steps = steps_of(ENGINES[engine])
     options = by_token(azurite, provider)
-    dataset = PackedDataset(azure_url, steps, cache=tmp_path / "cache", cache_size=0, fields=PAIR, storage_options=options, timeout=30)
+    dataset = PackedDataset(
+        azure_url,
+        steps,
+        cache=tmp_path / "cache",
+        cache_size=0,
+        fields=PAIR,
+        storage_options=options,
+        timeout=30,
+    )
     expected = batches(PackedDataset(photos, steps, fields=PAIR), num_workers=0)
     loader = FastLoader(
-        dataset, batch_size=16, shuffle=True, seed=1, **{"persistent_workers": "engine" in ENGINES[engine], **ENGINES[engine]}
+        dataset,
+        batch_size=16,
+        shuffle=True,
+        seed=1,
+        **{"persistent_workers": "engine" in ENGINES[engine], **ENGINES[engine]},
     )
     end = time.monotonic() + 60
 
@@ -103,14 +119,27 @@ def test_tokens_that_expire_in_mid_epoch_are_renewed(
 
 
 @pytest.mark.parametrize("engine", ["threads", "forked"])
-def test_a_token_that_is_not_renewed_is_one_clear_error(azurite: Azurite, azure_url: str, tmp_path: Path, engine: str) -> None:
+def test_a_token_that_is_not_renewed_is_one_clear_error(
+    azurite: Azurite, azure_url: str, tmp_path: Path, engine: str
+) -> None:
     """At the batch's turn, after the timeout, without the token: an object that opened may be denied for a while."""
     given = token(3)
     steps = steps_of(ENGINES[engine])
     options = {"account_name": ACCOUNT, "endpoint": azurite.endpoint, "sas_token": given}
-    dataset = PackedDataset(azure_url, steps, cache=tmp_path / "cache", cache_size=0, fields=PAIR, storage_options=options, timeout=2)
+    dataset = PackedDataset(
+        azure_url,
+        steps,
+        cache=tmp_path / "cache",
+        cache_size=0,
+        fields=PAIR,
+        storage_options=options,
+        timeout=2,
+    )
     assert len(dataset) == 60
-    with pytest.raises(RemoteError, match=r"az://\S+ failed after [3-9] tries in .* access denied: .*403.*check the credentials") as caught:
+    with pytest.raises(
+        RemoteError,
+        match=r"az://\S+ failed after [3-9] tries in .* access denied: .*403.*check the credentials",
+    ) as caught:
         for _ in range(1000):
             batches(dataset, **ENGINES[engine])
     signature = given.split("sig=")[1]
@@ -133,7 +162,9 @@ def test_keys_that_change_are_found_anew(
         found["identities"][0]["credentials"].append({"accessKey": name, "secretKey": f"{name}-secret"})
         config.write_text(json.dumps(found))
         os.kill(seaweedfs.pid, signal.SIGHUP)
-        probe = open_objects(s3_url, {**plain, "access_key_id": name, "secret_access_key": f"{name}-secret"}, 10)
+        probe = open_objects(
+            s3_url, {**plain, "access_key_id": name, "secret_access_key": f"{name}-secret"}, 10
+        )
         reading.until(lambda: works(probe))
         probe.close()
 
@@ -155,7 +186,14 @@ def test_keys_that_change_are_found_anew(
                 monkeypatch.setenv("AWS_ACCESS_KEY_ID", name)
                 monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", f"{name}-secret")
                 if name == "one":
-                    dataset = PackedDataset(s3_url, CROP, cache=tmp_path / "cache", cache_size=0, storage_options=options, timeout=20)
+                    dataset = PackedDataset(
+                        s3_url,
+                        CROP,
+                        cache=tmp_path / "cache",
+                        cache_size=0,
+                        storage_options=options,
+                        timeout=20,
+                    )
                 assert same(batches(dataset), batches(PackedDataset(photos, CROP)))
             dataset.close()
     finally:
@@ -216,7 +254,11 @@ def test_providers_that_cannot_be_used_are_refused(azurite: Azurite, tmp_path: P
         async def __call__(self) -> dict[str, Any]:
             return {}
 
-    for provider, text in (("TOPSECRET", "is a str, not a function"), (awaited, "is async"), (Awaited(), "is async")):
+    for provider, text in (
+        ("TOPSECRET", "is a str, not a function"),
+        (awaited, "is async"),
+        (Awaited(), "is async"),
+    ):
         with pytest.raises(ArgumentError, match=text) as caught:
             open_objects("az://fastload/x", by_token(azurite, provider))
         assert "TOPSECRET" not in str(caught.value)

@@ -124,15 +124,22 @@ COMMANDS = {
 
 def arguments(command: str, files: Path, tmp: Path, url: str = URL) -> list[str]:
     """The arguments of one of COMMANDS."""
-    given = [each.format(photos=files / "photos.fl", source=files / "source", tmp=tmp) for each in COMMANDS[command]]
+    given = [
+        each.format(photos=files / "photos.fl", source=files / "source", tmp=tmp)
+        for each in COMMANDS[command]
+    ]
     return [url if each == URL else each for each in given]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_at_a_server_that_never_answers(command: str, silent: socket.socket, start: Start, files: Path, tmp_path: Path) -> None:
+def test_a_command_at_a_server_that_never_answers(
+    command: str, silent: socket.socket, start: Start, files: Path, tmp_path: Path
+) -> None:
     """Ctrl-C ends it, and it says how to go on."""
-    process = start(f"http://127.0.0.1:{silent.getsockname()[1]}", warm.COMMAND, *arguments(command, files, tmp_path))
+    process = start(
+        f"http://127.0.0.1:{silent.getsockname()[1]}", warm.COMMAND, *arguments(command, files, tmp_path)
+    )
     connection, _ = silent.accept()
     with connection:
         check_told(process, interrupted(process), COMMANDS[command][0])

@@ -68,7 +68,9 @@ def read(request: pytest.FixtureRequest) -> Read:
     ],
     ids=lambda value: str(value),
 )
-def test_a_spoiled_request_is_tried_again(proxy: Proxy, objects: Objects, read: Read, kind: str, more: dict[str, object]) -> None:
+def test_a_spoiled_request_is_tried_again(
+    proxy: Proxy, objects: Objects, read: Read, kind: str, more: dict[str, object]
+) -> None:
     """Two bad answers, then the right bytes; the server is asked exactly three times."""
     proxy.counts(reset=True)
     proxy.spoil(kind, 2, **more)
@@ -94,7 +96,9 @@ def test_flipped_bytes_are_delivered_as_they_came(proxy: Proxy, objects: Objects
     assert read(objects, 0, 100_000) == BODY[:100_000]
 
 
-def test_a_silent_request_is_given_up_and_made_again(open_s3: Open, proxy: Proxy, objects: Objects, read: Read) -> None:
+def test_a_silent_request_is_given_up_and_made_again(
+    open_s3: Open, proxy: Proxy, objects: Objects, read: Read
+) -> None:
     """Long before the silence ends: after a quarter of the timeout."""
     hasty = open_s3(endpoint=proxy.endpoint, timeout=8.0)
     proxy.spoil("silence", seconds=60.0)
@@ -103,19 +107,26 @@ def test_a_silent_request_is_given_up_and_made_again(open_s3: Open, proxy: Proxy
     assert 1.9 <= time.monotonic() - began < 8
 
 
-def test_a_server_that_stays_silent_is_an_error_within_the_timeout(open_s3: Open, proxy: Proxy, objects: Objects, read: Read) -> None:
+def test_a_server_that_stays_silent_is_an_error_within_the_timeout(
+    open_s3: Open, proxy: Proxy, objects: Objects, read: Read
+) -> None:
     """RemoteError says what, where, how often; it takes no longer than the timeout and one try."""
     hasty = open_s3(endpoint=proxy.endpoint, timeout=3.0)
     proxy.silence(60)
     began = time.monotonic()
-    with pytest.raises(RemoteError, match=r"reading bytes 5-99 of s3://.*/a failed after [2-9] tries in .* silent for too long") as caught:
+    with pytest.raises(
+        RemoteError,
+        match=r"reading bytes 5-99 of s3://.*/a failed after [2-9] tries in .* silent for too long",
+    ) as caught:
         read(hasty, 5, 100)
     assert caught.value.tries >= 2
     assert time.monotonic() - began < 6
 
 
 @pytest.mark.parametrize("how", ["get_range", "fetch"])
-def test_a_process_that_stood_still_asks_again(seaweedfs: SeaweedFS, proxy: Proxy, objects: Objects, how: str) -> None:
+def test_a_process_that_stood_still_asks_again(
+    seaweedfs: SeaweedFS, proxy: Proxy, objects: Objects, how: str
+) -> None:
     """Stopped in the middle of a request for longer than the timeout, as schedulers do: the server gets its time once more."""
     proxy.spoil("silence", seconds=60.0)
     script = f"""
@@ -125,7 +136,9 @@ def test_a_process_that_stood_still_asks_again(seaweedfs: SeaweedFS, proxy: Prox
         found = objects.get_range("a", 5, 99) if {how!r} == "get_range" else asyncio.run(objects.fetch("a", 5, 99))
         sys.stdout.write(bytes(found).hex())
     """
-    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True
+    ) as process:
         wait_for(lambda: proxy.counts()["faults"] == 1, 60)
         process.send_signal(signal.SIGSTOP)
         time.sleep(5)
@@ -134,7 +147,9 @@ def test_a_process_that_stood_still_asks_again(seaweedfs: SeaweedFS, proxy: Prox
     assert printed == BODY[5:99].hex()
 
 
-def test_a_server_that_answers_503_for_ever_is_an_error(open_s3: Open, proxy: Proxy, objects: Objects, read: Read) -> None:
+def test_a_server_that_answers_503_for_ever_is_an_error(
+    open_s3: Open, proxy: Proxy, objects: Objects, read: Read
+) -> None:
     hasty = open_s3(endpoint=proxy.endpoint, timeout=2.0)
     proxy.spoil("status", 1000)
     with pytest.raises(RemoteError, match=r"503 \(SlowDown\); .*timeout=2") as caught:
@@ -158,12 +173,16 @@ def test_a_server_killed_and_restarted_is_waited_for(seaweedfs: SeaweedFS, open_
 
     async def read_all() -> bool:
         loop = asyncio.get_running_loop()
-        reads = [asyncio.ensure_future(objects.fetch("a", k * 10_000, k * 10_000 + 10_000)) for k in range(200)]
+        reads = [
+            asyncio.ensure_future(objects.fetch("a", k * 10_000, k * 10_000 + 10_000)) for k in range(200)
+        ]
         await asyncio.sleep(0.02)
         await loop.run_in_executor(None, seaweedfs.restart)
         more = await objects.fetch("a", 0, 1000)
         parts = [bytes(part) for part in await asyncio.gather(*reads)]
-        return bytes(more) == BODY[:1000] and all(part == BODY[k * 10_000 :][:10_000] for k, part in enumerate(parts))
+        return bytes(more) == BODY[:1000] and all(
+            part == BODY[k * 10_000 :][:10_000] for k, part in enumerate(parts)
+        )
 
     assert asyncio.run(read_all())
 
@@ -191,7 +210,9 @@ def test_a_cancelled_read_ends_at_once(proxy: Proxy, objects: Objects) -> None:
 
 
 @pytest.mark.parametrize("kind", ["status", "reset"])
-def test_an_upload_goes_on_after_a_lost_part(proxy: Proxy, objects: Objects, tmp_path: Path, kind: str) -> None:
+def test_an_upload_goes_on_after_a_lost_part(
+    proxy: Proxy, objects: Objects, tmp_path: Path, kind: str
+) -> None:
     """Only the part is sent again."""
     file = tmp_path / "file"
     file.write_bytes(os.urandom(20 << 20))
@@ -204,9 +225,13 @@ def test_an_upload_goes_on_after_a_lost_part(proxy: Proxy, objects: Objects, tmp
     assert objects.get("up", 20 << 20) == file.read_bytes()
 
 
-def test_an_upload_that_fails_leaves_no_object(seaweedfs: SeaweedFS, open_s3: Open, proxy: Proxy, objects: Objects, tmp_path: Path) -> None:
+def test_an_upload_that_fails_leaves_no_object(
+    seaweedfs: SeaweedFS, open_s3: Open, proxy: Proxy, objects: Objects, tmp_path: Path
+) -> None:
     """RemoteError after the timeout, and neither an object nor parts of one, which a bucket's owner would pay for."""
-    before = set(seaweedfs.open_uploads("fastload"))  # tests that end a program in the middle of an upload leave it open
+    before = set(
+        seaweedfs.open_uploads("fastload")
+    )  # tests that end a program in the middle of an upload leave it open
     file = tmp_path / "file"
     file.write_bytes(os.urandom(20 << 20))
     hasty = open_s3(endpoint=proxy.endpoint, timeout=3.0)

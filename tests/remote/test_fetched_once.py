@@ -30,18 +30,38 @@ def raw(seaweedfs: SeaweedFS, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("share", "order", "ranks"),
-    [(0.0, True, 1), (0.5, True, 1), (0.5, "window", 1), (0.0, True, 2), (0.5, True, 2), (0.5, "window", 2), (2.0, True, 2)],
+    [
+        (0.0, True, 1),
+        (0.5, True, 1),
+        (0.5, "window", 1),
+        (0.0, True, 2),
+        (0.5, True, 2),
+        (0.5, "window", 2),
+        (2.0, True, 2),
+    ],
 )
 def test_bytes_of_four_epochs(
-    seaweedfs: SeaweedFS, raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, order: Any, ranks: int
+    seaweedfs: SeaweedFS,
+    raw: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    share: float,
+    order: Any,
+    ranks: int,
 ) -> None:
     """With c of the data in the cache they are 1 + 3 (1 - c) of the data, within 3 %, even if ranks never see what the others fetched."""
     monkeypatch.setattr("fastload.remote.dataset_cache.LOOK_S", 3600.0)
     size = size_of(raw)
-    more: dict[str, Any] = {"cache": tmp_path / "cache", "cache_size": int(share * size), "storage_options": seaweedfs.options()}
+    more: dict[str, Any] = {
+        "cache": tmp_path / "cache",
+        "cache_size": int(share * size),
+        "storage_options": seaweedfs.options(),
+    }
     datasets = [PackedDataset(URL, **more) for _ in range(ranks)]
     given: dict[str, Any] = {"shuffle": order, "seed": 3, "num_workers": 2}
-    loaders = [FastLoader(dataset, BATCH, shard=(rank, ranks), **given) for rank, dataset in enumerate(datasets)]
+    loaders = [
+        FastLoader(dataset, BATCH, shard=(rank, ranks), **given) for rank, dataset in enumerate(datasets)
+    ]
     theirs = [FastLoader(PackedDataset(raw), BATCH, shard=(rank, ranks), **given) for rank in range(ranks)]
     for _ in range(EPOCHS):
         for mine, wanted in zip(zip(*loaders, strict=True), zip(*theirs, strict=True), strict=True):
@@ -60,11 +80,17 @@ def test_bytes_of_four_epochs(
         dataset.close()
 
 
-def test_a_range_that_is_cut_is_left_to_others(seaweedfs: SeaweedFS, raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_range_that_is_cut_is_left_to_others(
+    seaweedfs: SeaweedFS, raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is cut off a claimed range, since another process has fetched its middle meanwhile, may be fetched by whoever comes first."""
     monkeypatch.setattr("fastload.remote.dataset_cache.LOOK_S", 3600.0)
     monkeypatch.setattr("fastload.remote.fetcher.IN_FLIGHT", 1)
-    more: dict[str, Any] = {"cache": tmp_path / "cache", "cache_size": "1GiB", "storage_options": seaweedfs.options()}
+    more: dict[str, Any] = {
+        "cache": tmp_path / "cache",
+        "cache_size": "1GiB",
+        "storage_options": seaweedfs.options(),
+    }
     mine, theirs, third = (PackedDataset(URL, **more) for _ in range(3))
     mine[0]  # looks at what is there
     theirs[5]

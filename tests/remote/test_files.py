@@ -19,7 +19,12 @@ def test_parts_of_any_stream() -> None:
     draw = random.Random(seed)
     for _ in range(200):
         data = bytearray(draw.randbytes(draw.randint(1, 400)))
-        spans = sorted({(start, draw.randint(1, len(data) - start)) for start in draw.choices(range(len(data)), k=draw.randint(1, 5))})
+        spans = sorted(
+            {
+                (start, draw.randint(1, len(data) - start))
+                for start in draw.choices(range(len(data)), k=draw.randint(1, 5))
+            }
+        )
         parts = tuple(Part(start, size, core.crc32c(data[start : start + size])) for start, size in spans)
         file = DataFile(None, "values-00000.bin", parts, whole=False)
         flipped = draw.randrange(file.bytes)
@@ -41,7 +46,17 @@ def test_files_of_a_manifest() -> None:
     for number in range(2):
         rows = Segment("rows-00000.bin", 8 * number, 8, number)
         values = {"note": Segment("values-00000.bin", 100 * number, 50, number)}
-        entry = ShardEntry(f"shard-0000{number}.lmdb", 2 * number, 2, 1000 + number, number, {}, stored=3, rows=rows, added=values)
+        entry = ShardEntry(
+            f"shard-0000{number}.lmdb",
+            2 * number,
+            2,
+            1000 + number,
+            number,
+            {},
+            stored=3,
+            rows=rows,
+            added=values,
+        )
         shards.append(entry)
     manifest = Manifest(SCHEMA, tuple(shards), sidecars=(Segment("index-00000.bin", 0, 64, 7),))
     files = {file.name: file for file in data_files(manifest)}
@@ -53,7 +68,11 @@ def test_files_of_a_manifest() -> None:
         "shard-00001.lmdb": (1001, 1, True),
     }
     assert files["shard-00000.lmdb"].digest != replace(files["shard-00000.lmdb"], whole=False).digest
-    listed = [ObjectInfo("rows-00000.bin", 17), ObjectInfo("shard-00000.lmdb", 1001), ObjectInfo("index-00000.bin", 63)]
+    listed = [
+        ObjectInfo("rows-00000.bin", 17),
+        ObjectInfo("shard-00000.lmdb", 1001),
+        ObjectInfo("index-00000.bin", 63),
+    ]
     assert {file.name: what for file, what in missing(files.values(), listed)} == {
         "index-00000.bin": "63 bytes where the manifest says 64",
         "values-00000.bin": "there is no such object",

@@ -46,7 +46,12 @@ def test_objects_are_read_listed_and_written(tmp_path: Path) -> None:
     assert bytes(objects.get_range("a/b", 5, 50)) == BODY[5:50]
 
     async def parts() -> list[bytes]:
-        return [bytes(part) for part in await asyncio.gather(*(objects.fetch("a/b", at, at + 1000) for at in range(0, 100_000, 1000)))]
+        return [
+            bytes(part)
+            for part in await asyncio.gather(
+                *(objects.fetch("a/b", at, at + 1000) for at in range(0, 100_000, 1000))
+            )
+        ]
 
     assert b"".join(asyncio.run(parts())) == BODY
     file = tmp_path / "file"
@@ -104,6 +109,7 @@ async def _awaited(objects: Any) -> bytes:
 def test_an_unknown_protocol_is_refused_with_what_is_missing() -> None:
     """At once: neither a package that is not installed nor a protocol that nobody knows comes by waiting."""
     with pytest.raises(
-        RemoteError, match=r"opening nosuch://host/x failed after 1 try .*fsspec knows no such protocol; check the URL\'s beginning"
+        RemoteError,
+        match=r"opening nosuch://host/x failed after 1 try .*fsspec knows no such protocol; check the URL\'s beginning",
     ):
         open_objects("nosuch://user:TOPSECRET@host/x")

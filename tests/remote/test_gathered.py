@@ -52,12 +52,17 @@ def in_a_store(do: Callable[[GatheredRanges, Any, Counting], Awaitable[R]]) -> R
 def test_each_gets_its_own_bytes(seed: int) -> None:
     """Whatever is wanted at once, in any order, touching or overlapping, of several objects: each range is what the object has there."""
     rng = random.Random(seed)
-    wanted = [(rng.choice("ab"), start, start + rng.randrange(1, 3000)) for start in rng.choices(range(99_000), k=200)]
+    wanted = [
+        (rng.choice("ab"), start, start + rng.randrange(1, 3000))
+        for start in rng.choices(range(99_000), k=200)
+    ]
     wanted += [("a", at, at + 100) for at in range(0, 3000, 100)] + [("b", 7, 20), ("b", 7, 20)]
     rng.shuffle(wanted)
 
     async def read(gathered: GatheredRanges, store: Any, _: Counting) -> list[bytes]:
-        return [bytes(each) for each in await asyncio.gather(*(gathered.fetch(store, *each) for each in wanted))]
+        return [
+            bytes(each) for each in await asyncio.gather(*(gathered.fetch(store, *each) for each in wanted))
+        ]
 
     assert in_a_store(read) == [BODY[start:stop] for _, start, stop in wanted]
 
@@ -67,7 +72,9 @@ def test_one_call_is_made_for_many() -> None:
 
     async def read(gathered: GatheredRanges, store: Any, counting: Counting) -> list[int]:
         starts = range(0, 2500 * MOST, 1000)
-        await asyncio.gather(*(gathered.fetch(store, "a", at, at + 10) for at in starts), gathered.fetch(store, "b", 0, 10))
+        await asyncio.gather(
+            *(gathered.fetch(store, "a", at, at + 10) for at in starts), gathered.fetch(store, "b", 0, 10)
+        )
         return sorted(counting.calls)
 
     assert in_a_store(read) == sorted([MOST, MOST, MOST // 2, 1])
@@ -78,7 +85,12 @@ def test_an_object_that_ends_cuts_ranges_short() -> None:
 
     async def read(gathered: GatheredRanges, store: Any, _: Counting) -> list[int]:
         end = len(BODY)
-        return [len(each) for each in await asyncio.gather(gathered.fetch(store, "a", 0, 10), gathered.fetch(store, "a", end - 4, end + 4))]  # type: ignore[arg-type]
+        return [
+            len(each)
+            for each in await asyncio.gather(
+                gathered.fetch(store, "a", 0, 10), gathered.fetch(store, "a", end - 4, end + 4)
+            )
+        ]  # type: ignore[arg-type]
 
     assert in_a_store(read) == [10, 4]
 
@@ -88,7 +100,12 @@ def test_a_failure_is_that_of_each_range() -> None:
 
     async def read(gathered: GatheredRanges, store: Any, _: Counting) -> list[type]:
         wanted = [("none", 0, 10), ("a", 0, 10), ("none", 100, 110)]
-        return [type(each) for each in await asyncio.gather(*(gathered.fetch(store, *each) for each in wanted), return_exceptions=True)]
+        return [
+            type(each)
+            for each in await asyncio.gather(
+                *(gathered.fetch(store, *each) for each in wanted), return_exceptions=True
+            )
+        ]
 
     first, good, last = in_a_store(read)
     assert issubclass(first, FileNotFoundError)

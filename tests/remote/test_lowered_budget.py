@@ -149,7 +149,9 @@ def test_a_killed_reader_keeps_nothing(hold: Hold, photos: Path, crcs: list[int]
     assert other.read()["crc"] == crcs
 
 
-def test_other_datasets_go_first(seaweedfs: SeaweedFS, hold: Hold, photos: Path, crcs: list[int], cache: Path) -> None:
+def test_other_datasets_go_first(
+    seaweedfs: SeaweedFS, hold: Hold, photos: Path, crcs: list[int], cache: Path
+) -> None:
     """Where one dataset that nobody uses is enough, the one that is opened loses nothing; one that is in use stays."""
     url = f"{URL}-lowered"
     push(photos, url, storage_options=seaweedfs.options())

@@ -28,20 +28,32 @@ def local(seaweedfs: SeaweedFS, tmp_path_factory: pytest.TempPathFactory) -> lis
 
 
 def epochs(sources: list[PackedDataset], shuffle: Any) -> list[list[Any]]:
-    mixture = Mixture([(sources[0], 0.4), (sources[1], 0.4), (Subset(sources[0], range(5, 700)), 0.2)], samples_per_epoch=500, seed=2)
+    mixture = Mixture(
+        [(sources[0], 0.4), (sources[1], 0.4), (Subset(sources[0], range(5, 700)), 0.2)],
+        samples_per_epoch=500,
+        seed=2,
+    )
     with FastLoader(mixture, 16, shuffle=shuffle, num_workers=2, seed=1, engine="native") as loader:
         return [list(loader) for _ in range(3)]
 
 
 @pytest.mark.parametrize("shuffle", [None, True, "window", "huge"])
-def test_batches_of_local_sources(seaweedfs: SeaweedFS, local: list[Path], tmp_path: Path, shuffle: Any) -> None:
+def test_batches_of_local_sources(
+    seaweedfs: SeaweedFS, local: list[Path], tmp_path: Path, shuffle: Any
+) -> None:
     """Each epoch's own records are fetched: its batches are those of the local copies."""
-    options: dict[str, Any] = {"storage_options": seaweedfs.options(), "cache": tmp_path / "cache", "cache_size": 1 << 20}
+    options: dict[str, Any] = {
+        "storage_options": seaweedfs.options(),
+        "cache": tmp_path / "cache",
+        "cache_size": 1 << 20,
+    }
     remote = [PackedDataset(f"{PLACE}/{path.name}", **options) for path in local]
     expected = epochs([PackedDataset(path) for path in local], shuffle)
     found = epochs(remote, shuffle)
     for theirs, ours in zip(expected, found, strict=True):
         assert len(theirs) == len(ours) == 32
-        assert all(torch.equal(a, b) for x, y in zip(theirs, ours, strict=True) for a, b in zip(x, y, strict=True))
+        assert all(
+            torch.equal(a, b) for x, y in zip(theirs, ours, strict=True) for a, b in zip(x, y, strict=True)
+        )
     for dataset in remote:
         dataset.close()

@@ -26,7 +26,12 @@ def epochs(dataset: PackedDataset, **options: Any) -> list[Any]:
 @pytest.mark.parametrize("size", [None, 0], ids=["a cache", "no cache"])
 @pytest.mark.parametrize("eager", [True, False], ids=["columns in memory", "columns in tables"])
 def test_batches_are_those_of_local_files(
-    seaweedfs: SeaweedFS, s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eager: bool, size: int | None
+    seaweedfs: SeaweedFS,
+    s3_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    eager: bool,
+    size: int | None,
 ) -> None:
     """Boxes, masks, keypoints and polygons, and images whose sizes their boxes decide; the cache is empty at first."""
     fastload.pack(Scenes(26), tmp_path / "d", shard_size="1MiB")
@@ -34,7 +39,11 @@ def test_batches_are_those_of_local_files(
     push(tmp_path / "d", s3_url, storage_options=seaweedfs.options())
     if not eager:
         monkeypatch.setattr("fastload.store.reader.HELD_BYTES", 0)
-    more: dict[str, Any] = {"cache": tmp_path / "cache", "cache_size": size, "storage_options": seaweedfs.options()}
+    more: dict[str, Any] = {
+        "cache": tmp_path / "cache",
+        "cache_size": size,
+        "storage_options": seaweedfs.options(),
+    }
     for workers in (1, 2):
         dataset = PackedDataset(s3_url, BOXED, **more)
         assert reading.same(epochs(dataset, num_workers=workers), expected)

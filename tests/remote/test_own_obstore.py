@@ -48,7 +48,9 @@ def _in_child(work: Callable[[], object], limit: float = 30.0) -> object:
         child.join()
 
 
-def test_a_forked_child_reads_with_a_client_of_its_own(open_s3: Open, seaweedfs: SeaweedFS, s3_url: str) -> None:
+def test_a_forked_child_reads_with_a_client_of_its_own(
+    open_s3: Open, seaweedfs: SeaweedFS, s3_url: str
+) -> None:
     """Several children and their children, after the parent has read; the parent goes on reading with its old connections."""
     objects = open_s3()
     objects.put("a", bytes(SIZE))
@@ -87,7 +89,9 @@ def test_a_client_of_the_parent_is_refused_in_a_child(open_s3: Open) -> None:
     assert asyncio.run(many_reads(objects)) == 50_000
 
 
-def test_a_child_that_ends_as_programs_end_harms_nobody(open_s3: Open, seaweedfs: SeaweedFS, s3_url: str) -> None:
+def test_a_child_that_ends_as_programs_end_harms_nobody(
+    open_s3: Open, seaweedfs: SeaweedFS, s3_url: str
+) -> None:
     """os.fork() and sys.exit(): the interpreter's end in the child frees objects, but not the parent's stores."""
     open_s3().put("a", bytes(SIZE))
     program = """if True:
@@ -108,7 +112,9 @@ def test_a_child_that_ends_as_programs_end_harms_nobody(open_s3: Open, seaweedfs
     assert _run(program, s3_url, seaweedfs.options()) == (0, "read again\n")
 
 
-def test_a_fork_leaves_the_parents_descriptors_as_they_are(open_s3: Open, seaweedfs: SeaweedFS, s3_url: str) -> None:
+def test_a_fork_leaves_the_parents_descriptors_as_they_are(
+    open_s3: Open, seaweedfs: SeaweedFS, s3_url: str
+) -> None:
     """The file for the children's copies of obstore is there from the first request on, and stays the only one."""
     open_s3().put("a", bytes(SIZE))
     program = """if True:
@@ -128,7 +134,9 @@ def test_a_fork_leaves_the_parents_descriptors_as_they_are(open_s3: Open, seawee
     assert _run(program, s3_url, seaweedfs.options()) == (0, "1 True\n")
 
 
-def test_programs_that_end_while_reading_end_in_peace(open_s3: Open, seaweedfs: SeaweedFS, s3_url: str) -> None:
+def test_programs_that_end_while_reading_end_in_peace(
+    open_s3: Open, seaweedfs: SeaweedFS, s3_url: str
+) -> None:
     """Exit status 0, not abort's, right after awaited requests, and with requests still under way in a daemon thread."""
     open_s3().put("a", bytes(SIZE))
     program = """if True:
@@ -155,7 +163,11 @@ def _run(program: str, url: str, options: dict[str, object]) -> tuple[int, str]:
     here = Path(__file__).parent
     paths = [str(here), str(Path(fastload.__file__).parents[1])]
     done = subprocess.run(
-        [sys.executable, "-c", program, url, repr(options), *paths], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program, url, repr(options), *paths],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     if done.returncode not in (0, 134, -6):
         pytest.fail(done.stderr)
@@ -192,7 +204,13 @@ def test_torchs_forked_workers_read_remote_data(open_s3: Open, seaweedfs: Seawee
     objects = open_s3()
     objects.put("a", bytes(range(256)))
     assert bytes(objects.get_range("a", 3, 4)) == b"\3"
-    loader = DataLoader(RemoteBytes(s3_url, seaweedfs.options()), batch_size=16, num_workers=2, multiprocessing_context="fork", timeout=60)
+    loader = DataLoader(
+        RemoteBytes(s3_url, seaweedfs.options()),
+        batch_size=16,
+        num_workers=2,
+        multiprocessing_context="fork",
+        timeout=60,
+    )
     assert [value for batch in loader for value in batch.tolist()] == list(range(256))
 
 

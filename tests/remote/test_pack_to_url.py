@@ -34,15 +34,27 @@ def contents(objects: Objects) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    "how", [{}, {"shuffle": True, "encode": "raw", "limit": 20}, {"index": False, "max_side": 80, "on_error": "skip"}, {"encode": "dct"}]
+    "how",
+    [
+        {},
+        {"shuffle": True, "encode": "raw", "limit": 20},
+        {"index": False, "max_side": 80, "on_error": "skip"},
+        {"encode": "dct"},
+    ],
 )
-def test_the_same_dataset(tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any], how: dict[str, Any]) -> None:
+def test_the_same_dataset(
+    tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any], how: dict[str, Any]
+) -> None:
     """Every byte of every file, the sidecar and the manifest among them; the staging folder is gone."""
     source = source_of(tmp_path)
     local = fastload.pack(source, tmp_path / "local", shard_size="1MiB", **how)
     summary = fastload.pack(source, s3_url, **options, **how)
     assert contents(open_s3()) == files_of(tmp_path / "local")
-    assert (summary.samples, summary.shards, summary.packed_now) == (local.samples, local.shards, local.samples)
+    assert (summary.samples, summary.shards, summary.packed_now) == (
+        local.samples,
+        local.shards,
+        local.samples,
+    )
     assert not (tmp_path / "staging").exists()
 
 
@@ -54,7 +66,9 @@ def test_conversion_to_a_url(tmp_path: Path, s3_url: str, open_s3: Open, options
     assert contents(open_s3()) == files_of(tmp_path / "local")
     crops = [fastload.transforms.RandomResizedCrop(32)]
     with (
-        FastLoader(PackedDataset(s3_url, crops, storage_options=options["storage_options"]), 8, num_workers=2, seed=1) as bucket,
+        FastLoader(
+            PackedDataset(s3_url, crops, storage_options=options["storage_options"]), 8, num_workers=2, seed=1
+        ) as bucket,
         FastLoader(PackedDataset(tmp_path / "keep", crops), 8, num_workers=2, seed=1) as folder,
     ):
         for (mine, _), (theirs, _) in zip(bucket, folder, strict=True):
@@ -72,7 +86,9 @@ def test_columns_of_large_rows_are_left_out_of_the_sidecar(
     assert contents(open_s3()) == files_of(tmp_path / "local")
 
 
-def test_two_shards_at_most(tmp_path: Path, s3_url: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_shards_at_most(
+    tmp_path: Path, s3_url: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """While each shard is uploaded, at most it and one more lie in the staging folder; the manifest is put last."""
     put_file, put = ObstoreObjects.put_file, ObstoreObjects.put
     there: list[int] = []
@@ -92,7 +108,11 @@ def test_two_shards_at_most(tmp_path: Path, s3_url: str, options: dict[str, Any]
     monkeypatch.setattr(ObstoreObjects, "put", putting)
     summary = fastload.pack(source_of(tmp_path, 100), s3_url, **options)
     assert max(there) <= 2
-    assert order == [*(f"shard-{number:05d}.lmdb" for number in range(summary.shards)), "index-00000.bin", "manifest.json"]
+    assert order == [
+        *(f"shard-{number:05d}.lmdb" for number in range(summary.shards)),
+        "index-00000.bin",
+        "manifest.json",
+    ]
 
 
 def test_an_occupied_url(tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any]) -> None:
@@ -111,7 +131,9 @@ def test_an_occupied_url(tmp_path: Path, s3_url: str, open_s3: Open, options: di
         fastload.pack(source, f"{s3_url}/mine", overwrite=True, **options)
 
 
-def test_overwriting(tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overwriting(
+    tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The old dataset is whole until the new manifest is there; then only the new one's objects are left."""
     fastload.pack(source_of(tmp_path), s3_url, **options)
     old = manifest_at(open_s3())
@@ -134,7 +156,9 @@ def test_overwriting(tmp_path: Path, s3_url: str, open_s3: Open, options: dict[s
     assert values_of(tmp_path / "back") == values_of(tmp_path / "local")
 
 
-def test_stopped_by_a_bad_file_and_resumed(tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any]) -> None:
+def test_stopped_by_a_bad_file_and_resumed(
+    tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any]
+) -> None:
     """What is uploaded stays uploaded; without its journal, or with another object in a shard's place, a resume is refused."""
     source = source_of(tmp_path)
     fastload.pack(source, tmp_path / "local", shard_size="1MiB")
@@ -150,7 +174,10 @@ def test_stopped_by_a_bad_file_and_resumed(tmp_path: Path, s3_url: str, open_s3:
     with pytest.raises(PackError, match="holds an unfinished pack: --resume finishes it"):
         fastload.pack(source, s3_url, **options)
     elsewhere = {**options, "staging": tmp_path / "elsewhere"}
-    with pytest.raises(PackError, match=r"the journal of their pack is not in .*elsewhere: --resume needs the --staging folder"):
+    with pytest.raises(
+        PackError,
+        match=r"the journal of their pack is not in .*elsewhere: --resume needs the --staging folder",
+    ):
         fastload.pack(source, s3_url, resume=True, **elsewhere)
     with pytest.raises(DatasetError, match="holds no packed dataset"):
         fastload.pull(s3_url, tmp_path / "back", storage_options=options["storage_options"])
@@ -165,7 +192,12 @@ def test_stopped_by_a_bad_file_and_resumed(tmp_path: Path, s3_url: str, open_s3:
 
 @pytest.mark.long
 def test_the_server_dies_in_the_middle(
-    tmp_path: Path, seaweedfs: SeaweedFS, s3_url: str, open_s3: Open, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    seaweedfs: SeaweedFS,
+    s3_url: str,
+    open_s3: Open,
+    options: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The error says what to do; with the server back, --resume ends with the dataset of an uninterrupted pack."""
     source = source_of(tmp_path)
@@ -181,14 +213,18 @@ def test_the_server_dies_in_the_middle(
 
     with monkeypatch.context() as patch:
         patch.setattr(ObstoreObjects, "put_file", dying)
-        with pytest.raises(RemoteError, match=r"shard-00001.*what was uploaded stays: go on with resume=True \(--resume\)"):
+        with pytest.raises(
+            RemoteError, match=r"shard-00001.*what was uploaded stays: go on with resume=True \(--resume\)"
+        ):
             fastload.pack(source, s3_url, **options)
     seaweedfs.start()
     assert fastload.pack(source, s3_url, resume=True, **options).packed_now < 60
     assert contents(open_s3()) == files_of(tmp_path / "local")
 
 
-def test_options_of_urls(tmp_path: Path, s3_url: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_of_urls(
+    tmp_path: Path, s3_url: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They are refused for folders; staging lies below the cache folder by default; nothing is attached or appended at a URL."""
     source = source_of(tmp_path, 10)
     for name in ("staging", "storage_options"):

@@ -82,7 +82,10 @@ def test_the_first_request() -> None:
 
 def test_what_it_needs() -> None:
     """Without blocks, what was told at its beginning; with them, what is open."""
-    assert [Pass([np.array([True, False])], 0, HeldRoom()).needs(0, number) for number in (0, 1)] == [True, False]
+    assert [Pass([np.array([True, False])], 0, HeldRoom()).needs(0, number) for number in (0, 1)] == [
+        True,
+        False,
+    ]
     a_pass = Pass(None, 0, HeldRoom())
     a_pass.open([A])
     assert [a_pass.needs(*unit) for unit in (A, B)] == [True, False]

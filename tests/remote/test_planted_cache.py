@@ -23,7 +23,13 @@ from fastload.errors import DatasetError, PackError
 from fastload.remote.cache_folder import OWNER, write_used
 from fastload.remote.caches import cached_datasets, remove_caches
 from fastload.remote.obstore_process import own_obstore
-from fastload.remote.shared_files import dataset_folder, make_dataset_folder, remove_dataset_folder, remove_in_dataset, replace_file
+from fastload.remote.shared_files import (
+    dataset_folder,
+    make_dataset_folder,
+    remove_dataset_folder,
+    remove_in_dataset,
+    replace_file,
+)
 from fastload.remote.writer import default_staging
 from fastload.store import Manifest
 
@@ -132,13 +138,17 @@ def test_another_user_s_cache_is_refused(opened: Open, tmp_path: Path) -> None:
     link.symlink_to(tmp_path / "mine")
     os.lchown(link, OTHER, OTHER)
     for each in (cache, link):
-        with pytest.raises(DatasetError, match=rf"the cache {each} is refused: it belongs to another user \(uid {OTHER}\)"):
+        with pytest.raises(
+            DatasetError, match=rf"the cache {each} is refused: it belongs to another user \(uid {OTHER}\)"
+        ):
             opened(cache=each)
         assert not list(each.iterdir())
 
 
 @root_only
-def test_another_user_s_folder_in_a_cache_that_all_may_write(opened: Open, expected: list[Any], tmp_path: Path) -> None:
+def test_another_user_s_folder_in_a_cache_that_all_may_write(
+    opened: Open, expected: list[Any], tmp_path: Path
+) -> None:
     """It is not read, though its files are sound; nothing is written to it. One's own folder beside it is used."""
     cache = tmp_path / "all"
     cache.mkdir()
@@ -196,7 +206,13 @@ def test_a_group_shares_a_cache(opened: Open, photos: Path, seaweedfs: SeaweedFS
                 os.setresuid(uid, uid, uid)
                 os.umask(0o002)
                 warnings.simplefilter("error")
-                dataset = PackedDataset(URL, cache=cache, storage_options=seaweedfs.options(), transform=None, fields=("label", "raw"))
+                dataset = PackedDataset(
+                    URL,
+                    cache=cache,
+                    storage_options=seaweedfs.options(),
+                    transform=None,
+                    fields=("label", "raw"),
+                )
                 dataset.__getitems__(range(first, last))
                 os.write(sender, str(dataset.opened.reader.files.status().fetched).encode())
                 dataset.close()
@@ -268,7 +284,9 @@ def test_entries(tmp_path: Path) -> None:
 
 
 @root_only
-def test_a_cache_folder_that_is_exchanged_while_it_is_in_use(opened: Open, expected: list[Any], tmp_path: Path) -> None:
+def test_a_cache_folder_that_is_exchanged_while_it_is_in_use(
+    opened: Open, expected: list[Any], tmp_path: Path
+) -> None:
     """Who owns the folder around a cache may put another one in its place: it is neither read nor written to from then on."""
     home = tmp_path / "theirs"
     home.mkdir()
@@ -302,7 +320,11 @@ def test_a_link_below_the_open_folder(tmp_path: Path) -> None:
         folder.symlink_to(elsewhere)
         replace_file(held, "used", b"1")
         os.unlink("used", dir_fd=held)
-    for call in (lambda: remove_in_dataset(folder / "used"), lambda: remove_dataset_folder(folder), lambda: write_used(folder, 7)):
+    for call in (
+        lambda: remove_in_dataset(folder / "used"),
+        lambda: remove_dataset_folder(folder),
+        lambda: write_used(folder, 7),
+    ):
         with pytest.raises(OSError, match=r"symbolic link|Not a directory"):
             call()
     make_dataset_folder(folder)
@@ -332,7 +354,10 @@ def test_a_tight_budget_is_named(opened: Open, seaweedfs: SeaweedFS, tmp_path: P
     held = opened(cache=cache, cache_size="64KiB")
     hosts = ("localhost", "LOCALHOST", "Localhost")  # for the cache, other datasets
     others = [seaweedfs.options(seaweedfs.endpoint.replace("127.0.0.1", host)) for host in hosts]
-    with pytest.warns(UserWarning, match=r"is full: cache_size=65,536 bytes.*needs 20,480 bytes.*cache_size= \(--cache-size\)") as caught:
+    with pytest.warns(
+        UserWarning,
+        match=r"is full: cache_size=65,536 bytes.*needs 20,480 bytes.*cache_size= \(--cache-size\)",
+    ) as caught:
         datasets = [opened(cache=cache, cache_size="64KiB", storage_options=other) for other in others]
     with FastLoader(datasets[-1], batch_size=8) as loader:
         text = " ".join(str(loader.explain(all=True)).split())

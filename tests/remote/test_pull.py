@@ -42,7 +42,9 @@ def test_the_same_files(pushed: Path, tmp_path: Path, s3_url: str, options: dict
     summary = fastload.pull(s3_url, tmp_path / "a" / "back", **options)
     assert files_of(tmp_path / "a" / "back") == files_of(pushed)
     assert summary.files == summary.fetched_files == len(files_of(pushed)) - 1
-    assert summary.bytes == sum(len(data) for name, data in files_of(pushed).items() if name != "manifest.json")
+    assert summary.bytes == sum(
+        len(data) for name, data in files_of(pushed).items() if name != "manifest.json"
+    )
 
 
 def test_an_occupied_out(pushed: Path, tmp_path: Path, s3_url: str, options: dict[str, Any]) -> None:
@@ -63,7 +65,12 @@ def test_an_occupied_out(pushed: Path, tmp_path: Path, s3_url: str, options: dic
 
 
 def test_a_damaged_object(
-    pushed: Path, tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    pushed: Path,
+    tmp_path: Path,
+    s3_url: str,
+    open_s3: Open,
+    options: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One flipped bit is noticed, and nothing becomes a dataset; when it is mended, the next pull fetches what is left."""
     objects = open_s3()
@@ -73,9 +80,14 @@ def test_a_damaged_object(
     bad[len(bad) // 2] ^= 16
     objects.put(shard.file, bytes(bad))
     out = tmp_path / "back"
-    with pytest.raises(DatasetError, match=rf"{shard.file}: its checksum is .* it is damaged, or was replaced meanwhile; pull again"):
+    with pytest.raises(
+        DatasetError,
+        match=rf"{shard.file}: its checksum is .* it is damaged, or was replaced meanwhile; pull again",
+    ):
         fastload.pull(s3_url, out, **options)
-    with pytest.raises(DatasetError, match=r"is unfinished: a pull stopped before its end. `fastload pull URL"):
+    with pytest.raises(
+        DatasetError, match=r"is unfinished: a pull stopped before its end. `fastload pull URL"
+    ):
         fastload.PackedDataset(out)
     with pytest.raises(PackError, match="holds an unfinished download: `fastload pull` goes on"):
         fastload.pack(source_of(tmp_path, 10), out)
@@ -89,7 +101,9 @@ def test_a_damaged_object(
     assert files_of(out) == files_of(pushed)
 
 
-def test_another_dataset_meanwhile(pushed: Path, tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any]) -> None:
+def test_another_dataset_meanwhile(
+    pushed: Path, tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any]
+) -> None:
     """Files of an unfinished pull are kept if the dataset that is at the URL now has their content, whatever their names and sizes."""
     out = tmp_path / "back"
     objects = open_s3()
@@ -106,7 +120,9 @@ def test_another_dataset_meanwhile(pushed: Path, tmp_path: Path, s3_url: str, op
     assert fastload.packing.verify(out).ok
 
 
-def test_requests_are_bounded(pushed: Path, tmp_path: Path, s3_url: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_are_bounded(
+    pushed: Path, tmp_path: Path, s3_url: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """At most REQUESTS ranges, of at most RANGE_BYTES, are in flight at a time, and several are."""
     monkeypatch.setattr(manifest, "RANGE_BYTES", 10_000)
     fetch = ObstoreObjects.fetch
@@ -139,7 +155,14 @@ def test_a_full_disk(pushed: Path, tmp_path: Path, s3_url: str, options: dict[st
     )
     import json
 
-    command = [sys.executable, "-c", code, s3_url, str(tmp_path / "back"), json.dumps(options["storage_options"])]
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        s3_url,
+        str(tmp_path / "back"),
+        json.dumps(options["storage_options"]),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     last = done.stderr.splitlines()[-1]
     assert "PackError" in last, done.stderr

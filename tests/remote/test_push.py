@@ -41,7 +41,9 @@ def test_objects_are_the_files(tmp_path: Path, s3_url: str, open_s3: Open, optio
     assert fastload.push(dataset, s3_url, **options).sent_files == 0
 
 
-def test_a_dataset_opens_in_three_requests(tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any]) -> None:
+def test_a_dataset_opens_in_three_requests(
+    tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any]
+) -> None:
     """Of several sidecars, none that holds, and several files of rows, the bucket has one of each; the samples are those of the folder."""
     parts = [dataset_of(tmp_path, count, f"part-{count}") for count in (60, 40)]
     for part in parts:
@@ -65,7 +67,9 @@ def test_a_dataset_opens_in_three_requests(tmp_path: Path, s3_url: str, open_s3:
     assert fastload.push(dataset, s3_url, **options).sent_files == 0
 
 
-def test_shards_elsewhere_and_added_values(tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any]) -> None:
+def test_shards_elsewhere_and_added_values(
+    tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any]
+) -> None:
     """Shards and segments in other folders become objects beside the others, also two of one name; all fields are as they were."""
     path, _ = changed(tmp_path)
     manifest = Manifest.load(path)
@@ -96,7 +100,9 @@ def test_a_later_version_sends_its_new_files(
     assert counts["put_file"] == summary.sent_files == 2  # a shard and the sidecar
     assert not any(counts[f"put_file {name}"] for name in there)
     assert len(manifest_at(open_s3()).shards) == len(Manifest.load(dataset).shards)
-    with pytest.raises(PackError, match="holds another packed dataset, or a later version of this one; --overwrite"):
+    with pytest.raises(
+        PackError, match="holds another packed dataset, or a later version of this one; --overwrite"
+    ):
         fastload.push(dataset, s3_url, version=1, **options)
     fastload.push(dataset, s3_url, version=1, overwrite=True, **options)
     assert manifest_at(open_s3()).same_samples(Manifest.load(dataset, 1))
@@ -170,11 +176,19 @@ def _stop(*_: object) -> None:
         b"[]",
         b'{"format": "fastload-push"}',
         checked.seal({"format": "fastload-push", "version": 1, "objects": [1]}),
-        checked.seal({"format": "fastload-push", "version": 1, "objects": {"shard-00000.lmdb": {"etag": 7, "content": []}}}),
+        checked.seal(
+            {
+                "format": "fastload-push",
+                "version": 1,
+                "objects": {"shard-00000.lmdb": {"etag": 7, "content": []}},
+            }
+        ),
         checked.seal({"format": "fastload-progress", "version": 1, "objects": {}}),
     ],
 )
-def test_notes_that_do_not_hold(tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any], notes: bytes) -> None:
+def test_notes_that_do_not_hold(
+    tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any], notes: bytes
+) -> None:
     """A progress.json at the URL that is damaged, of another kind, or made up is no reason to leave anything out, and none to fail."""
     dataset = dataset_of(tmp_path, 10)
     open_s3().put("progress.json", notes)
@@ -223,7 +237,11 @@ def test_damage_is_not_pushed(tmp_path: Path, s3_url: str, open_s3: Open, option
 
 @pytest.mark.long
 def test_the_server_dies_in_the_middle(
-    tmp_path: Path, seaweedfs: SeaweedFS, s3_url: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    seaweedfs: SeaweedFS,
+    s3_url: str,
+    options: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The error says how to go on; once the server is back, the rest is sent."""
     dataset = dataset_of(tmp_path, 100)

@@ -118,13 +118,17 @@ def test_the_order_of_a_generator_of_ones_own(photos: Path, remote: Remote) -> N
 
 
 @pytest.mark.parametrize("given", [{"collate": "list"}, {"collate": "padded", "pad_to": 16}])
-def test_images_of_different_sizes_and_substitutes(photos: Path, remote: Remote, size: int | None, given: dict[str, Any]) -> None:
+def test_images_of_different_sizes_and_substitutes(
+    photos: Path, remote: Remote, size: int | None, given: dict[str, Any]
+) -> None:
     """Lists and padded batches equal local ones, also where a sample that the transform does not fit is replaced by one of another size."""
     side = int(np.quantile(np.minimum(*PackedDataset(photos).sizes), 0.3)) + 1
     steps = [T.RandomCrop(side), T.ScaleJitter((40, 60), (0.5, 1.5))]
     both = []
     for dataset in (PackedDataset(photos, steps), remote(URL, steps, cache_size=size)):
-        with FastLoader(dataset, 8, seed=4, shuffle=True, num_workers=2, engine="native", on_error="replace", **given) as loader:
+        with FastLoader(
+            dataset, 8, seed=4, shuffle=True, num_workers=2, engine="native", on_error="replace", **given
+        ) as loader:
             both.append(list(loader))
             assert loader.replaced > 0
     assert len(both[0]) == len(both[1])
@@ -164,7 +168,9 @@ def test_a_worker_goes_on_with_what_the_parent_has_read(photos: Path, remote: Re
 
 def test_a_window_shuffles_alike(photos: Path, remote: Remote) -> None:
     arguments = {"shuffle": "window", "num_workers": 1}
-    assert same(batches(remote(URL, CROP), 2, **arguments), batches(PackedDataset(photos, CROP), 2, **arguments))
+    assert same(
+        batches(remote(URL, CROP), 2, **arguments), batches(PackedDataset(photos, CROP), 2, **arguments)
+    )
 
 
 def test_subsets_and_concatenations(photos: Path, tiny: Path, remote: Remote) -> None:
@@ -178,7 +184,10 @@ def test_subsets_and_concatenations(photos: Path, tiny: Path, remote: Remote) ->
         (Subset(far, part), Subset(local, part)),
         (ConcatDataset([far, local_tiny]), ConcatDataset([local, local_tiny])),
         (ConcatDataset([far, far_tiny]), ConcatDataset([local, local_tiny])),
-        (ConcatDataset([Subset(far_tiny, range(100)), far]), ConcatDataset([Subset(local_tiny, range(100)), local])),
+        (
+            ConcatDataset([Subset(far_tiny, range(100)), far]),
+            ConcatDataset([Subset(local_tiny, range(100)), local]),
+        ),
     ]
     for ours, theirs in pairs:
         assert same(batches(ours, 1, batch_size=50), batches(theirs, 1, batch_size=50))
@@ -189,11 +198,17 @@ def test_tiny_records_come_in_groups(tiny: Path, remote: Remote) -> None:
     far = remote(TINY)
     assert same(batches(far, 2, batch_size=64), batches(PackedDataset(tiny), 2, batch_size=64))
     assert fetched(far) <= 1.01 * size_of(tiny)
-    small = remote(TINY, cache_size=size_of(tiny) // 3, cache=far.opened.reader.files.session.folder.path.parent / "third")  # type: ignore[attr-defined]
+    small = remote(
+        TINY,
+        cache_size=size_of(tiny) // 3,
+        cache=far.opened.reader.files.session.folder.path.parent / "third",
+    )  # type: ignore[attr-defined]
     assert same(batches(small, 2, batch_size=64), batches(PackedDataset(tiny), 2, batch_size=64))
 
 
-def test_changes_and_versions(photos: Path, seaweedfs: SeaweedFS, remote: Remote, s3_url: str, tmp_path: Path) -> None:
+def test_changes_and_versions(
+    photos: Path, seaweedfs: SeaweedFS, remote: Remote, s3_url: str, tmp_path: Path
+) -> None:
     """Added columns and texts, dropped samples and columns, as the local dataset has them; a version that was not pushed is none."""
     local = tmp_path / "changed.fl"
     reading.write_photos(local, 60)
@@ -241,7 +256,9 @@ def test_pickled_and_copied(photos: Path, remote: Remote) -> None:
     again.close()
 
 
-def test_no_secret_is_shown_or_stored(photos: Path, seaweedfs: SeaweedFS, remote: Remote, tmp_path: Path) -> None:
+def test_no_secret_is_shown_or_stored(
+    photos: Path, seaweedfs: SeaweedFS, remote: Remote, tmp_path: Path
+) -> None:
     """Neither in reprs, nor in messages and pickles of exceptions, nor in names and contents of the cache."""
     secret, signed = seaweedfs.secret, "X-Amz-Signature=c0ffee"
     far = remote(URL, CROP)
@@ -275,7 +292,10 @@ def test_arguments_that_do_not_go_together(photos: Path, remote: Remote, tmp_pat
             remote(cache=named)
 
 
-@pytest.mark.parametrize("wrong", [{"cache_size": "much"}, {"cache_size": -1}, {"timeout": 0}, {"storage_options": [1]}, {"base": "here"}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"cache_size": "much"}, {"cache_size": -1}, {"timeout": 0}, {"storage_options": [1]}, {"base": "here"}],
+)
 def test_arguments_out_of_range(photos: Path, remote: Remote, wrong: dict[str, Any]) -> None:
     with pytest.raises(ArgumentError):
         remote(**wrong)

@@ -43,13 +43,21 @@ Open = Callable[..., PackedDataset]
 
 
 @pytest.fixture
-def opened(seaweedfs: SeaweedFS, photos: Path, proxy: Proxy, tmp_path: Path, no_leaks: None) -> Iterator[Open]:
+def opened(
+    seaweedfs: SeaweedFS, photos: Path, proxy: Proxy, tmp_path: Path, no_leaks: None
+) -> Iterator[Open]:
     """Opens URL, or another, by way of the proxy, with nothing cached; closed at the end, when no native object may be left."""
     found: list[PackedDataset] = []
 
     def open_(transform: Any = CROP, url: str = URL, timeout: float = 30.0, **more: Any) -> PackedDataset:
         cache = tmp_path / f"cache-{len(found)}"
-        given = {"cache": cache, "storage_options": seaweedfs.options(proxy.endpoint), "fields": PAIR, "timeout": timeout, **more}
+        given = {
+            "cache": cache,
+            "storage_options": seaweedfs.options(proxy.endpoint),
+            "fields": PAIR,
+            "timeout": timeout,
+            **more,
+        }
         found.append(PackedDataset(url, transform, **given))
         return found[-1]
 
@@ -77,7 +85,9 @@ def own(seaweedfs: SeaweedFS, photos: Path, s3_url: str) -> str:
     ],
     ids=lambda value: value if isinstance(value, str) else str(value.get("status", "")),
 )
-def test_what_passes_is_healed(proxy: Proxy, opened: Open, expected: list[Any], kind: str, more: dict[str, Any]) -> None:
+def test_what_passes_is_healed(
+    proxy: Proxy, opened: Open, expected: list[Any], kind: str, more: dict[str, Any]
+) -> None:
     """Refusals, bodies cut short, flipped bytes, lost connections: some of each, and batches are the local ones."""
     dataset = opened()
     proxy.spoil(kind, method="GET", part="shard-", **more)
@@ -93,7 +103,9 @@ def test_silence_is_given_up(proxy: Proxy, opened: Open, expected: list[Any]) ->
 
 
 @pytest.mark.long
-def test_a_server_killed_and_restarted_in_mid_epoch(seaweedfs: SeaweedFS, opened: Open, expected: list[Any]) -> None:
+def test_a_server_killed_and_restarted_in_mid_epoch(
+    seaweedfs: SeaweedFS, opened: Open, expected: list[Any]
+) -> None:
     """Batches under way wait for it."""
     dataset = opened(timeout=60.0)
     loader = FastLoader(dataset, batch_size=16, shuffle=True, seed=1, num_workers=2, prefetch_factor=1)
@@ -118,7 +130,9 @@ def _answers(objects: Any) -> bool:
 
 @pytest.mark.long
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_server_that_is_gone_is_an_error_at_the_batch_s_turn(proxy: Proxy, opened: Open, engine: str, expected: list[Any]) -> None:
+def test_a_server_that_is_gone_is_an_error_at_the_batch_s_turn(
+    proxy: Proxy, opened: Open, engine: str, expected: list[Any]
+) -> None:
     """RemoteError, of that type on every engine, names URL, range and tries; batches after it come once the server is back."""
     steps = steps_of(ENGINES[engine])
     dataset = opened(steps, timeout=1.0)
@@ -136,7 +150,9 @@ def test_a_server_that_is_gone_is_an_error_at_the_batch_s_turn(proxy: Proxy, ope
             assert error.tries > 1
             assert error.url.startswith(URL)
             if engine != "spawned":  # whose workers cannot even open the dataset
-                assert re.search(r"reading bytes \d+-\d+ of s3://\S+/(shard-\d+.lmdb|index-\d+.bin) failed", str(error))
+                assert re.search(
+                    r"reading bytes \d+-\d+ of s3://\S+/(shard-\d+.lmdb|index-\d+.bin) failed", str(error)
+                )
             got.append(None)
             proxy.refuse(False)
     with pytest.raises(StopIteration):
@@ -180,7 +196,9 @@ def test_a_record_that_stays_wrong_is_that_sample_s_error(
     with pytest.raises(SampleError, match="sample 20"):
         dataset[20]
     local = PackedDataset(photos, steps, fields=PAIR, seed=1)
-    assert same(opened(steps, own, seed=1).__getitems__([18, 19, 21, 22]), local.__getitems__([18, 19, 21, 22]))
+    assert same(
+        opened(steps, own, seed=1).__getitems__([18, 19, 21, 22]), local.__getitems__([18, 19, 21, 22])
+    )
     skipped = batches(dataset, shuffle=False, on_error="skip", **ENGINES[engine])
     assert sum(len(labels) for _, labels in skipped) == reading.COUNT - 1
 
@@ -208,7 +226,9 @@ def test_a_dataset_that_is_replaced_or_deleted_while_it_is_open(
         dataset.column("wide")
 
 
-def test_credentials_that_expire(seaweedfs: SeaweedFS, opened: Open, proxy: Proxy, expected: list[Any]) -> None:
+def test_credentials_that_expire(
+    seaweedfs: SeaweedFS, opened: Open, proxy: Proxy, expected: list[Any]
+) -> None:
     """Denied once, they are asked for anew; where that does not help, they are tried within the timeout, and the error says so."""
     dataset = opened(timeout=60.0)
     proxy.spoil("status", 1, method="GET", part="shard-", status=403)
@@ -267,12 +287,19 @@ dataset = PackedDataset(transform=[RandomResizedCrop(32)], fields=("image", "lab
 
 def program(body: str, server: SeaweedFS, proxy: Proxy, cache: Path, timeout: float = 60.0) -> warm.Program:
     """A program that has the dataset open, by way of the proxy."""
-    given = {"path": URL, "cache": str(cache), "storage_options": server.options(proxy.endpoint), "timeout": timeout}
+    given = {
+        "path": URL,
+        "cache": str(cache),
+        "storage_options": server.options(proxy.endpoint),
+        "timeout": timeout,
+    }
     return warm.Program(PROGRAM + body, json.dumps(given), error=True)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_ctrl_c_while_waiting_for_the_network(seaweedfs: SeaweedFS, photos: Path, proxy: Proxy, tmp_path: Path, workers: int) -> None:
+def test_ctrl_c_while_waiting_for_the_network(
+    seaweedfs: SeaweedFS, photos: Path, proxy: Proxy, tmp_path: Path, workers: int
+) -> None:
     """KeyboardInterrupt at once, in next() and while a dataset is opened, though the server is silent for a minute."""
     body = f"""
 loader = FastLoader(dataset, batch_size=16, num_workers={workers})
@@ -312,7 +339,9 @@ ENDS = {
 
 
 @pytest.mark.parametrize("how", ENDS)
-def test_a_program_ends_in_mid_epoch(seaweedfs: SeaweedFS, photos: Path, proxy: Proxy, tmp_path: Path, how: str) -> None:
+def test_a_program_ends_in_mid_epoch(
+    seaweedfs: SeaweedFS, photos: Path, proxy: Proxy, tmp_path: Path, how: str
+) -> None:
     """Status 0, no word, no wait, whatever is on its way; and nothing granted to it stays so."""
     body = ENDS[how].replace("SILENT", 'print("begun", flush=True); sys.stdin')
     proxy.set(round_trip=0.05)
@@ -322,7 +351,9 @@ def test_a_program_ends_in_mid_epoch(seaweedfs: SeaweedFS, photos: Path, proxy: 
     assert not list((tmp_path / "cache").rglob("grant-*")) or how == "workers"
 
 
-def test_a_fork_in_the_middle_of_fetching(seaweedfs: SeaweedFS, photos: Path, proxy: Proxy, tmp_path: Path) -> None:
+def test_a_fork_in_the_middle_of_fetching(
+    seaweedfs: SeaweedFS, photos: Path, proxy: Proxy, tmp_path: Path
+) -> None:
     """Children of a process whose threads fetch, and hold locks, read all samples, as their parent goes on doing."""
     body = """
 import warnings
@@ -349,7 +380,12 @@ print(all_right(dataset), len(list(iterator)), [os.waitpid(pid, 0)[1] for pid in
 reading.join()
 """
     proxy.set(round_trip=0.02)
-    given = {"path": URL, "cache": str(tmp_path / "cache"), "storage_options": seaweedfs.options(proxy.endpoint), "timeout": 30}
+    given = {
+        "path": URL,
+        "cache": str(tmp_path / "cache"),
+        "storage_options": seaweedfs.options(proxy.endpoint),
+        "timeout": 30,
+    }
     running = warm.Program(PROGRAM + body, json.dumps(given), photos)
     out, err = running.communicate(timeout=100)
     assert (running.returncode, out, err) == (0, "True 15 [0, 0, 0, 0]\n", "")

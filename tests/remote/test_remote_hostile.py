@@ -38,7 +38,9 @@ def own(seaweedfs: SeaweedFS, photos: Path, s3_url: str) -> str:
 
 @pytest.fixture
 def opened(seaweedfs: SeaweedFS, tmp_path: Path) -> Open:
-    return lambda url: PackedDataset(url, cache=tmp_path / "cache", storage_options=seaweedfs.options(), timeout=10)
+    return lambda url: PackedDataset(
+        url, cache=tmp_path / "cache", storage_options=seaweedfs.options(), timeout=10
+    )
 
 
 def hostile(server: SeaweedFS, url: str, change: Callable[[dict[str, Any]], None]) -> None:
@@ -50,7 +52,9 @@ def hostile(server: SeaweedFS, url: str, change: Callable[[dict[str, Any]], None
     objects.close()
 
 
-def test_sidecars_that_name_places_elsewhere_are_refused(seaweedfs: SeaweedFS, opened: Open, photos: Path, own: str) -> None:
+def test_sidecars_that_name_places_elsewhere_are_refused(
+    seaweedfs: SeaweedFS, opened: Open, photos: Path, own: str
+) -> None:
     """Tables with the right checksums, whose places lie outside of the shards: one sentence for their samples, and the others are read."""
     manifest = Manifest.load(photos)
     objects = open_objects(own, seaweedfs.options())
@@ -80,8 +84,12 @@ def test_sidecars_that_name_places_elsewhere_are_refused(seaweedfs: SeaweedFS, o
     dataset.close()
 
 
-@pytest.mark.parametrize("body", [b"", b"{}", b"[" * 100_000, b'{"format": "fastload"}', b"\xff\xfe", b"<html>no</html>"])
-def test_manifests_that_are_none_are_refused(seaweedfs: SeaweedFS, opened: Open, s3_url: str, body: bytes) -> None:
+@pytest.mark.parametrize(
+    "body", [b"", b"{}", b"[" * 100_000, b'{"format": "fastload"}', b"\xff\xfe", b"<html>no</html>"]
+)
+def test_manifests_that_are_none_are_refused(
+    seaweedfs: SeaweedFS, opened: Open, s3_url: str, body: bytes
+) -> None:
     objects = open_objects(s3_url, seaweedfs.options())
     objects.put("manifest.json", body)
     objects.close()
@@ -108,7 +116,9 @@ def sidecar_elsewhere(found: dict[str, Any]) -> None:
 ELSEWHERE = r"s3://.* names files in other folders.*fastload push"
 
 
-@pytest.mark.parametrize(("change", "says"), [(huge, "s3://"), (shard_elsewhere, ELSEWHERE), (sidecar_elsewhere, ELSEWHERE)])
+@pytest.mark.parametrize(
+    ("change", "says"), [(huge, "s3://"), (shard_elsewhere, ELSEWHERE), (sidecar_elsewhere, ELSEWHERE)]
+)
 def test_impossible_manifests_are_refused(
     seaweedfs: SeaweedFS, opened: Open, own: str, change: Callable[[dict[str, Any]], None], says: str
 ) -> None:
@@ -155,13 +165,23 @@ def test_keys_and_passwords_do_not_follow_a_redirect(kind: int) -> None:
 
     firsts: list[str] = []
     _Elsewhere.seen.clear()
-    servers = [http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) for handler in (Redirects, _Elsewhere)]
+    servers = [
+        http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) for handler in (Redirects, _Elsewhere)
+    ]
     first, second = servers
     for server in servers:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-    keys = {"access_key_id": "THEKEY", "secret_access_key": "TOPSECRET", "region": "x", "endpoint": f"http://127.0.0.1:{first.server_port}"}
+    keys = {
+        "access_key_id": "THEKEY",
+        "secret_access_key": "TOPSECRET",
+        "region": "x",
+        "endpoint": f"http://127.0.0.1:{first.server_port}",
+    }
     try:
-        for url, options in ((f"http://user:TOPSECRET@127.0.0.1:{first.server_port}/d", {}), ("s3://bucket/d", keys)):
+        for url, options in (
+            (f"http://user:TOPSECRET@127.0.0.1:{first.server_port}/d", {}),
+            ("s3://bucket/d", keys),
+        ):
             objects = open_objects(url, options, 5)
             assert bytes(objects.get_range("a", 0, 10)) == b"0123456789"
             objects.close()
@@ -172,7 +192,11 @@ def test_keys_and_passwords_do_not_follow_a_redirect(kind: int) -> None:
     assert all("authorization" in head.lower() for head in firsts)
     assert len(_Elsewhere.seen) == len(firsts) == 2
     for head in _Elsewhere.seen:
-        assert not [word for word in ("authorization", "topsecret", "thekey", "dXNlcjp") if word.lower() in head.lower()]
+        assert not [
+            word
+            for word in ("authorization", "topsecret", "thekey", "dXNlcjp")
+            if word.lower() in head.lower()
+        ]
 
 
 class _Repeats(_Elsewhere):
@@ -180,7 +204,8 @@ class _Repeats(_Elsewhere):
 
     def do_GET(self) -> None:
         names = (
-            f"<Contents><Key>d/{i}</Key><Size>1</Size><LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>" for i in range(1000)
+            f"<Contents><Key>d/{i}</Key><Size>1</Size><LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>"
+            for i in range(1000)
         )
         body = (
             '<?xml version="1.0"?><ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>more</NextContinuationToken>'
@@ -198,7 +223,11 @@ def test_a_list_without_an_end_is_refused() -> None:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Repeats)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     endpoint = f"http://127.0.0.1:{server.server_port}"
-    objects = open_objects("s3://bucket/d", {"endpoint": endpoint, "access_key_id": "k", "secret_access_key": "s", "region": "x"}, 5)
+    objects = open_objects(
+        "s3://bucket/d",
+        {"endpoint": endpoint, "access_key_id": "k", "secret_access_key": "s", "region": "x"},
+        5,
+    )
     try:
         with pytest.raises(RemoteError, match="names the same objects again and again"):
             objects.list()

@@ -55,7 +55,9 @@ def test_it_is_an_error_that_says_so(place: Place, photos: Path, tmp_path: Path,
     """Never a sample of the other dataset. One that is gone may come back before the timeout; another in its place ends the tries."""
     push(photos, place[0], storage_options=place[1])
     timeout = {"replaced": 1000, "deleted": 4}[how]
-    dataset = PackedDataset(place[2], CROP, cache=tmp_path / "cache", storage_options=place[3], timeout=timeout)
+    dataset = PackedDataset(
+        place[2], CROP, cache=tmp_path / "cache", storage_options=place[3], timeout=timeout
+    )
     dataset[0]
     spoil(place, how, tmp_path)
     with pytest.raises(RemoteError, match=f"the dataset there was {how}.* after it was opened"):
@@ -63,10 +65,14 @@ def test_it_is_an_error_that_says_so(place: Place, photos: Path, tmp_path: Path,
     dataset.close()
 
 
-def test_objects_that_are_written_again_as_they_were_are_read_on(place: Place, photos: Path, tmp_path: Path) -> None:
+def test_objects_that_are_written_again_as_they_were_are_read_on(
+    place: Place, photos: Path, tmp_path: Path
+) -> None:
     """Their ETags may change, their bytes do not: that is no other dataset."""
     push(photos, place[0], storage_options=place[1])
-    dataset = PackedDataset(place[2], CROP, cache=tmp_path / "cache", cache_size=0, storage_options=place[3], timeout=20)
+    dataset = PackedDataset(
+        place[2], CROP, cache=tmp_path / "cache", cache_size=0, storage_options=place[3], timeout=20
+    )
     expected = batches(PackedDataset(photos, CROP))
     assert same(batches(dataset), expected)
     objects = open_objects(place[0], place[1])

@@ -49,8 +49,17 @@ MEMORY = """
 
 def run(program: str, **environment: str) -> None:
     """Runs a program; it must end with status 0."""
-    values = {**{key: value for key, value in os.environ.items() if not key.startswith(("TOKIO_", "MALLOC_"))}, **environment}
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], env=values, capture_output=True, text=True, timeout=60)
+    values = {
+        **{key: value for key, value in os.environ.items() if not key.startswith(("TOKIO_", "MALLOC_"))},
+        **environment,
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env=values,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -43,9 +43,15 @@ def test_batches_are_those_of_local_files(server: SftpServer, local: Path, tmp_p
     """Read by many threads at once and in forked workers, with and without room in the cache; no thread is left."""
     url = f"{server.url}/{NAME}"
     before = set(threading.enumerate())
-    for number, (size, arguments) in enumerate((("1GiB", {}), ("1MiB", {}), ("1GiB", {"engine": "python", "seed_by": "sample"}))):
+    for number, (size, arguments) in enumerate(
+        (("1GiB", {}), ("1MiB", {}), ("1GiB", {"engine": "python", "seed_by": "sample"}))
+    ):
         expected = batches(PackedDataset(local, CROP), epochs=2, **arguments)
-        with closing(PackedDataset(url, CROP, cache=tmp_path / f"{number}", cache_size=size, storage_options=server.options())) as dataset:
+        with closing(
+            PackedDataset(
+                url, CROP, cache=tmp_path / f"{number}", cache_size=size, storage_options=server.options()
+            )
+        ) as dataset:
             assert same(batches(dataset, epochs=2, **arguments), expected), (size, arguments)
     for thread in set(threading.enumerate()) - before:
         thread.join(20)
@@ -61,7 +67,9 @@ def test_all_of_it_is_verified(server: SftpServer, local: Path) -> None:
 def test_a_lost_connection_is_made_anew(server: SftpServer, local: Path, tmp_path: Path) -> None:
     """The server is killed in mid-epoch and starts again: every sample is the local one."""
     whole = PackedDataset(local)
-    with closing(PackedDataset(f"{server.url}/{NAME}", cache=tmp_path / "cache", storage_options=server.options())) as dataset:
+    with closing(
+        PackedDataset(f"{server.url}/{NAME}", cache=tmp_path / "cache", storage_options=server.options())
+    ) as dataset:
         for index in range(COUNT):
             if index == COUNT // 2:
                 server.kill()
@@ -73,5 +81,9 @@ def test_a_lost_connection_is_made_anew(server: SftpServer, local: Path, tmp_pat
 def test_a_wrong_password_is_one_sentence(server: SftpServer, local: Path, tmp_path: Path) -> None:
     """It names the URL and what failed, and no secret."""
     with pytest.raises(RemoteError, match=r"sftp://127\.0\.0\.1.*access denied") as caught:
-        PackedDataset(f"{server.url}/{NAME}", cache=tmp_path / "cache", storage_options={**server.options(), "password": "wrong-word"})[0]
+        PackedDataset(
+            f"{server.url}/{NAME}",
+            cache=tmp_path / "cache",
+            storage_options={**server.options(), "password": "wrong-word"},
+        )[0]
     assert "wrong-word" not in str(caught.value)

@@ -70,11 +70,16 @@ def test_a_stall_is_reported_once_a_minute_for_all_calls(
         assert not lines(caplog)
 
     assert all(re.search(LINE, each) for each in found), found
-    assert any("the last one: the connection was refused" in each or "no connection could be made" in each for each in found), found
+    assert any(
+        "the last one: the connection was refused" in each or "no connection could be made" in each
+        for each in found
+    ), found
     assert any("so do 19 other calls" in each for each in found)
 
 
-def test_a_request_that_is_silent_is_reported_while_it_waits(open_s3: Open, proxy: Proxy, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_request_that_is_silent_is_reported_while_it_waits(
+    open_s3: Open, proxy: Proxy, caplog: pytest.LogCaptureFixture
+) -> None:
     """A blocking call too, and one whose first try has not ended; a call that goes on is no stall."""
     open_s3().put("a", b"0123456789")
     objects = open_s3(endpoint=proxy.endpoint, timeout=7200.0)
@@ -88,7 +93,11 @@ def test_a_request_that_is_silent_is_reported_while_it_waits(open_s3: Open, prox
 
 
 def test_an_upload_that_goes_on_is_no_stall(
-    open_s3: Open, proxy: Proxy, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    open_s3: Open,
+    proxy: Proxy,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Though it takes longer than a minute, while its parts go."""
     monkeypatch.setattr("fastload.remote.failures.STALL_S", 2.0)
@@ -145,11 +154,31 @@ def test_timeouts(given: object, seconds: float) -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [0, -1, True, None, float("nan"), float("inf"), 10**400, LONGEST_TIMEOUT + 1, "31d", "0s", "1", "h", "1h 5min", "", b"1h", [60]],
+    [
+        0,
+        -1,
+        True,
+        None,
+        float("nan"),
+        float("inf"),
+        10**400,
+        LONGEST_TIMEOUT + 1,
+        "31d",
+        "0s",
+        "1",
+        "h",
+        "1h 5min",
+        "",
+        b"1h",
+        [60],
+    ],
 )
 def test_what_is_no_timeout(given: object) -> None:
     """One sentence that says how to write one."""
-    with pytest.raises(ArgumentError, match=r"^timeout=.* is no time: write a number of seconds, or 90s, 30min, 6h, 2d; at most 30 days$"):
+    with pytest.raises(
+        ArgumentError,
+        match=r"^timeout=.* is no time: write a number of seconds, or 90s, 30min, 6h, 2d; at most 30 days$",
+    ):
         parse_timeout(given)
     with pytest.raises(ArgumentError, match="is no time"):
         open_objects("s3://bucket/x", {}, given)  # type: ignore[arg-type]
@@ -176,7 +205,10 @@ def test_commands_take_hours(command: list[str], proxy: Proxy, tmp_path: Path) -
     assert "--timeout='6 weeks' is no time" in wrong.stderr
     proxy.refuse()
     running = subprocess.Popen([*program, "6h"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while not any(Path(task, "comm").read_text().startswith("tokio") for task in Path(f"/proc/{running.pid}/task").iterdir()):
+    while not any(
+        Path(task, "comm").read_text().startswith("tokio")
+        for task in Path(f"/proc/{running.pid}/task").iterdir()
+    ):
         time.sleep(0.1)  # until the client is there, which has threads of its own
     time.sleep(2)
     assert running.poll() is None, running.communicate()

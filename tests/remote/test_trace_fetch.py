@@ -49,12 +49,18 @@ def test_fetches_and_hits(opened: Callable[..., PackedDataset], tmp_path: Path, 
     assert samples == hits >= reading.COUNT
     assert not shards & {each["args"]["file"] for each in named(warm, "fetch")}
     for found in (cold, warm):
-        assert sorted(each["args"]["index"] for each in named(found, "decode", epoch=0)) == list(range(reading.COUNT))
+        assert sorted(each["args"]["index"] for each in named(found, "decode", epoch=0)) == list(
+            range(reading.COUNT)
+        )
     assert bool(named(cold, "held")) == (arguments.get("engine") != "python")
 
 
-def test_fetches_that_overlap_are_in_rows_of_their_own(opened: Callable[..., PackedDataset], tmp_path: Path) -> None:
+def test_fetches_that_overlap_are_in_rows_of_their_own(
+    opened: Callable[..., PackedDataset], tmp_path: Path
+) -> None:
     """Many are under way at once, in one thread: the file's rows tell them apart."""
-    with FastLoader(opened(), batch_size=30, num_workers=2, prefetch_factor=4, shuffle=True, seed=0) as loader:
+    with FastLoader(
+        opened(), batch_size=30, num_workers=2, prefetch_factor=4, shuffle=True, seed=0
+    ) as loader:
         found = taken(loader, tmp_path / "run.json")
     assert len({each["tid"] for each in named(found, "fetch")}) > 1

@@ -62,7 +62,9 @@ def read_only(folder: Path, at: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("engine", [name for name in ENGINES if name != "spawned"])
 @pytest.mark.parametrize("part", ["all", "half", "none"])
-def test_a_read_only_folder(opened: Callable[..., PackedDataset], photos: Path, tmp_path: Path, engine: str, part: str) -> None:
+def test_a_read_only_folder(
+    opened: Callable[..., PackedDataset], photos: Path, tmp_path: Path, engine: str, part: str
+) -> None:
     """What is there is used, the rest is fetched in each epoch; one warning names folder and reason; explain() says so, nothing changes."""
     steps = steps_of(ENGINES[engine])
     full = tmp_path / "full"
@@ -73,7 +75,10 @@ def test_a_read_only_folder(opened: Callable[..., PackedDataset], photos: Path, 
         first.close()
     before = {path: path.stat().st_mtime_ns for path in full.rglob("*")}
     with read_only(full, tmp_path / "there") as there:
-        with pytest.warns(UserWarning, match=rf"the cache {there} cannot be written \(Read-only file system\): .*cache= or FASTLOAD_CACHE"):
+        with pytest.warns(
+            UserWarning,
+            match=rf"the cache {there} cannot be written \(Read-only file system\): .*cache= or FASTLOAD_CACHE",
+        ):
             dataset = opened(there, steps)
         expected = batches(PackedDataset(photos, steps, fields=PAIR), num_workers=0)
         for _ in range(2):
@@ -94,7 +99,9 @@ def records(dataset: PackedDataset) -> list[bytes]:
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o700])
-def test_another_user_s_folder(opened: Callable[..., PackedDataset], photos: Path, tmp_path: Path, mode: int) -> None:
+def test_another_user_s_folder(
+    opened: Callable[..., PackedDataset], photos: Path, tmp_path: Path, mode: int
+) -> None:
     """It is read where that is allowed, and else left alone; never a bare PermissionError."""
     if os.geteuid():
         pytest.skip("becoming another user needs root")
@@ -117,7 +124,11 @@ def test_another_user_s_folder(opened: Callable[..., PackedDataset], photos: Pat
             warnings.simplefilter("always")
             dataset = opened(cache)
         right = records(dataset) == expected
-        return right and (fetched(dataset) == 0) == (mode == 0o755) and "Permission denied" in str(caught[0].message)
+        return (
+            right
+            and (fetched(dataset) == 0) == (mode == 0o755)
+            and "Permission denied" in str(caught[0].message)
+        )
 
     pid = os.fork()
     if not pid:

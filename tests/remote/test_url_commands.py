@@ -22,7 +22,9 @@ from fastload.store import Manifest
 class Commands:
     """Runs `fastload` with the options of the server."""
 
-    def __init__(self, server: SeaweedFS, patch: pytest.MonkeyPatch, captured: pytest.CaptureFixture[str]) -> None:
+    def __init__(
+        self, server: SeaweedFS, patch: pytest.MonkeyPatch, captured: pytest.CaptureFixture[str]
+    ) -> None:
         self._options = [f"--storage-option={key}={value}" for key, value in server.options().items()]
         self._secret = server.secret
         self._patch = patch
@@ -47,7 +49,9 @@ class Commands:
 
 
 @pytest.fixture
-def run(seaweedfs: SeaweedFS, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Commands:
+def run(
+    seaweedfs: SeaweedFS, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Commands:
     """The command line; staging folders lie below `tmp_path`."""
     monkeypatch.setenv("FASTLOAD_CACHE", str(tmp_path / "cache"))
     return Commands(seaweedfs, monkeypatch, capsys)
@@ -75,10 +79,23 @@ def test_pack_and_the_command_that_goes_on(tmp_path: Path, s3_url: str, run: Com
     source = source_of(tmp_path, 20)
     bad = source / "class0" / "x.jpg"
     bad.write_bytes(b"")
-    text = run("pack", source, s3_url, "-q", "--storage-option", "endpoint=http://open:sesame@localhost:1", code=2, options=[])
+    text = run(
+        "pack",
+        source,
+        s3_url,
+        "-q",
+        "--storage-option",
+        "endpoint=http://open:sesame@localhost:1",
+        code=2,
+        options=[],
+    )
     assert "localhost" not in text.replace(s3_url, "")
     text = run("pack", source, s3_url, "-q", code=2)
-    assert f"fastload pack --resume {source} {s3_url} -q '--storage-option=" in text.replace("=endpoint=...", "=...") or "--resume" in text
+    assert (
+        f"fastload pack --resume {source} {s3_url} -q '--storage-option="
+        in text.replace("=endpoint=...", "=...")
+        or "--resume" in text
+    )
     assert "secret_access_key=..." in text
     bad.unlink()
     run("pack", source, s3_url, "-q", "--resume")
@@ -106,20 +123,37 @@ def test_cost(tmp_path: Path, s3_url: str, run: Commands) -> None:
         text = run("info", place, "--cost", options=options)
         assert "an epoch from a bucket" in text
         assert "https://aws.amazon.com/s3/pricing/" in text
-        found = json.loads(run("info", place, "--cost", "--json", "--cache-size", "1MiB", "--price-gib", "0.5", options=options))
+        found = json.loads(
+            run(
+                "info",
+                place,
+                "--cost",
+                "--json",
+                "--cache-size",
+                "1MiB",
+                "--price-gib",
+                "0.5",
+                options=options,
+            )
+        )
         (row,) = found["cost"]["epochs"]
         assert row["later"]["bytes"] == Manifest.load(dataset).bytes - (1 << 20)
         assert list(row["dollars"]) == ["yours"]
         assert row["dollars"]["yours"]["later"]["same_region"] == 0
     assert "are for --cost" in run("info", dataset, "--cache-size", "1MiB", code=2, options=[])
-    assert "cache_size 'much' is no size" in run("info", dataset, "--cost", "--cache-size", "much", code=2, options=[])
+    assert "cache_size 'much' is no size" in run(
+        "info", dataset, "--cost", "--cache-size", "much", code=2, options=[]
+    )
 
 
 def test_storage_options() -> None:
     """KEY=VALUE, and dots for what lies in a dict; a value is never shown."""
     assert parsed_options(None) is parsed_options([]) is None
     given = ["region=a=b", "client_options.allow_http=true", "client_options.user_agent=x"]
-    assert parsed_options(given) == {"region": "a=b", "client_options": {"allow_http": True, "user_agent": "x"}}
+    assert parsed_options(given) == {
+        "region": "a=b",
+        "client_options": {"allow_http": True, "user_agent": "x"},
+    }
     for wrong in (["sesame"], ["=sesame"], ["a=1", "a.b=sesame"]):
         with pytest.raises(ArgumentError) as refused:
             parsed_options(wrong)
@@ -153,13 +187,20 @@ def test_commands_on_folders_refuse_urls(command: list[str], run: Commands) -> N
 def test_wrong_urls(tmp_path: Path, s3_url: str, run: Commands) -> None:
     """A path where a URL belongs, a dataset that is not there, and a bucket that is not."""
     dataset = dataset_of(tmp_path, 10)
-    assert "is no URL; write it as in s3://bucket/train.fl" in run("push", dataset, tmp_path / "there", code=2)
+    assert "is no URL; write it as in s3://bucket/train.fl" in run(
+        "push", dataset, tmp_path / "there", code=2
+    )
     assert "is no URL" in run("pull", dataset, tmp_path / "there", code=2)
     assert "holds no packed dataset" in run("info", s3_url, code=2)
     assert "holds no packed dataset" in run("verify", s3_url, code=2)
     assert "there is no bucket" in run("push", dataset, "s3://no-such-bucket/x", code=2)
-    wrong = ["--storage-option=endpoint=" + run._options[0].partition("endpoint=")[2], "--storage-option=secret_access_key=sesame"]
-    assert "access denied" in run("push", dataset, s3_url, code=2, options=[*wrong, "--storage-option=access_key_id=x"])
+    wrong = [
+        "--storage-option=endpoint=" + run._options[0].partition("endpoint=")[2],
+        "--storage-option=secret_access_key=sesame",
+    ]
+    assert "access denied" in run(
+        "push", dataset, s3_url, code=2, options=[*wrong, "--storage-option=access_key_id=x"]
+    )
 
 
 @pytest.mark.parametrize("command", ["push", "pull", "cache", "info", "verify", "view", "tune", "doctor"])
@@ -172,8 +213,18 @@ def test_the_time_given_bounds_the_wait(command: str, tmp_path: Path, s3_url: st
         "tune": [s3_url, "--json"],
         "doctor": [s3_url, "--json"],
     }
-    nobody = [f"--storage-option={each}" for each in (f"endpoint=http://{HOST}:{free_ports(1)[0]}", "region=us-east-1", "skip_signature=1")]
-    text = run(command, *more.get(command, [s3_url]), "--timeout", "0.2", options=nobody, code=1 if command == "doctor" else 2)
+    nobody = [
+        f"--storage-option={each}"
+        for each in (f"endpoint=http://{HOST}:{free_ports(1)[0]}", "region=us-east-1", "skip_signature=1")
+    ]
+    text = run(
+        command,
+        *more.get(command, [s3_url]),
+        "--timeout",
+        "0.2",
+        options=nobody,
+        code=1 if command == "doctor" else 2,
+    )
     seconds = re.search(r"failed after .* in (\d+\.\d) s", text)
     assert seconds, text
     assert float(seconds[1]) < 10

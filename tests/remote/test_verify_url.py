@@ -47,12 +47,19 @@ def damage(objects: Objects, name: str, at: int) -> None:
     objects.put(name, bytes(data))
 
 
-def test_whole(changed: Path, tmp_path: Path, s3_url: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whole(
+    changed: Path, tmp_path: Path, s3_url: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Files, and with decode=True every record; the temporary folder is removed, and had one shard at a time."""
     manifest = Manifest.load(changed)
     plain = verify(s3_url, **options)
     assert plain.ok
-    assert (plain.samples, plain.shards, plain.records, plain.decoded) == (manifest.count, len(manifest.shards), False, False)
+    assert (plain.samples, plain.shards, plain.records, plain.decoded) == (
+        manifest.count,
+        len(manifest.shards),
+        False,
+        False,
+    )
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
     fetch = ObstoreObjects.fetch
@@ -75,7 +82,11 @@ def test_damage(changed: Path, s3_url: str, open_s3: Open, options: dict[str, An
     """A flipped bit in a shard, the sidecar, the rows or the values; a missing object; one that was cut: each is named, alone."""
     objects = open_s3()
     manifest = manifest_at(objects)
-    beside = {part.file for shard in manifest.shards for part in (*shard.added.values(), *([shard.rows] if shard.rows else []))}
+    beside = {
+        part.file
+        for shard in manifest.shards
+        for part in (*shard.added.values(), *([shard.rows] if shard.rows else []))
+    }
     names = [manifest.shards[0].file, manifest.sidecars[0].file, *sorted(beside)]
     assert len(names) >= 4
     for name in names:
@@ -95,7 +106,9 @@ def test_damage(changed: Path, s3_url: str, open_s3: Open, options: dict[str, An
     assert verify(s3_url, decode=decode, **options).ok
 
 
-def test_push_mends_what_verify_finds(changed: Path, s3_url: str, open_s3: Open, options: dict[str, Any]) -> None:
+def test_push_mends_what_verify_finds(
+    changed: Path, s3_url: str, open_s3: Open, options: dict[str, Any]
+) -> None:
     """As its advice says: --overwrite sends also what the manifest says is there."""
     damage(open_s3(), manifest_at(open_s3()).shards[0].file, 5000)
     assert "`fastload push --overwrite`" in verify(s3_url, **options).problems[0]
@@ -103,12 +116,22 @@ def test_push_mends_what_verify_finds(changed: Path, s3_url: str, open_s3: Open,
     assert verify(s3_url, **options).ok
 
 
-def test_a_bad_record_is_found_by_decoding(tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any]) -> None:
+def test_a_bad_record_is_found_by_decoding(
+    tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any]
+) -> None:
     """A shard that was packed from a damaged image, and holds: its sample is named by its index in the dataset."""
     source = source_of(tmp_path, 40)
     path = sorted(source.rglob("*.jpg"))[35]
     data = path.read_bytes()
-    fastload.pack(source, tmp_path / "dataset", shard_size="1MiB", encode="keep", check="structure", index=False, shuffle=False)
+    fastload.pack(
+        source,
+        tmp_path / "dataset",
+        shard_size="1MiB",
+        encode="keep",
+        check="structure",
+        index=False,
+        shuffle=False,
+    )
     manifest = Manifest.load(tmp_path / "dataset")
     stored = tmp_path / "dataset" / manifest.shards[-1].file
     content = stored.read_bytes()
@@ -128,7 +151,11 @@ def test_a_bad_record_is_found_by_decoding(tmp_path: Path, s3_url: str, open_s3:
     assert verify(s3_url, **options).ok
     report = verify(s3_url, decode=True, **options)
     local = verify(tmp_path / "dataset", decode=True)
-    assert [(bad.index, bad.shard, bad.reason) for bad in report.bad] == [(bad.index, bad.shard, bad.reason) for bad in local.bad] != []
+    assert (
+        [(bad.index, bad.shard, bad.reason) for bad in report.bad]
+        == [(bad.index, bad.shard, bad.reason) for bad in local.bad]
+        != []
+    )
 
 
 @pytest.mark.long

@@ -82,7 +82,9 @@ def window(dataset: Any, epoch: int, block: int = BLOCK, buffer: int = BUFFER, *
     return sampler
 
 
-def epoch_of(dataset: Any, epoch: int, sampler: WindowSampler | None = None, workers: int = 2, **more: Any) -> list[Any]:
+def epoch_of(
+    dataset: Any, epoch: int, sampler: WindowSampler | None = None, workers: int = 2, **more: Any
+) -> list[Any]:
     """The batches of one epoch by a loader of its own."""
     order = window(dataset, epoch) if sampler is None else sampler
     given: dict[str, Any] = {"batch_size": 16, "sampler": order, "num_workers": workers, "seed": 1, **more}
@@ -113,7 +115,9 @@ def test_hosts_that_keep_their_blocks_fetch_them_once(raw: Path, opened: Open, p
         for epoch in range(2):
             proxy.counts(reset=True)
             for rank, dataset in enumerate(caches):
-                order, again = (window(each, epoch, hosts=hosts, num_replicas=2, rank=rank) for each in (dataset, local))
+                order, again = (
+                    window(each, epoch, hosts=hosts, num_replicas=2, rank=rank) for each in (dataset, local)
+                )
                 assert same(epoch_of(dataset, epoch, order), epoch_of(local, epoch, again))
             fetched.append(proxy.counts(reset=True)["down"])
         assert 0.9 < fetched[0] / (COUNT * SAMPLE) < 1.2
@@ -255,7 +259,12 @@ def test_resumed_in_mid_epoch(raw: Path, opened: Open, proxy: Proxy) -> None:
 
 def test_ranks_subsets_and_concatenations(raw: Path, tiny: Path, opened: Open, proxy: Proxy) -> None:
     """Positions are not samples there, and blocks lie across datasets: the local batches, and few requests."""
-    local, none, local_tiny, none_tiny = PackedDataset(raw), opened(cache_size=0), PackedDataset(tiny), opened(TINY, cache_size=0)
+    local, none, local_tiny, none_tiny = (
+        PackedDataset(raw),
+        opened(cache_size=0),
+        PackedDataset(tiny),
+        opened(TINY, cache_size=0),
+    )
     part = np.random.default_rng(0).permutation(COUNT)[:600].tolist()
     small = "label", "image"
     assert none.fields == local.fields != small
@@ -263,7 +272,11 @@ def test_ranks_subsets_and_concatenations(raw: Path, tiny: Path, opened: Open, p
         (none, local, {"num_replicas": 3, "rank": 1}),
         (Subset(none, range(100, 900)), Subset(local, range(100, 900)), {}),
         (Subset(none, part), Subset(local, part), {}),
-        (ConcatDataset([Subset(none, range(95)), none]), ConcatDataset([Subset(local, range(95)), local]), {}),
+        (
+            ConcatDataset([Subset(none, range(95)), none]),
+            ConcatDataset([Subset(local, range(95)), local]),
+            {},
+        ),
     ]
     for ours, theirs, more in pairs:
         proxy.counts(reset=True)
@@ -277,7 +290,9 @@ def test_ranks_subsets_and_concatenations(raw: Path, tiny: Path, opened: Open, p
 def test_small_samples_are_held_in_their_groups(tiny: Path, opened: Open, proxy: Proxy) -> None:
     """Ten samples of 3 KB in a unit: with no cache each group is fetched about once, not once for each of its samples."""
     local, none = PackedDataset(tiny), opened(TINY, cache_size=0)
-    assert same(epoch_of(none, 0, window(none, 0, 300, 1500)), epoch_of(local, 0, window(local, 0, 300, 1500)))
+    assert same(
+        epoch_of(none, 0, window(none, 0, 300, 1500)), epoch_of(local, 0, window(local, 0, 300, 1500))
+    )
     proxy.counts(reset=True)
     epoch_of(none, 1, window(none, 1, 300, 1500))
     found = proxy.counts()

@@ -13,7 +13,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
+from torch.utils.data import (
+    BatchSampler,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
 
 from fastload import KeyedSampler, WindowSampler
 from fastload._native import core
@@ -41,7 +47,10 @@ def naive(batches: list[list[Any]]) -> list[list[int]]:
 def test_counts(batches: list[list[int]], kind: Any) -> None:
     """As a naive count, within a batch and over batches, of indices in every form; negative ones are those that they stand for."""
     counter = OccurrenceCounter(COUNT)
-    made = [counter.of_batch(kind(batch) if batch or kind in (list, tuple) else batch).tolist() for batch in batches]
+    made = [
+        counter.of_batch(kind(batch) if batch or kind in (list, tuple) else batch).tolist()
+        for batch in batches
+    ]
     assert made == naive(batches)
 
 

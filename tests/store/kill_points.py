@@ -20,7 +20,14 @@ from fastload.errors import DatasetError
 from fastload.store import DatasetReader, shard, writer
 
 COUNT = 60
-CALLS = [(os, "fsync"), (os, "replace"), (os, "truncate"), (os, "open"), (Path, "unlink"), (shard.ShardFile, "_commit")]
+CALLS = [
+    (os, "fsync"),
+    (os, "replace"),
+    (os, "truncate"),
+    (os, "open"),
+    (Path, "unlink"),
+    (shard.ShardFile, "_commit"),
+]
 
 
 def count_down(limit: int) -> list[int]:
@@ -54,7 +61,9 @@ def in_child(action: Callable[[], None]) -> int:
     return os.waitpid(child, 0)[1]
 
 
-def killed(folder: Path, act: Callable[[Path], object], base: Path | None = None) -> Iterator[tuple[int, Path]]:
+def killed(
+    folder: Path, act: Callable[[Path], object], base: Path | None = None
+) -> Iterator[tuple[int, Path]]:
     """(point, what is left) of a run that is killed at point 1, 2, ..., until one ends unharmed.
 
     Args:

@@ -40,7 +40,9 @@ def values_of(index: int) -> dict[str, Any]:
 def append(writer: DatasetWriter, index: int) -> None:
     """Appends sample index with a state, and a note, that name it."""
     writer.note(b"%08d" % index)
-    writer.append(values_of(index), image_kind="jpeg", height=index % 90 + 1, width=7, state=lambda: {"done": index})
+    writer.append(
+        values_of(index), image_kind="jpeg", height=index % 90 + 1, width=7, state=lambda: {"done": index}
+    )
 
 
 def write(out: Path, count: int, *, shard_size: int = 60_000, **arguments: Any) -> Manifest:

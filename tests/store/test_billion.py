@@ -34,13 +34,17 @@ def section_head(shard: ShardEntry) -> tuple[bytes, int]:
     """The head of a shard's section as docs/format.md has it, and the bytes of its tables: all places and values are zeros."""
     widths = [16, *(width for _, width in COLUMNS if width)]
     tables = sum(STORED * width + -(STORED * width) % 8 for width in widths)
-    columns = b"".join(struct.pack("<QIHH", 4096, (width or 4) * STORED, len(name), width) for name, width in COLUMNS)
+    columns = b"".join(
+        struct.pack("<QIHH", 4096, (width or 4) * STORED, len(name), width) for name, width in COLUMNS
+    )
     names = padded(b"".join(name.encode() for name, _ in COLUMNS), 4)
     body = columns + names + b"".join(map(block_crcs, widths))
     fixed = struct.Struct("<4sIQQQIIIIQ")
     body = padded(bytes(fixed.size) + body, 8)[fixed.size :]
     identity = shard.key, shard.stored, shard.bytes, shard.crc32c
-    return fixed.pack(b"FLX2", fixed.size + len(body), *identity, len(COLUMNS), STORED, 1, tables) + body, tables
+    return fixed.pack(
+        b"FLX2", fixed.size + len(body), *identity, len(COLUMNS), STORED, 1, tables
+    ) + body, tables
 
 
 def forge(folder: Path) -> None:
@@ -51,7 +55,11 @@ def forge(folder: Path) -> None:
         first, name = number * STORED, f"shard-{number:05d}.lmdb"
         with open(folder / name, "wb") as file:
             file.truncate(FILE_BYTES)
-        shards.append(ShardEntry(name, first, STORED, FILE_BYTES, number, dict.fromkeys((name for name, _ in COLUMNS), 0)))
+        shards.append(
+            ShardEntry(
+                name, first, STORED, FILE_BYTES, number, dict.fromkeys((name for name, _ in COLUMNS), 0)
+            )
+        )
         head, size = section_head(shards[-1])
         heads += [struct.pack("<Q", tables), head]
         tables += size
@@ -59,7 +67,9 @@ def forge(folder: Path) -> None:
     with open(folder / "index-00000.bin", "wb") as file:
         file.seek(tables)
         file.write(directory)
-    segment = Segment("index-00000.bin", 0, tables + len(directory), 0, None, (len(directory), core.crc32c(directory)))
+    segment = Segment(
+        "index-00000.bin", 0, tables + len(directory), 0, None, (len(directory), core.crc32c(directory))
+    )
     schema = Schema((Field("image", "image"), Field("label", "int")))
     Manifest(schema, tuple(shards), None, {}, {"samples": SHARDS * STORED}, sidecars=(segment,)).write(folder)
 
@@ -96,6 +106,12 @@ print(private() - before)
 def test_a_billion_samples(tmp_path: Path) -> None:
     """Opened, asked for samples at both ends, and drawn by two orders: under a tenth of a byte for each sample."""
     forge(tmp_path / "d")
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path / "d")], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path / "d")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 10**8

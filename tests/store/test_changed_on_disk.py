@@ -149,7 +149,11 @@ def test_pages_overwritten(path: Path, seed: int) -> None:
         reader = DatasetReader(path)
         for _ in range(25):
             page = rng.choice((0, 1, rng.randrange(pages), pages - 1))
-            overwrite(file, page * 4096, rng.choice((rng.randbytes(4096), bytes(4096), good[rng.randrange(pages) * 4096 :][:4096])))
+            overwrite(
+                file,
+                page * 4096,
+                rng.choice((rng.randbytes(4096), bytes(4096), good[rng.randrange(pages) * 4096 :][:4096])),
+            )
             for i in rng.sample(range(COUNT), 50):
                 check_sample(reader, i)
             try:
@@ -203,7 +207,12 @@ def test_cut_while_a_loader_runs(path: Path, on_error: str, step: bool) -> None:
 
     def action() -> None:
         transform = [lambda image: image] if step else None
-        with FastLoader(PackedDataset(path, transform=transform), batch_size=50, on_error=on_error, num_workers=0 if step else 2) as loader:
+        with FastLoader(
+            PackedDataset(path, transform=transform),
+            batch_size=50,
+            on_error=on_error,
+            num_workers=0 if step else 2,
+        ) as loader:
             seen = 0
             try:
                 for number, batch in enumerate(loader):

@@ -54,7 +54,9 @@ def test_every_value(made: tuple[Path, list[int]]) -> None:
         assert reader.store.base(0) == os.fspath(path.parent / "there" / "files" / "0")
         assert reader.shard_of(0).startswith("../there/shard-")
         chunk = reader.chunk(1, "score")
-        assert chunk.tolist() == reader.column("score")[reader.manifest.shards[1].first :][: len(chunk)].tolist()
+        assert (
+            chunk.tolist() == reader.column("score")[reader.manifest.shards[1].first :][: len(chunk)].tolist()
+        )
 
 
 def _in_spawned(reader: DatasetReader, of: list[int]) -> bool:
@@ -78,7 +80,18 @@ def test_written_only_where_needed(made: tuple[Path, list[int]], tmp_path: Path)
     """A packed dataset's manifest is of format 1, a changed one's of format 2; either survives the file."""
     packed = json.loads(write(tmp_path / "packed", 5).to_bytes())
     assert packed["version"] == 1
-    assert packed.keys() == {"format", "version", "count", "schema", "classes", "shards", "options", "summary", "sidecars", "crc32c"}
+    assert packed.keys() == {
+        "format",
+        "version",
+        "count",
+        "schema",
+        "classes",
+        "shards",
+        "options",
+        "summary",
+        "sidecars",
+        "crc32c",
+    }
     assert packed["shards"][0].keys() == {"file", "first", "count", "bytes", "crc32c", "columns"}
     manifest = Manifest.load(made[0])
     assert json.loads(manifest.to_bytes())["version"] == 2
@@ -102,7 +115,24 @@ LATER = [
     ("shards", 0, "added", "image"),
     ("shards", 0, "fields", 0),
 ]
-HOSTILE: list[Any] = [True, -1, 0.5, 2**63, 10**40, "", "../x", "a\0b", "x" * 5000, "\ud800", [], [1], [[]], {}, {"a": 1}, [{}]]
+HOSTILE: list[Any] = [
+    True,
+    -1,
+    0.5,
+    2**63,
+    10**40,
+    "",
+    "../x",
+    "a\0b",
+    "x" * 5000,
+    "\ud800",
+    [],
+    [1],
+    [[]],
+    {},
+    {"a": 1},
+    [{}],
+]
 FOLDERS = ("../x",)
 ALLOWED = {("shards", 0, "folder"): FOLDERS, ("shards", 0, "base"): FOLDERS}
 ALLOWED |= {("shards", 0, *part, "folder"): FOLDERS for part in (("rows",), ("added", "note"))}

@@ -18,7 +18,12 @@ from fastload.store import DatasetReader, Field
 from fastload.store.columns import NarrowedValues, TableValues, held, is_constant
 
 COUNT = 400
-DTYPES = npst.integer_dtypes() | npst.unsigned_integer_dtypes() | npst.floating_dtypes(sizes=(32, 64)) | npst.boolean_dtypes()
+DTYPES = (
+    npst.integer_dtypes()
+    | npst.unsigned_integer_dtypes()
+    | npst.floating_dtypes(sizes=(32, 64))
+    | npst.boolean_dtypes()
+)
 SHAPES = npst.array_shapes(min_dims=1, max_dims=3, min_side=1, max_side=6)
 NAMES = [f"n{number}" for number in range(8)]
 
@@ -50,7 +55,12 @@ def smallest(column: np.ndarray[Any, Any]) -> int:
     if column.dtype.kind not in "iu":
         return column.nbytes
     limits, least, most = np.iinfo, int(column.min()), int(column.max())
-    fits = (size for size in (1, 2, 4, 8) for kind in "iu" if limits(f"{kind}{size}").min <= least and most <= limits(f"{kind}{size}").max)
+    fits = (
+        size
+        for size in (1, 2, 4, 8)
+        for kind in "iu"
+        if limits(f"{kind}{size}").min <= least and most <= limits(f"{kind}{size}").max
+    )
     return min(column.itemsize, next(fits)) * column.size
 
 
@@ -87,8 +97,14 @@ class Numbers:
         return str(position)
 
     def read(self, position: int) -> Item:
-        numbers: dict[str, Any] = {name: number * (position << 3 * number) for number, name in enumerate(NAMES)}
-        return Item(str(position), np.zeros((4, 4, 3), np.uint8), {**numbers, "label": position % 3, "weight": position / 7})
+        numbers: dict[str, Any] = {
+            name: number * (position << 3 * number) for number, name in enumerate(NAMES)
+        }
+        return Item(
+            str(position),
+            np.zeros((4, 4, 3), np.uint8),
+            {**numbers, "label": position % 3, "weight": position / 7},
+        )
 
 
 @pytest.fixture(scope="module")
@@ -107,11 +123,18 @@ def test_room_of_all(path: Path, monkeypatch: pytest.MonkeyPatch, room: int, wor
     with DatasetReader(path) as reader:
         kept = {name: reader.values(name) for name in (*NAMES, "label", "weight")}
         taken = [values for values in kept.values() if not isinstance(values, TableValues)]
-        bytes_taken = sum(values.strides[0] * COUNT if isinstance(values, np.ndarray) else values._held.nbytes for values in taken)
+        bytes_taken = sum(
+            values.strides[0] * COUNT if isinstance(values, np.ndarray) else values._held.nbytes
+            for values in taken
+        )
         assert bytes_taken <= room
         assert (len(taken) == 0, len(taken) == len(kept)) == (room == 0, room == 1 << 20)
         assert any(isinstance(values, NarrowedValues) for values in taken) == (room == 8 * COUNT)
     with FastLoader(PackedDataset(path), 64, num_workers=workers) as loader:
-        found = [sample for batch in loader for sample in zip(*(batch[name].tolist() for name in (*NAMES, "label", "weight")), strict=True)]
+        found = [
+            sample
+            for batch in loader
+            for sample in zip(*(batch[name].tolist() for name in (*NAMES, "label", "weight")), strict=True)
+        ]
     wanted = (Numbers().read(position).values for position in range(COUNT))
     assert found == [tuple(each[name] for name in (*NAMES, "label", "weight")) for each in wanted]

@@ -35,7 +35,12 @@ def folder(path: Path) -> None:
     path.mkdir()
 
 
-IRREGULAR: dict[str, Callable[[Path], None]] = {"FIFO": fifo, "device": zero, "sparse": sparse, "folder": folder}
+IRREGULAR: dict[str, Callable[[Path], None]] = {
+    "FIFO": fifo,
+    "device": zero,
+    "sparse": sparse,
+    "folder": folder,
+}
 COMMANDS: dict[str, Callable[[Path], object]] = {
     "PackedDataset": PackedDataset,
     "reader": DatasetReader,

@@ -57,7 +57,9 @@ def test_format_version() -> None:
         with pytest.raises(DatasetError, match="format version"):
             Manifest.from_bytes(sealed({**content, "version": version}), "x")
     with pytest.raises(DatasetError, match="__count__"):
-        Manifest.from_bytes(sealed({**content, "shards": [shard.to_json() for shard in MANIFEST.shards]}), "x")
+        Manifest.from_bytes(
+            sealed({**content, "shards": [shard.to_json() for shard in MANIFEST.shards]}), "x"
+        )
 
 
 def test_flipped_byte() -> None:
@@ -89,7 +91,24 @@ def test_later_version() -> None:
         Manifest.from_bytes(b'{"format": "fastload", "version": 4, "shards": "other"}', Path("x"))
 
 
-HOSTILE: list[Any] = [None, True, -1, 0, 0.5, 2**63, 10**40, "", "x", "../x", [], [1], [[]], {}, {"a": 1}, [{}]]
+HOSTILE: list[Any] = [
+    None,
+    True,
+    -1,
+    0,
+    0.5,
+    2**63,
+    10**40,
+    "",
+    "x",
+    "../x",
+    [],
+    [1],
+    [[]],
+    {},
+    {"a": 1},
+    [{}],
+]
 PLACES: list[tuple[Any, ...]] = [
     ("version",),
     ("count",),
@@ -127,7 +146,9 @@ def test_hostile_value(place: tuple[Any, ...]) -> None:
         for step in place[:-1]:
             owner = owner[step]
         owner[place[-1]] = value
-        if any(value is allowed or (value == allowed and value is not True) for allowed in ALLOWED.get(place, ())):
+        if any(
+            value is allowed or (value == allowed and value is not True) for allowed in ALLOWED.get(place, ())
+        ):
             Manifest.from_bytes(sealed(content), Path("x"))
             continue
         with pytest.raises(DatasetError, match=r"manifest\.json"):
@@ -151,7 +172,14 @@ def test_missing_value(place: tuple[Any, ...]) -> None:
 
 @pytest.mark.parametrize(
     "file",
-    ["shard-00000.lmdb", "../shard-00001.lmdb", "/etc/passwd", "shard-00001.lmdb\n", "shard-1.lmdb", "shard-00001.lmdb/x"],
+    [
+        "shard-00000.lmdb",
+        "../shard-00001.lmdb",
+        "/etc/passwd",
+        "shard-00001.lmdb\n",
+        "shard-1.lmdb",
+        "shard-00001.lmdb/x",
+    ],
 )
 def test_file_names(file: str) -> None:
     """Only a shard's own plain name, and each once."""
@@ -161,7 +189,9 @@ def test_file_names(file: str) -> None:
         Manifest.from_bytes(sealed(content), Path("x"))
 
 
-@pytest.mark.parametrize("data", [b"", b"\xff\xfe", b"[" * 100_000, b"1" * 5000, b"{}", b"null", b'{"format": NaN}'])
+@pytest.mark.parametrize(
+    "data", [b"", b"\xff\xfe", b"[" * 100_000, b"1" * 5000, b"{}", b"null", b'{"format": NaN}']
+)
 def test_no_manifest(data: bytes) -> None:
     """Bytes that are no manifest at all."""
     with pytest.raises(DatasetError, match=r"manifest\.json"):

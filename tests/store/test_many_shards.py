@@ -29,7 +29,9 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (one,) = packed.shards
     for number in range(1, SHARDS):
         (out / shard_name(number)).hardlink_to(out / one.file)
-    shards = tuple(replace(one, file=shard_name(number), first=EACH * number, key=0) for number in range(SHARDS))
+    shards = tuple(
+        replace(one, file=shard_name(number), first=EACH * number, key=0) for number in range(SHARDS)
+    )
     replace(packed, shards=shards, sidecars=()).write(out)
     return out
 

@@ -70,7 +70,9 @@ def test_verified_and_read(folder: Path) -> None:
     assert verify(folder, decode=True).ok
     dataset = PackedDataset(folder)
     for index in range(COUNT):
-        assert np.array_equal(dataset.stored_values(index, ["image"])["image"].permute(1, 2, 0), pixels(index))
+        assert np.array_equal(
+            dataset.stored_values(index, ["image"])["image"].permute(1, 2, 0), pixels(index)
+        )
 
 
 def test_files(folder: Path) -> None:

@@ -100,24 +100,34 @@ def test_stored(folder: Path) -> None:
     """Values come back as they were packed, verify finds nothing, and what the class refuses is the sample's error."""
     assert values(folder) == WANTED
     assert verify(folder, decode=True).ok
-    with pytest.raises(PackStoppedError, match=r"0: field 'z' \(complex\) cannot hold 'x': it is no complex number"):
+    with pytest.raises(
+        PackStoppedError, match=r"0: field 'z' \(complex\) cannot hold 'x': it is no complex number"
+    ):
         fastload.pack(Numbers("x"), folder.parent / "other")
 
 
 def test_verified(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """verify names each sample whose bytes the class does not take."""
     monkeypatch.setattr(f"{__name__}.SIZE", 8)
-    assert [bad.reason for bad in verify(folder).bad] == ["field 'z' has 16 bytes, a complex number 8"] * COUNT
+    assert [bad.reason for bad in verify(folder).bad] == [
+        "field 'z' has 16 bytes, a complex number 8"
+    ] * COUNT
 
 
-@pytest.mark.parametrize("steps", [[T.CenterCrop(4)], [T.CenterCrop(4), lambda sample: sample]], ids=["threads", "python"])
+@pytest.mark.parametrize(
+    "steps", [[T.CenterCrop(4)], [T.CenterCrop(4), lambda sample: sample]], ids=["threads", "python"]
+)
 def test_loaded(folder: Path, steps: list[Any]) -> None:
     """Every engine delivers it, alone and in batches of each form."""
     dataset = PackedDataset(folder, steps)
     assert [dataset[index]["z"] for index in range(COUNT)] == WANTED
     for collate in ("flat", "padded", "list"):
         batches = list(FastLoader(dataset, batch_size=2, num_workers=1, collate=collate))  # type: ignore[arg-type]
-        found = [each for batch in batches for each in (batch["z"] if isinstance(batch, dict) else [sample["z"] for sample in batch])]
+        found = [
+            each
+            for batch in batches
+            for each in (batch["z"] if isinstance(batch, dict) else [sample["z"] for sample in batch])
+        ]
         assert found == WANTED
 
 
@@ -151,5 +161,9 @@ def test_files(folder: Path) -> None:
 def test_nobody_else_asks() -> None:
     """Only store/kinds tells a field's kind, or an image's codec, by its name; lines that are left ask for other kinds."""
     package = Path(fastload.__file__).parent
-    found = {path.relative_to(package): len(list(places(path))) for path in package.rglob("*.py") if OWN not in str(path)}
+    found = {
+        path.relative_to(package): len(list(places(path)))
+        for path in package.rglob("*.py")
+        if OWN not in str(path)
+    }
     assert sum(found.values()) <= MOST, {path: count for path, count in found.items() if count}

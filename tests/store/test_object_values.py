@@ -39,7 +39,9 @@ def varying_entry(field: Field, value: Any, canvas: tuple[int, int]) -> tuple[in
     return kind, data, parts.counts[field.name]
 
 
-def parse_varying(field: Field, kind: int, data: bytes, canvas: tuple[int, int], count: int, *, runs: bool = False) -> Any:
+def parse_varying(
+    field: Field, kind: int, data: bytes, canvas: tuple[int, int], count: int, *, runs: bool = False
+) -> Any:
     """The value in an entry's bytes."""
     return (field.handler.plain if runs else field.handler.parse)(field, kind, data, Facts(canvas, count))
 
@@ -53,7 +55,11 @@ def round_trip(field: Field, value: Any, canvas: tuple[int, int] = (3, 4)) -> An
     return parse_varying(field, kind, b"".join(bytes(part) for part in parts), canvas, count)
 
 
-@given(st.sampled_from(["xywh", "xyxyxyxy", "cxcywhr"]), st.sampled_from(["float32", "int64"]), st.integers(0, 1000))
+@given(
+    st.sampled_from(["xywh", "xyxyxyxy", "cxcywhr"]),
+    st.sampled_from(["float32", "int64"]),
+    st.integers(0, 1000),
+)
 def test_boxes(form: Any, dtype: str, count: int) -> None:
     """Any number of boxes of any format and dtype, none and 1,000 among them."""
     field = Field("b", "boxes", dtype, format=form)
@@ -76,7 +82,12 @@ def test_boxes(form: Any, dtype: str, count: int) -> None:
         (Field("p", "polygons"), [[[0, 0, 1]]], 0, "3 numbers"),
         (Field("p", "polygons"), [[], [[0, 0, 1e39, 0]]], 1, "finite"),
         (Field("p", "polygons"), [[], 7], 1, "not a list"),
-        (Field("m", "instances"), [{"size": [3, 4], "counts": [12]}, {"size": [3, 4], "counts": [5, 6]}], 1, "sum to 11"),
+        (
+            Field("m", "instances"),
+            [{"size": [3, 4], "counts": [12]}, {"size": [3, 4], "counts": [5, 6]}],
+            1,
+            "sum to 11",
+        ),
         (Field("m", "instances"), [{"size": [4, 3], "counts": [12]}], 0, "of size"),
         (Field("m", "instances"), [{"size": [3, 4], "counts": [13, -1]}], 0, "from -1 to 13"),
         (Field("m", "instances"), [{"size": [3, 4], "counts": "~"}], 0, "cannot be read"),
@@ -98,7 +109,13 @@ def test_bad_shapes(value: Any) -> None:
         varying_entry(BOXES, value, (3, 4))
 
 
-@given(hnp.arrays(np.uint8, st.tuples(st.integers(0, 5), st.integers(1, 9), st.integers(1, 9)), elements=st.integers(0, 1)))
+@given(
+    hnp.arrays(
+        np.uint8,
+        st.tuples(st.integers(0, 5), st.integers(1, 9), st.integers(1, 9)),
+        elements=st.integers(0, 1),
+    )
+)
 def test_instances(masks: npt.NDArray[np.uint8]) -> None:
     """Masks, and pycocotools' text form of them, come back; so do run lengths with empty runs."""
     coco = pytest.importorskip("pycocotools.mask")
@@ -107,7 +124,9 @@ def test_instances(masks: npt.NDArray[np.uint8]) -> None:
     assert np.array_equal(round_trip(field, masks, canvas), masks)
     texts = [coco.encode(np.asfortranarray(mask)) for mask in masks]
     assert np.array_equal(round_trip(field, texts, canvas), masks)
-    assert np.array_equal(round_trip(field, [{**each, "counts": each["counts"].decode()} for each in texts], canvas), masks)
+    assert np.array_equal(
+        round_trip(field, [{**each, "counts": each["counts"].decode()} for each in texts], canvas), masks
+    )
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**20), st.integers(1, 2**20)), min_size=1, max_size=30))
@@ -128,13 +147,21 @@ def test_any_counts_as_text(counts: npt.NDArray[np.uint32]) -> None:
     assert _of_text(counts_text(counts).encode()) == counts.tolist()
 
 
-@given(hnp.arrays(np.uint8, st.tuples(st.integers(0, 5), st.integers(1, 9), st.integers(1, 9)), elements=st.integers(0, 1)))
+@given(
+    hnp.arrays(
+        np.uint8,
+        st.tuples(st.integers(0, 5), st.integers(1, 9), st.integers(1, 9)),
+        elements=st.integers(0, 1),
+    )
+)
 def test_instances_as_run_lengths(masks: npt.NDArray[np.uint8]) -> None:
     """Instances that are read as run lengths are packed again to the same masks; those that do not sum are refused."""
     field, canvas = Field("m", "instances"), masks.shape[1:]
     kind, parts, count = varying_entry(field, masks, canvas)
     data = b"".join(bytes(part) for part in parts)
-    assert np.array_equal(round_trip(field, parse_varying(field, kind, data, canvas, count, runs=True), canvas), masks)
+    assert np.array_equal(
+        round_trip(field, parse_varying(field, kind, data, canvas, count, runs=True), canvas), masks
+    )
     if count:
         with pytest.raises(SampleError, match="run lengths of a mask sum to"):
             parse_varying(field, kind, data, (canvas[0], canvas[1] + 1), count, runs=True)
@@ -155,7 +182,9 @@ def test_polygons_as_instances() -> None:
 
 NEAR = st.integers(-3, 43) | st.floats(-60, 100)
 ANY_NUMBER = NEAR | st.floats() | st.sampled_from([1e8, -1e8, 1e30, -0.0, 2**31, 5e-324])
-OUTLINE = st.lists(st.tuples(NEAR, NEAR), min_size=3, max_size=9).map(lambda points: [number for point in points for number in point])
+OUTLINE = st.lists(st.tuples(NEAR, NEAR), min_size=3, max_size=9).map(
+    lambda points: [number for point in points for number in point]
+)
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # pycocotools' own decode
@@ -170,8 +199,13 @@ def test_any_polygons(parts: list[list[float]], canvas: tuple[int, int]) -> None
         counts = counts_of(parts, canvas)
     except PackError:
         return
-    theirs = coco.decode(coco.merge(coco.frPyObjects(parts, *canvas))) if parts else np.zeros(canvas, np.uint8)
-    assert np.array_equal(round_trip(Field("m", "instances"), [{"size": list(canvas), "counts": counts.tolist()}], canvas)[0], theirs)
+    theirs = (
+        coco.decode(coco.merge(coco.frPyObjects(parts, *canvas))) if parts else np.zeros(canvas, np.uint8)
+    )
+    assert np.array_equal(
+        round_trip(Field("m", "instances"), [{"size": list(canvas), "counts": counts.tolist()}], canvas)[0],
+        theirs,
+    )
     assert not (counts[1:] == 0).any()
 
 
@@ -184,7 +218,9 @@ ANY_JSON = st.recursive(
 
 @given(
     size=ANY_JSON | st.just([3, 4]) | st.just([3.0, 4.0]),
-    counts=ANY_JSON | st.lists(st.integers(-2, 13) | st.just(2**32 + 12), max_size=9) | st.text(st.characters(max_codepoint=127)),
+    counts=ANY_JSON
+    | st.lists(st.integers(-2, 13) | st.just(2**32 + 12), max_size=9)
+    | st.text(st.characters(max_codepoint=127)),
 )
 def test_any_run_lengths(size: Any, counts: Any) -> None:
     """Of any values in JSON's types, run lengths are a PackError, or whole numbers that sum to the image's pixels."""
@@ -199,10 +235,18 @@ def test_any_run_lengths(size: Any, counts: Any) -> None:
 @pytest.mark.parametrize(
     ("part", "canvas", "words"),
     [
-        ([0, 0, 1e8, 0, 1e8, 1e8], (48, 64), r"is at x 1e\+08, y 0, more than 10 times the size of its image \(64 x 48"),
+        (
+            [0, 0, 1e8, 0, 1e8, 1e8],
+            (48, 64),
+            r"is at x 1e\+08, y 0, more than 10 times the size of its image \(64 x 48",
+        ),
         ([0, 0, 5, 5, 0, -500], (48, 64), "is at x 0, y -500, more than"),
         ([0, 0, 640, 0] * 200_000, (48, 64), "the outline of its polygon is longer than 3,355,443 pixels"),
-        ([0, 0, 1, 0, 1, 1], (1 << 15, 1 << 14), "masks of polygons are made for images of at most 268,435,456 pixels"),
+        (
+            [0, 0, 1, 0, 1, 1],
+            (1 << 15, 1 << 14),
+            "masks of polygons are made for images of at most 268,435,456 pixels",
+        ),
         ([0, 0, 3e8, 0, 1, 0], (1, 1 << 28), "more than 10 times the size of its image|longer than"),
         (["a", 0, 1, 1, 2, 2], (48, 64), "a part of its polygon is no list of numbers"),
         ([[0, 0], [1, 1, 1], [2, 2]], (48, 64), "a part of its polygon is no list of numbers"),
@@ -213,7 +257,9 @@ def test_polygons_that_would_end_the_process(part: list[float], canvas: tuple[in
     """A finite coordinate, an outline or an image for which pycocotools would run out of memory, or of integers, is its row's error."""
     pytest.importorskip("pycocotools.mask")
     with pytest.raises(RowError, match=words) as caught:
-        varying_entry(Field("m", "instances"), [[[0, 0, 1, 0, 1, 1]] if canvas == (48, 64) else [], [part]], canvas)
+        varying_entry(
+            Field("m", "instances"), [[[0, 0, 1, 0, 1, 1]] if canvas == (48, 64) else [], [part]], canvas
+        )
     assert caught.value.row == 1
 
 
@@ -286,7 +332,9 @@ def test_dataset(tmp_path: Path) -> None:
         assert reader.column("__height__:depth").tolist() == [2, 3, 4]
         assert reader.column("__width__:second").tolist() == [6, 6, 6]
         for index, wanted in enumerate(samples):
-            found = reader.stored_values(index, ["mask", "second", "depth", "boxes", "labels", "points", "masks", "note"])
+            found = reader.stored_values(
+                index, ["mask", "second", "depth", "boxes", "labels", "points", "masks", "note"]
+            )
             assert found["mask"].dtype == np.uint16
             for name in ("mask", "boxes", "labels", "points", "masks", "note"):
                 assert np.array_equal(found[name], wanted[name]), name

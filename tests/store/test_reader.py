@@ -88,7 +88,9 @@ def test_damaged_record_is_named(copy: Path) -> None:
     data[at] ^= 1
     shard.write_bytes(data)
     with DatasetReader(copy) as reader:
-        with pytest.raises(SampleError, match=r"sample 2 of .*shard-00000\.lmdb.*not those that were packed.*verify") as caught:
+        with pytest.raises(
+            SampleError, match=r"sample 2 of .*shard-00000\.lmdb.*not those that were packed.*verify"
+        ) as caught:
             reader.record_fields(2)
         assert (caught.value.index, caught.value.shard) == (2, "shard-00000.lmdb")
         assert caught.value.reason
@@ -119,12 +121,20 @@ def test_values_of_some_samples(dataset: Path, copy: Path, monkeypatch: pytest.M
     second.write_bytes(second.read_bytes().replace(label, b"\7" * len(label)))
     with DatasetReader(dataset) as reader, DatasetReader(copy) as damaged:
         for name, values in whole.items():
-            for start, stop in ((0, 1), (0, COUNT), (3, ends[0]), (ends[0] - 1, ends[0] + 2), (COUNT - 1, COUNT)):
+            for start, stop in (
+                (0, 1),
+                (0, COUNT),
+                (3, ends[0]),
+                (ends[0] - 1, ends[0] + 2),
+                (COUNT - 1, COUNT),
+            ):
                 found = reader.column_range(name, start, stop)
                 assert found.tobytes() == values[start:stop].tobytes()
                 assert not found.flags.writeable
         assert not np.shares_memory(reader.column_range("label", 0, 9), reader.column_range("label", 0, 9))
-        assert np.shares_memory(reader.column("label"), reader.column_range("label", 0, 9))  # one that was read whole is not read again
+        assert np.shares_memory(
+            reader.column("label"), reader.column_range("label", 0, 9)
+        )  # one that was read whole is not read again
         assert damaged.column_range("label", 0, ends[0]).tobytes() == whole["label"][: ends[0]].tobytes()
         with pytest.raises(DatasetError, match=r"column label in shard-00001\.lmdb"):
             damaged.column_range("label", 0, ends[0] + 1)
@@ -134,7 +144,9 @@ def test_values_of_some_samples(dataset: Path, copy: Path, monkeypatch: pytest.M
 
 def test_column_is_read_once_into_memory(tmp_path: Path) -> None:
     """Read-only, aligned, the same array each time; nothing of the file is mapped; it outlives reader, store and file."""
-    with DatasetWriter(tmp_path, Schema((Field("v", "array", "float32", (3,)),)), shard_size=1 << 30, options={}) as writer:
+    with DatasetWriter(
+        tmp_path, Schema((Field("v", "array", "float32", (3,)),)), shard_size=1 << 30, options={}
+    ) as writer:
         for i in range(2000):
             writer.append({"v": [i, i + 1, i + 2]})
         writer.finish(None, {})
@@ -237,7 +249,11 @@ def test_fork(dataset: Path) -> None:
             assert reader.store is not store
             assert label[1] == -4
             assert np.array_equal(reader.column("label"), label)
-            for call in (lambda: store.get(7), lambda: store.column_bytes(0, "label"), lambda: store.add("x", 0, 1, 1)):
+            for call in (
+                lambda: store.get(7),
+                lambda: store.column_bytes(0, "label"),
+                lambda: store.add("x", 0, 1, 1),
+            ):
                 try:
                     call()
                 except ClosedError as error:

@@ -43,12 +43,25 @@ def test_replaced_records_and_all_else_the_same(tmp_path: Path) -> None:
     assert same.pop("__crc32c__") == [new[i][1] if i in new else crc for i, crc in enumerate(crcs)]
     assert same == columns
     after = Manifest.load(tmp_path)
-    assert (after.classes, after.options, after.summary) == (before.classes, {"encode": "other"}, {"samples": 100, "more": 1})
-    assert [shard.file in {s.file for s in before.shards} for shard in after.shards[:4]] == [False, True, False, True]
+    assert (after.classes, after.options, after.summary) == (
+        before.classes,
+        {"encode": "other"},
+        {"samples": 100, "more": 1},
+    )
+    assert [shard.file in {s.file for s in before.shards} for shard in after.shards[:4]] == [
+        False,
+        True,
+        False,
+        True,
+    ]
     for shard in after.shards:
         assert (tmp_path / shard.file).stat().st_size == shard.bytes
         assert file_crc32c(tmp_path / shard.file) == shard.crc32c
-    assert sorted(os.listdir(tmp_path)) == ["index-00000.bin", "manifest.json", *sorted(shard.file for shard in after.shards)]
+    assert sorted(os.listdir(tmp_path)) == [
+        "index-00000.bin",
+        "manifest.json",
+        *sorted(shard.file for shard in after.shards),
+    ]
 
 
 def test_without_commit_nothing_happens(tmp_path: Path) -> None:
@@ -149,7 +162,9 @@ def test_commits_of_many_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(rewrite_module, "COMMITS", 4)
     written = []
     put = DatasetRewriter.put_manifest
-    monkeypatch.setattr(DatasetRewriter, "put_manifest", lambda self, manifest: (written.append(1), put(self, manifest)))
+    monkeypatch.setattr(
+        DatasetRewriter, "put_manifest", lambda self, manifest: (written.append(1), put(self, manifest))
+    )
     turns = count if end == "done" else count - 1
 
     def replaced() -> None:

@@ -17,15 +17,39 @@ from fastload.store.checked import Bad
 from fastload.store.kinds.arrays import ARRAY_DTYPES
 from fastload.store.kinds.rows import BOX_SIDES
 
-NAMES = st.text(min_size=1, max_size=100).filter(lambda name: name.isprintable() and name.strip() == name and not name.startswith("__"))
+NAMES = st.text(min_size=1, max_size=100).filter(
+    lambda name: name.isprintable() and name.strip() == name and not name.startswith("__")
+)
 FIELDS = st.one_of(
     st.builds(Field, NAMES, st.sampled_from(["int", "float", "bytes", "text", "json", "polygons"])),
-    st.builds(Field, NAMES, st.just("array"), st.sampled_from(ARRAY_DTYPES), st.lists(st.integers(1, 9), max_size=5).map(tuple)),
     st.builds(
-        Field, NAMES, st.just("array"), st.sampled_from(ARRAY_DTYPES), st.lists(st.integers(1, 9), max_size=5).map(lambda s: (None, *s))
+        Field,
+        NAMES,
+        st.just("array"),
+        st.sampled_from(ARRAY_DTYPES),
+        st.lists(st.integers(1, 9), max_size=5).map(tuple),
     ),
-    st.builds(Field, NAMES, st.just("image"), st.sampled_from(["", "uint8", "uint16"]), st.sampled_from([(), (1,), (3,), (4,)])),
-    st.builds(Field, NAMES, st.just("boxes"), st.sampled_from(["", "float32", "int64"]), format=st.sampled_from(sorted(BOX_SIDES))),
+    st.builds(
+        Field,
+        NAMES,
+        st.just("array"),
+        st.sampled_from(ARRAY_DTYPES),
+        st.lists(st.integers(1, 9), max_size=5).map(lambda s: (None, *s)),
+    ),
+    st.builds(
+        Field,
+        NAMES,
+        st.just("image"),
+        st.sampled_from(["", "uint8", "uint16"]),
+        st.sampled_from([(), (1,), (3,), (4,)]),
+    ),
+    st.builds(
+        Field,
+        NAMES,
+        st.just("boxes"),
+        st.sampled_from(["", "float32", "int64"]),
+        format=st.sampled_from(sorted(BOX_SIDES)),
+    ),
     st.builds(Field, NAMES, st.just("keypoints"), shape=st.tuples(st.integers(1, 300), st.integers(2, 3))),
 )
 OBJECTS = (
@@ -56,7 +80,14 @@ def test_kinds_in_json() -> None:
     schema = Schema((*OBJECTS, Field("depth", "image", "uint16", (1,)), Field("second", "image")))
     assert Schema.from_json(json.loads(json.dumps(schema.to_json()))) == schema
     assert schema.is_extended
-    old = Schema((Field("image", "image", "uint8", (3,)), Field("label", "int"), Field("p", "array", "int8", (2,)), Field("x", "json")))
+    old = Schema(
+        (
+            Field("image", "image", "uint8", (3,)),
+            Field("label", "int"),
+            Field("p", "array", "int8", (2,)),
+            Field("x", "json"),
+        )
+    )
     assert old.to_json() == [
         {"name": "image", "kind": "image"},
         {"name": "label", "kind": "int"},
@@ -68,8 +99,23 @@ def test_kinds_in_json() -> None:
 
 def test_hidden_columns() -> None:
     """A field of any number of rows has a column of their number, a further image those of its size; the first image has the sample's."""
-    schema = Schema((Field("a", "image", "uint8", (1,)), Field("b", "image"), Field("boxes", "boxes", format="xyxy"), Field("n", "int")))
-    assert list(schema.columns) == ["n", "__height__:b", "__width__:b", "__count__:boxes", "__height__", "__width__", "__crc32c__"]
+    schema = Schema(
+        (
+            Field("a", "image", "uint8", (1,)),
+            Field("b", "image"),
+            Field("boxes", "boxes", format="xyxy"),
+            Field("n", "int"),
+        )
+    )
+    assert list(schema.columns) == [
+        "n",
+        "__height__:b",
+        "__width__:b",
+        "__count__:boxes",
+        "__height__",
+        "__width__",
+        "__crc32c__",
+    ]
     assert schema.row_bytes == 8 + 6 * 4
     assert schema.image == schema["a"]
 
@@ -77,7 +123,12 @@ def test_hidden_columns() -> None:
 @given(JSON)
 def test_hostile_schema(value: Any) -> None:
     """Whatever JSON stands in the place of a schema or a field: a schema, or Bad."""
-    for hostile in (value, [value], [{"name": "x", "kind": value}], [{"name": "x", "kind": "array", "dtype": value}]):
+    for hostile in (
+        value,
+        [value],
+        [{"name": "x", "kind": value}],
+        [{"name": "x", "kind": "array", "dtype": value}],
+    ):
         with pytest.raises(Bad):
             Schema.from_json(hostile)
     for shape in (value, [value]):
@@ -144,10 +195,17 @@ def test_field_defaults() -> None:
     assert Field("x", "image", "uint8", (3,)) == Field("x", "image")
     assert Field("x", "image").is_rgb
     assert Field("x", "image", shape=(1,)) == Field("x", "image", "uint8", (1,))
-    assert (Field("x", "image", "uint16").shape, Field("x", "image").channels, Field("x", "image", shape=(4,)).channels) == ((3,), 3, 4)
+    assert (
+        Field("x", "image", "uint16").shape,
+        Field("x", "image").channels,
+        Field("x", "image", shape=(4,)).channels,
+    ) == ((3,), 3, 4)
     assert Field("x", "mask").dtype == "uint8"
     assert (
-        Field("x", "boxes", format="xyxy").dtype == Field("x", "keypoints", shape=(1, 2)).dtype == Field("x", "polygons").dtype == "float32"
+        Field("x", "boxes", format="xyxy").dtype
+        == Field("x", "keypoints", shape=(1, 2)).dtype
+        == Field("x", "polygons").dtype
+        == "float32"
     )
     assert Field("x", "boxes", format="xyxyxyxy").row_shape == (8,)
     assert [field.row_shape for field in OBJECTS] == [(), (), (4,), (), (17, 3), (), ()]
@@ -219,7 +277,12 @@ def test_value_refused(field: Field, value: Any) -> None:
     ],
 )
 @pytest.mark.parametrize(
-    "field", [Field("f", "array", "int64", (2, 2)), Field("f", "mask", "uint8"), Field("f", "boxes", "float32", format="xyxy")]
+    "field",
+    [
+        Field("f", "array", "int64", (2, 2)),
+        Field("f", "mask", "uint8"),
+        Field("f", "boxes", "float32", format="xyxy"),
+    ],
 )
 def test_a_list_is_told_as_it_was_given(field: Field, value: Any, why: str) -> None:
     """The error for a list names what is wrong in the list, and nothing of the array that fastload would have made of it."""
@@ -258,7 +321,12 @@ def test_image_refused(value: Any, kind: str | None, height: int, width: int) ->
         Schema((Field("im", "image"),)).encode({"im": value}, kind, height, width)
 
 
-@given(st.lists(st.tuples(st.integers(0, 65535), st.integers(0, 255), st.lists(st.binary(max_size=60), max_size=4)), max_size=20))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 65535), st.integers(0, 255), st.lists(st.binary(max_size=60), max_size=4)),
+        max_size=20,
+    )
+)
 def test_record_round_trip(entries: list[tuple[int, int, list[bytes]]]) -> None:
     """What build_record joins, split_record takes apart; the CRC is that of the bytes; every cut is refused."""
     record, crc = core.build_record([(field, kind, tuple(parts)) for field, kind, parts in entries])

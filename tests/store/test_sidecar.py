@@ -30,7 +30,9 @@ from fastload.store.sidecar import PLACES as PLACE_TABLE
 from fastload.store.sidecar import open_sidecars
 
 COUNT = 60
-EXAMPLES = settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+EXAMPLES = settings(
+    max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 pytestmark = pytest.mark.usefixtures("no_leaks", "always")
 
 
@@ -131,11 +133,20 @@ def test_missing_cut_or_no_file(copy: Path, expected: Any) -> None:
     """A sidecar that cannot be read is passed over; verify says so, and index makes it anew."""
     file = copy / Manifest.load(copy).sidecars[0].file
     data = file.read_bytes()
-    for make in (lambda: None, lambda: file.write_bytes(data[:-1]), lambda: os.mkfifo(file), file.mkdir, lambda: file.symlink_to(file)):
+    for make in (
+        lambda: None,
+        lambda: file.write_bytes(data[:-1]),
+        lambda: os.mkfifo(file),
+        file.mkdir,
+        lambda: file.symlink_to(file),
+    ):
         file.unlink(missing_ok=True)
         make()
         assert contents(copy) == expected
-        assert any(file.name in problem and "fastload index" in problem for problem in verify(copy, workers=1).problems)
+        assert any(
+            file.name in problem and "fastload index" in problem
+            for problem in verify(copy, workers=1).problems
+        )
         if file.is_dir():
             file.rmdir()
             file.touch()
@@ -147,7 +158,9 @@ def test_missing_cut_or_no_file(copy: Path, expected: Any) -> None:
     with DatasetRewriter(copy, "") as rewriter:
         rewriter.renew_sidecar()
     assert Manifest.load(copy) == now
-    assert sorted(os.listdir(copy)) == sorted(["manifest.json", *(part.file for part in (*now.shards, *now.sidecars))])
+    assert sorted(os.listdir(copy)) == sorted(
+        ["manifest.json", *(part.file for part in (*now.shards, *now.sidecars))]
+    )
 
 
 @EXAMPLES
@@ -312,15 +325,36 @@ def test_changes_keep_it(tmp_path: Path) -> None:
     assert all(known(tmp_path / "both"))
     assert contents(tmp_path / "both")[0] == found[0] * 2
     fastload.prune(out)
-    assert {path.name for path in out.glob("index-*.bin")} == {part.file for part in Manifest.load(out).sidecars}
+    assert {path.name for path in out.glob("index-*.bin")} == {
+        part.file for part in Manifest.load(out).sidecars
+    }
     assert contents(out) == found
     assert verify(out, workers=1).problems == ()
 
 
-HOSTILE: list[Any] = [None, True, -1, 0.5, 2**63, "", "../x", "rows-00000.bin", "index-1.bin", {}, {"a": 1}, [1], [[]], [{}], [None]]
+HOSTILE: list[Any] = [
+    None,
+    True,
+    -1,
+    0.5,
+    2**63,
+    "",
+    "../x",
+    "rows-00000.bin",
+    "index-1.bin",
+    {},
+    {"a": 1},
+    [1],
+    [[]],
+    [{}],
+    [None],
+]
 PLACES: list[Callable[[dict[str, Any], Any], None]] = [
     lambda content, value: content.update(sidecars=value),
-    *[lambda content, value, key=key: content["sidecars"][0].update({key: value}) for key in ("file", "offset", "bytes", "crc32c")],
+    *[
+        lambda content, value, key=key: content["sidecars"][0].update({key: value})
+        for key in ("file", "offset", "bytes", "crc32c")
+    ],
 ]
 
 
@@ -364,7 +398,9 @@ def test_memory_of_writing(copy: Path) -> None:
 
     tracemalloc.start()
     try:
-        segment = sidecar_module.write_sidecar(copy, "other.bin", [replace(first, key=each) for each in range(40)], section)
+        segment = sidecar_module.write_sidecar(
+            copy, "other.bin", [replace(first, key=each) for each in range(40)], section
+        )
         assert tracemalloc.get_traced_memory()[1] < 4 * size
     finally:
         tracemalloc.stop()

@@ -59,7 +59,11 @@ def test_shards_end_at_their_size_and_last_page(tmp_path: Path) -> None:
         assert shard.crc32c == file_crc32c(path) == core.crc32c(path.read_bytes())
     for shard in manifest.shards[:-1]:
         assert 50_000 <= shard.bytes < 150_000
-    assert sorted(os.listdir(tmp_path)) == ["index-00000.bin", "manifest.json", *(s.file for s in manifest.shards)]
+    assert sorted(os.listdir(tmp_path)) == [
+        "index-00000.bin",
+        "manifest.json",
+        *(s.file for s in manifest.shards),
+    ]
 
 
 def test_same_input_same_bytes(tmp_path: Path) -> None:
@@ -87,7 +91,9 @@ def test_growth_within_one_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     from fastload.store import writer as module
 
     made = module.ShardFile
-    monkeypatch.setattr(module, "ShardFile", lambda path, first, schema, map_bytes: made(path, first, schema, 1))
+    monkeypatch.setattr(
+        module, "ShardFile", lambda path, first, schema, map_bytes: made(path, first, schema, 1)
+    )
     schema = Schema((Field("data", "bytes"), Field("v", "array", "float64", (1000,))))
     with DatasetWriter(tmp_path, schema, shard_size=1 << 30, options={}) as writer:
         for i in range(1000):
@@ -102,7 +108,9 @@ def test_growth_within_one_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_raw_pixels(tmp_path: Path) -> None:
     """Raw images are stored behind their height, width and channels; array and bytes come to the same."""
     pixels = np.arange(2 * 5 * 3, dtype=np.uint8).reshape(2, 5, 3)
-    with DatasetWriter(tmp_path, Schema((Field("image", "image"),)), shard_size=1 << 20, options={}) as writer:
+    with DatasetWriter(
+        tmp_path, Schema((Field("image", "image"),)), shard_size=1 << 20, options={}
+    ) as writer:
         writer.append({"image": pixels}, image_kind="raw", height=2, width=5)
         writer.append({"image": np.asfortranarray(pixels)}, image_kind="raw", height=2, width=5)
         writer.append({"image": pixels.tobytes()}, image_kind="raw", height=2, width=5)
@@ -126,7 +134,9 @@ def test_prepared_samples(tmp_path: Path) -> None:
     """Samples prepared elsewhere and appended in order equal those appended directly."""
     write(tmp_path / "a", 30)
     with DatasetWriter(tmp_path / "b", SCHEMA, shard_size=60_000, options=OPTIONS) as writer:
-        prepared = [writer.prepare(values_of(i), image_kind="jpeg", height=i % 90 + 1, width=7) for i in range(30)]
+        prepared = [
+            writer.prepare(values_of(i), image_kind="jpeg", height=i % 90 + 1, width=7) for i in range(30)
+        ]
         for sample in prepared:
             writer.append_prepared(sample)
         writer.finish(["a", "b"], {"samples": 30})
@@ -163,7 +173,12 @@ def test_overwrite_removes_only_ours(tmp_path: Path) -> None:
     write(tmp_path, 50)
     (tmp_path / "notes.txt").write_text("mine")
     assert write(tmp_path, 3, overwrite=True).count == 3
-    assert sorted(os.listdir(tmp_path)) == ["index-00000.bin", "manifest.json", "notes.txt", "shard-00000.lmdb"]
+    assert sorted(os.listdir(tmp_path)) == [
+        "index-00000.bin",
+        "manifest.json",
+        "notes.txt",
+        "shard-00000.lmdb",
+    ]
     assert len(contents(tmp_path)[0]) == 3
 
 
@@ -207,7 +222,9 @@ def _journal(out: Path, change: Callable[[bytes], bytes]) -> None:
     path.write_bytes(change(path.read_bytes()))
 
 
-def test_a_journal_of_many_shards_is_written_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_journal_of_many_shards_is_written_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Beyond JOURNAL_SHARDS shards the journal lags behind by one part of as many: a kill loses no more, one given up nothing."""
     monkeypatch.setattr("fastload.store.writer.JOURNAL_SHARDS", 8)
     write(tmp_path / "whole", 70, shard_size=1)
@@ -257,16 +274,30 @@ def test_resume_refuses(tmp_path: Path, arguments: Any, change: Any, message: st
 
 def test_resume_may_change_what_varies(tmp_path: Path) -> None:
     """Options named as varying may be others; the manifest has the last ones, or those that finish is told."""
-    writer = DatasetWriter(tmp_path, SCHEMA, shard_size=60_000, options={"a": 1, "b": 1, "c": 1}, varying=("a", "b"))
+    writer = DatasetWriter(
+        tmp_path, SCHEMA, shard_size=60_000, options={"a": 1, "b": 1, "c": 1}, varying=("a", "b")
+    )
     for i in range(40):
         append(writer, i)
     writer.abort()
     with pytest.raises(PackError, match="begun with c=1, now it is 2"):
-        DatasetWriter(tmp_path, SCHEMA, shard_size=60_000, options={"a": 1, "b": 1, "c": 2}, varying=("a", "b"), resume=True)
-    writer = DatasetWriter(tmp_path, SCHEMA, shard_size=60_000, options={"a": 2, "b": 2, "c": 1}, varying=("a", "b"), resume=True)
+        DatasetWriter(
+            tmp_path,
+            SCHEMA,
+            shard_size=60_000,
+            options={"a": 1, "b": 1, "c": 2},
+            varying=("a", "b"),
+            resume=True,
+        )
+    writer = DatasetWriter(
+        tmp_path, SCHEMA, shard_size=60_000, options={"a": 2, "b": 2, "c": 1}, varying=("a", "b"), resume=True
+    )
     append(writer, writer.next_index)
     assert writer.finish(None, {}, b=3).options == {"a": 2, "b": 3, "c": 1}
-    assert sorted(p.name for p in tmp_path.iterdir() if not p.name.startswith("shard")) == ["index-00000.bin", "manifest.json"]
+    assert sorted(p.name for p in tmp_path.iterdir() if not p.name.startswith("shard")) == [
+        "index-00000.bin",
+        "manifest.json",
+    ]
 
 
 @pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: b"x" + data[1:], None])
@@ -316,7 +347,14 @@ def test_kill_at_every_point(tmp_path: Path) -> None:
 def test_full_disk(tmp_path: Path) -> None:
     """A file system of 8 MB: a PackError that names the bytes and what to do, and nothing claims to be complete."""
     inner = f'mount -t tmpfs -o size=8m none "{tmp_path}" && "{sys.executable}" "{HERE}/fill_disk.py" "{tmp_path}/out"'
-    done = subprocess.run(["unshare", "-rm", "sh", "-c", inner], capture_output=True, text=True, timeout=100, check=False, env=ENVIRONMENT)
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", inner],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        env=ENVIRONMENT,
+    )
     if "unshare" in done.stderr or "mount" in done.stderr:
         pytest.skip(f"no private mounts here: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr
@@ -332,7 +370,9 @@ def test_write_that_the_system_refuses(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 
     script = [sys.executable, str(HERE / "fill_disk.py"), str(tmp_path / "out")]
-    done = subprocess.run(script, preexec_fn=limit, capture_output=True, text=True, timeout=100, check=False, env=ENVIRONMENT)
+    done = subprocess.run(
+        script, preexec_fn=limit, capture_output=True, text=True, timeout=100, check=False, env=ENVIRONMENT
+    )
     assert done.returncode == 0, done.stderr
     assert "cannot write" in done.stdout, done.stdout
     assert "shard-00000.lmdb" in done.stdout

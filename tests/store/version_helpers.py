@@ -57,7 +57,16 @@ def changed(folder: Path, count: int = 40) -> tuple[Path, list[int]]:
         if len(rows) < shard.count:
             part = segment(there / f"rows-{number:05d}.bin", np.array(rows, "<u4").tobytes(), "../there")
         shards.append(
-            replace(shard, first=first, count=len(rows), folder="../there", rows=part, added=added, fields=names, base=f"files/{number}")
+            replace(
+                shard,
+                first=first,
+                count=len(rows),
+                folder="../there",
+                rows=part,
+                added=added,
+                fields=names,
+                base=f"files/{number}",
+            )
         )
         of += [stored[row] for row in rows]
         first += len(rows)
@@ -68,4 +77,9 @@ def changed(folder: Path, count: int = 40) -> tuple[Path, list[int]]:
 def values_now(values: dict[str, Any], index: int) -> dict[str, Any]:
     """What sample `index` of store_helpers is in a dataset of `changed`."""
     kept = {name: value for name, value in values.items() if name != "weight"}
-    return kept | {"caption": f"new {index}", "score": index / 2, "note": f"note {index}", "tags": [index] * (index % 3)}
+    return kept | {
+        "caption": f"new {index}",
+        "score": index / 2,
+        "note": f"note {index}",
+        "tags": [index] * (index % 3),
+    }

@@ -31,12 +31,22 @@ RESIZES = st.one_of(
     st.builds(T.Resize, sides),
     st.builds(lambda size, more: T.Resize(size, max_size=size + more), sides, sides),
     st.builds(lambda most: T.Resize(None, max_size=most), sides),
-    st.builds(lambda size, most: T.RandomShortestSize([size, size + 7], max_size=most), sides, st.none() | sides),
+    st.builds(
+        lambda size, most: T.RandomShortestSize([size, size + 7], max_size=most), sides, st.none() | sides
+    ),
     st.builds(lambda least, more: T.RandomResize(least, least + more), sides, sides),
-    st.builds(lambda high, wide, least: T.ScaleJitter((high, wide), scale_range=(least, 2 * least)), sides, sides, st.floats(0.1, 2)),
+    st.builds(
+        lambda high, wide, least: T.ScaleJitter((high, wide), scale_range=(least, 2 * least)),
+        sides,
+        sides,
+        st.floats(0.1, 2),
+    ),
 )
 MORE = st.one_of(
-    st.just(T.RandomHorizontalFlip()), st.just(T.RandomZoomOut(side_range=(1.0, 3.0))), st.just(T.SanitizeBoundingBoxes()), CROPS
+    st.just(T.RandomHorizontalFlip()),
+    st.just(T.RandomZoomOut(side_range=(1.0, 3.0))),
+    st.just(T.SanitizeBoundingBoxes()),
+    CROPS,
 )
 
 
@@ -44,7 +54,13 @@ MORE = st.one_of(
 def lists(draw: Any) -> list[Any]:
     """Crops by boxes, and what may stand before and after them; at most one resize."""
     resize = draw(st.lists(RESIZES, max_size=1))
-    return [*draw(st.lists(MORE, max_size=2)), draw(CROPS), *draw(st.lists(MORE, max_size=2)), *resize, *draw(st.lists(MORE, max_size=2))]
+    return [
+        *draw(st.lists(MORE, max_size=2)),
+        draw(CROPS),
+        *draw(st.lists(MORE, max_size=2)),
+        *resize,
+        *draw(st.lists(MORE, max_size=2)),
+    ]
 
 
 @settings(max_examples=300)
@@ -56,7 +72,9 @@ def test_no_boxes_make_more(transform: list[Any], height: int, width: int, seed:
     most = program.size(width, height, seed, 0, 0)
     for count in (0, 1, 4):
         corner = rng.uniform(0, 1, (count, 2)) * (width, height)
-        boxes = np.concatenate([corner, corner + rng.uniform(0, 1, (count, 2)) * (width, height)], 1).astype(np.float32)
+        boxes = np.concatenate([corner, corner + rng.uniform(0, 1, (count, 2)) * (width, height)], 1).astype(
+            np.float32
+        )
         size = core.Geometry(program, (width, height), seed, 0, 0, boxes).size
         assert size[0] <= most[0]
         assert size[1] <= most[1]
@@ -83,6 +101,8 @@ def test_bounds_of_long_images_are_close() -> None:
     program = compile_plan([T.RandomIoUCrop(), T.Resize(50)], boxes=True).program
     assert program.size(8000, 100) == (4001, 101)
     assert program.size(100, 8000) == (101, 4001)
-    assert compile_plan([T.RandomIoUCrop(), T.Resize(None, max_size=60)], boxes=True).program.size(8000, 100) == (61, 61)
+    assert compile_plan([T.RandomIoUCrop(), T.Resize(None, max_size=60)], boxes=True).program.size(
+        8000, 100
+    ) == (61, 61)
     free = compile_plan([T.RandomIoUCrop(min_aspect_ratio=0.001), T.Resize(50)], boxes=True).program
     assert free.size(90, 60) == (101, 3001)

@@ -68,10 +68,16 @@ def native_lists(v: Any) -> dict[str, tuple[list[Any], float]]:
         "no antialias, of Pillow": ([v.Resize(48, antialias=False)], 1),
         "bytes, resized": ([v.PILToTensor(), v.Resize(50, antialias=True)], 1),
         "bytes, resized, not antialiased": ([v.PILToTensor(), v.Resize((61, 55), antialias=False)], 1),
-        "bytes, resized, bicubic": ([v.PILToTensor(), v.Resize(77, interpolation=bicubic, antialias=True)], 1),
+        "bytes, resized, bicubic": (
+            [v.PILToTensor(), v.Resize(77, interpolation=bicubic, antialias=True)],
+            1,
+        ),
         "larger than the image": ([v.CenterCrop((300, 500)), v.ToTensor()], 0),
         "flips": ([v.RandomHorizontalFlip(1.0), v.RandomVerticalFlip(1.0), v.PILToTensor()], 0),
-        "late": ([v.ToTensor(), v.CenterCrop((60, 400)), v.RandomHorizontalFlip(1.0), v.Normalize(MEAN, STD)], 0),
+        "late": (
+            [v.ToTensor(), v.CenterCrop((60, 400)), v.RandomHorizontalFlip(1.0), v.Normalize(MEAN, STD)],
+            0,
+        ),
         "later": ([v.CenterCrop(80), *floats, v.CenterCrop(48), v.RandomVerticalFlip(1.0)], 0),
         "converted": ([v.PILToTensor(), v.ConvertImageDtype(torch.float32), v.Normalize(MEAN, STD)], 0),
         "one mean": ([v.ToTensor(), v.Normalize((0.5,), (0.25,))], 0),
@@ -80,10 +86,22 @@ def native_lists(v: Any) -> dict[str, tuple[list[Any], float]]:
     if v is v2:
         scaled = v.ToDtype(torch.float32, scale=True)
         lists |= {
-            "documented": ([v.ToImage(), v.ToDtype(torch.uint8, scale=True), v.Resize(64), scaled, v.Normalize(MEAN, STD)], 1),
+            "documented": (
+                [
+                    v.ToImage(),
+                    v.ToDtype(torch.uint8, scale=True),
+                    v.Resize(64),
+                    scaled,
+                    v.Normalize(MEAN, STD),
+                ],
+                1,
+            ),
             "scaled": ([v.ToImage(), scaled, v.Normalize(MEAN, STD)], 0),
             "repeated": ([v.PILToTensor(), v.ToTensor(), scaled, scaled, v.ToPureTensor()], 0),
-            "dtype of Pillow": ([scaled, v.ConvertImageDtype(torch.float32), v.RGB(), v.Identity(), v.PILToTensor()], 0),
+            "dtype of Pillow": (
+                [scaled, v.ConvertImageDtype(torch.float32), v.RGB(), v.Identity(), v.PILToTensor()],
+                0,
+            ),
         }
     return lists
 
@@ -97,7 +115,9 @@ with warnings.catch_warnings():
 def test_lists_without_chance_are_native_and_torchvisions(packed: Path, v: Any, name: str) -> None:
     """Every step is native; the result is Compose's, bit for bit where nothing is resampled."""
     steps, apart = native_lists(v)[name]
-    dataset = PackedDataset(packed, transform=v.Compose(steps) if name != "nothing" and name != "nested" else steps)
+    dataset = PackedDataset(
+        packed, transform=v.Compose(steps) if name != "nothing" and name != "nested" else steps
+    )
     assert dataset.plan.native
     chain = [step for part in steps for step in (part if isinstance(part, list) else [part])]
     for index in range(0, 50, 9):
@@ -139,7 +159,9 @@ def test_random_ones_are_the_native_specs_of_the_same_parameters(v: Any) -> None
 @pytest.mark.parametrize("padding", [None, 3, [2, 5], [1, 2, 3, 4]])
 def test_a_padded_crop_of_the_whole_is_torchvisions(packed_same_size: Path, v: Any, padding: Any) -> None:
     """RandomCrop to exactly the padded size leaves nothing to chance: the sides and the fill are torchvision's (whose v2 reorders them)."""
-    left, top, right, bottom = {None: (0, 0, 0, 0), 3: (3, 3, 3, 3)}[padding] if not isinstance(padding, list) else (padding * 2)[:4]
+    left, top, right, bottom = (
+        {None: (0, 0, 0, 0), 3: (3, 3, 3, 3)}[padding] if not isinstance(padding, list) else (padding * 2)[:4]
+    )
     crop = v.RandomCrop((60 + top + bottom, 80 + left + right), padding=padding, fill=(9, 60, 200))
     dataset = PackedDataset(packed_same_size, transform=crop)
     assert dataset.plan.native
@@ -150,9 +172,15 @@ def test_a_padded_crop_of_the_whole_is_torchvisions(packed_same_size: Path, v: A
 def test_mixed_with_fastloads_own(packed: Path, v: Any) -> None:
     """fastload's specs and torchvision's conversions make one native list; fastload's may then shrink in the decoder."""
     mixed = PackedDataset(
-        packed, transform=[T.RandomResizedCrop(32), v.RandomHorizontalFlip(), v.ToTensor(), v.Normalize(MEAN, STD)], seed=1
+        packed,
+        transform=[T.RandomResizedCrop(32), v.RandomHorizontalFlip(), v.ToTensor(), v.Normalize(MEAN, STD)],
+        seed=1,
     )
-    ours = PackedDataset(packed, transform=[T.RandomResizedCrop(32), T.RandomHorizontalFlip(), T.ToFloat(), T.Normalize(MEAN, STD)], seed=1)
+    ours = PackedDataset(
+        packed,
+        transform=[T.RandomResizedCrop(32), T.RandomHorizontalFlip(), T.ToFloat(), T.Normalize(MEAN, STD)],
+        seed=1,
+    )
     assert mixed.plan.native
     assert all(torch.equal(mixed[i][0], ours[i][0]) for i in range(9))
 
@@ -160,7 +188,9 @@ def test_mixed_with_fastloads_own(packed: Path, v: Any) -> None:
 @BOTH
 def test_loader_takes_a_compose(packed: Path, v: Any) -> None:
     """FastLoader(path, transform=Compose): native threads, and the dataset's own samples."""
-    compose = v.Compose([v.RandomResizedCrop(24), v.RandomHorizontalFlip(), v.ToTensor(), v.Normalize(MEAN, STD)])
+    compose = v.Compose(
+        [v.RandomResizedCrop(24), v.RandomHorizontalFlip(), v.ToTensor(), v.Normalize(MEAN, STD)]
+    )
     dataset = PackedDataset(packed, transform=compose, seed=4)
     with FastLoader(packed, batch_size=10, transform=compose, seed=4, num_workers=2) as loader:
         images = torch.cat([images for images, _ in loader])
@@ -228,7 +258,13 @@ def pool(v: Any) -> list[Any]:
         v.Normalize((0.4, 0.5, 0.6), (0.5, 0.5, 0.5)),
     ]
     if v is v2:
-        made += [v.ToImage(), v.ToDtype(torch.float32, scale=True), v.ToDtype(torch.uint8, scale=True), v.ToDtype(torch.float32), v.RGB()]
+        made += [
+            v.ToImage(),
+            v.ToDtype(torch.float32, scale=True),
+            v.ToDtype(torch.uint8, scale=True),
+            v.ToDtype(torch.float32),
+            v.RGB(),
+        ]
     return made
 
 
@@ -239,7 +275,9 @@ def test_any_list_is_torchvisions_compose(packed: Path, v: Any, picks: list[int]
     choices = pool(v)
     steps = [choices[pick % len(choices)] for pick in picks]
     resizes = sum(type(step).__name__ == "Resize" for step in steps)
-    compose = v.Compose([v.Lambda(twice), *steps])  # one torchvision step at least, so that Python begins with Pillow
+    compose = v.Compose(
+        [v.Lambda(twice), *steps]
+    )  # one torchvision step at least, so that Python begins with Pillow
     try:
         expected = compose(original(packed, index))
     except (TypeError, ValueError, RuntimeError) as error:
@@ -352,7 +390,18 @@ def test_every_known_class_is_made_by_torchvision(v: Any) -> None:
         "ScaleJitter": ((16, 16),),
         "RandomResize": (16, 32),
         "ConvertBoundingBoxFormat": ("XYXY",),
-        **dict.fromkeys(("Resize", "RandomResizedCrop", "CenterCrop", "FiveCrop", "TenCrop", "RandomCrop", "RandomShortestSize"), (16,)),
+        **dict.fromkeys(
+            (
+                "Resize",
+                "RandomResizedCrop",
+                "CenterCrop",
+                "FiveCrop",
+                "TenCrop",
+                "RandomCrop",
+                "RandomShortestSize",
+            ),
+            (16,),
+        ),
     }
     found = [name for name in LIBRARY if hasattr(v, name)]
     assert len(found) >= 24

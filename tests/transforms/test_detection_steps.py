@@ -64,10 +64,14 @@ def meta(height: int, width: int) -> torch.Tensor:
 
 
 @given(sides, sides, seeds, st.tuples(st.floats(1, 2), st.floats(2, 4)))
-def test_zoom_out_pads_as_torchvision(height: int, width: int, seed: int, side_range: tuple[float, float]) -> None:
+def test_zoom_out_pads_as_torchvision(
+    height: int, width: int, seed: int, side_range: tuple[float, float]
+) -> None:
     """The same numbers give the same padding."""
     with our_draws(seed, 1, skip=1):
-        expected = v2.RandomZoomOut(side_range=side_range, p=1.0).make_params([meta(height, width)])["padding"]
+        expected = v2.RandomZoomOut(side_range=side_range, p=1.0).make_params([meta(height, width)])[
+            "padding"
+        ]
     (step,) = geometry(T.RandomZoomOut(side_range=side_range, p=1.0), (width, height), seed).steps
     left, top, right, bottom = expected
     assert step == {"kind": "pad", "x": left, "y": top, "size": (width + left + right, height + top + bottom)}
@@ -78,15 +82,29 @@ def test_scale_jitter_sizes_are_torchvisions(height: int, width: int, seed: int,
     """The same number gives the same size, but at least 1 where torchvision's is 0."""
     with our_draws(seed, 1):
         expected = v2.ScaleJitter((one, two)).make_params([meta(height, width)])["size"]
-    assert geometry(T.ScaleJitter((one, two)), (width, height), seed).size == (max(expected[1], 1), max(expected[0], 1))
+    assert geometry(T.ScaleJitter((one, two)), (width, height), seed).size == (
+        max(expected[1], 1),
+        max(expected[0], 1),
+    )
 
 
-@given(sides, sides, seeds, st.lists(st.integers(1, 300), min_size=1, max_size=32), st.none() | st.integers(1, 400))
-def test_shortest_sizes_are_torchvisions(height: int, width: int, seed: int, sizes: list[int], most: int | None) -> None:
+@given(
+    sides,
+    sides,
+    seeds,
+    st.lists(st.integers(1, 300), min_size=1, max_size=32),
+    st.none() | st.integers(1, 400),
+)
+def test_shortest_sizes_are_torchvisions(
+    height: int, width: int, seed: int, sizes: list[int], most: int | None
+) -> None:
     """The same number gives the same size, but at least 1 where torchvision's is 0."""
     with our_draws(seed, 1):
         expected = v2.RandomShortestSize(sizes, most).make_params([meta(height, width)])["size"]
-    assert geometry(T.RandomShortestSize(sizes, most), (width, height), seed).size == (max(expected[1], 1), max(expected[0], 1))
+    assert geometry(T.RandomShortestSize(sizes, most), (width, height), seed).size == (
+        max(expected[1], 1),
+        max(expected[0], 1),
+    )
 
 
 @given(sides, sides, seeds, st.integers(1, 300), st.integers(1, 300))
@@ -105,15 +123,31 @@ def test_iou_crops_are_torchvisions(height: int, width: int, seed: int, count: i
     """The same numbers and boxes give the same crop; boxes whose centres are cut away are zero, and sanitizing drops them."""
     rng = np.random.default_rng(seed)
     corner = rng.uniform(0, 1, (count, 2)) * (width, height)
-    boxes = np.concatenate([corner, corner + rng.uniform(0, 1, (count, 2)) * (width, height)], 1).astype(np.float32)
-    given_boxes = tv_tensors.BoundingBoxes(torch.from_numpy(boxes), format="XYXY", canvas_size=(height, width))
+    boxes = np.concatenate([corner, corner + rng.uniform(0, 1, (count, 2)) * (width, height)], 1).astype(
+        np.float32
+    )
+    given_boxes = tv_tensors.BoundingBoxes(
+        torch.from_numpy(boxes), format="XYXY", canvas_size=(height, width)
+    )
     transform = v2.RandomIoUCrop()
     with our_draws(seed, 1):
         params = transform.make_params([meta(height, width), given_boxes])
-    got = geometry([T.RandomIoUCrop(), T.SanitizeBoundingBoxes(2.0, 9.0), T.Resize((64, 64))], (width, height), seed, boxes)
+    got = geometry(
+        [T.RandomIoUCrop(), T.SanitizeBoundingBoxes(2.0, 9.0), T.Resize((64, 64))],
+        (width, height),
+        seed,
+        boxes,
+    )
     crops = [step for step in got.steps if step["kind"] == "iou_crop"]
     if params:
-        assert crops == [{"kind": "iou_crop", "x": params["left"], "y": params["top"], "size": (params["width"], params["height"])}]
+        assert crops == [
+            {
+                "kind": "iou_crop",
+                "x": params["left"],
+                "y": params["top"],
+                "size": (params["width"], params["height"]),
+            }
+        ]
     else:
         assert crops == []
     moved = transform.transform(given_boxes, params)
@@ -127,7 +161,10 @@ def test_iou_crops_look_at_boxes_that_are_kept() -> None:
     steps = [T.SanitizeBoundingBoxes(50.0), T.RandomIoUCrop(sampler_options=[0.3]), T.Resize((8, 8))]
     kept, dropped = [150, 150, 200, 200], [0, 0, 49, 200]
     for seed in range(50):
-        both, alone = (geometry(steps, (200, 200), seed, np.array(boxes, np.float32)) for boxes in ([dropped, kept], [kept]))
+        both, alone = (
+            geometry(steps, (200, 200), seed, np.array(boxes, np.float32))
+            for boxes in ([dropped, kept], [kept])
+        )
         assert both.steps == alone.steps
 
 
@@ -141,7 +178,11 @@ def test_iou_crop_without_a_crop_that_fits_ends() -> None:
 @given(sides, sides, st.integers(1, 300))
 def test_resize_by_the_longer_side(height: int, width: int, most: int) -> None:
     """Resize(None, max_size=n), and torchvision's own: that has no side of 0, fastload's makes it 1."""
-    expected = F.resize(meta(height, width), None, max_size=most).shape[-2:] if min(height, width) * most >= max(height, width) else None
+    expected = (
+        F.resize(meta(height, width), None, max_size=most).shape[-2:]
+        if min(height, width) * most >= max(height, width)
+        else None
+    )
     for transform in (T.Resize(None, max_size=most), v2.Resize(None, max_size=most)):
         program = compile_plan(transform).program
         if expected is None and not isinstance(transform, T.Transform):
@@ -174,14 +215,20 @@ def original(packed: Path, index: int) -> Image.Image:
 
 
 LISTS: dict[str, Callable[[], list[T.Transform]]] = {
-    "zoom out, resize": lambda: [T.RandomZoomOut(fill=(9, 60, 200), p=1.0), T.Resize((70, 90), dct_scale=False)],
+    "zoom out, resize": lambda: [
+        T.RandomZoomOut(fill=(9, 60, 200), p=1.0),
+        T.Resize((70, 90), dct_scale=False),
+    ],
     "zoom out, flips, resized crop": lambda: [
         T.RandomZoomOut(fill=7, side_range=(2.0, 3.0), p=1.0),
         T.RandomHorizontalFlip(1.0),
         T.RandomResizedCrop(48, scale=(0.02, 0.3), dct_scale=False),
         T.RandomVerticalFlip(1.0),
     ],
-    "padded crop, bicubic": lambda: [T.RandomCrop(200, padding=60, pad_if_needed=True, fill=80), T.Resize(90, "bicubic", dct_scale=False)],
+    "padded crop, bicubic": lambda: [
+        T.RandomCrop(200, padding=60, pad_if_needed=True, fill=80),
+        T.Resize(90, "bicubic", dct_scale=False),
+    ],
     "zoom out, jitter, padded crop of another colour": lambda: [
         T.RandomZoomOut(fill=200, p=1.0),
         T.ScaleJitter((90, 80), dct_scale=False),
@@ -209,11 +256,17 @@ def test_pixels_after_padding(packed: Path, name: str) -> None:
                 canvas.paste(image, (step["x"], step["y"]))
                 image = canvas
             elif step["kind"] == "resize":
-                image = image.resize((width, height), Image.Resampling.BICUBIC if bicubic else Image.Resampling.BILINEAR)
+                image = image.resize(
+                    (width, height), Image.Resampling.BICUBIC if bicubic else Image.Resampling.BILINEAR
+                )
             elif step["kind"] == "crop":
                 image = image.crop((step["x"], step["y"], step["x"] + width, step["y"] + height))
             else:
-                flip = Image.Transpose.FLIP_LEFT_RIGHT if step["kind"] == "hflip" else Image.Transpose.FLIP_TOP_BOTTOM
+                flip = (
+                    Image.Transpose.FLIP_LEFT_RIGHT
+                    if step["kind"] == "hflip"
+                    else Image.Transpose.FLIP_TOP_BOTTOM
+                )
                 image = image.transpose(flip)
         expected = np.asarray(image).transpose(2, 0, 1).astype(int)
         mine = data[index][0].numpy().astype(int)
@@ -232,7 +285,11 @@ def native(transform: Any, **more: Any) -> list[str]:
 
 def test_torchvisions_detection_lists_are_native() -> None:
     """The geometry of torchvision's reference presets: hflip, ssd, multiscale, lsj."""
-    ssd = [v2.RandomZoomOut(fill={tv_tensors.Image: (123.0, 117.0, 104.0), "others": 0}), v2.RandomIoUCrop(), v2.Resize((300, 300))]
+    ssd = [
+        v2.RandomZoomOut(fill={tv_tensors.Image: (123.0, 117.0, 104.0), "others": 0}),
+        v2.RandomIoUCrop(),
+        v2.Resize((300, 300)),
+    ]
     ssd += [v2.RandomHorizontalFlip(), v2.SanitizeBoundingBoxes()]
     assert native([v2.ToImage(), *ssd], boxes=True) == ["nothing"] + ["native"] * 5
     plan = compile_plan([v2.ToImage(), *ssd], boxes=True)
@@ -248,24 +305,56 @@ def test_torchvisions_detection_lists_are_native() -> None:
 
 def test_how_torchvisions_lists_end_is_native() -> None:
     """Detection: boxes in one format, the small ones dropped. Segmentation: masks become int64."""
-    ends = [v2.ToDtype(torch.float32, scale=True), v2.ConvertBoundingBoxFormat(tv_tensors.BoundingBoxFormat.XYXY)]
-    plan = compile_plan([v2.ToImage(), v2.RandomHorizontalFlip(), *ends, v2.SanitizeBoundingBoxes(), v2.ToPureTensor()], boxes=True)
+    ends = [
+        v2.ToDtype(torch.float32, scale=True),
+        v2.ConvertBoundingBoxFormat(tv_tensors.BoundingBoxFormat.XYXY),
+    ]
+    plan = compile_plan(
+        [v2.ToImage(), v2.RandomHorizontalFlip(), *ends, v2.SanitizeBoundingBoxes(), v2.ToPureTensor()],
+        boxes=True,
+    )
     assert plan.native
     assert (plan.box_format, plan.mask_dtype, plan.to_float, plan.of_boxes) == ("xyxy", "", True, (5,))
     dtypes = {tv_tensors.Image: torch.float32, tv_tensors.Mask: torch.int64, "others": None}
     fill = {tv_tensors.Mask: 255, "others": 0}
-    crop = [v2.RandomResize(20, 90), v2.RandomHorizontalFlip(), v2.RandomCrop(48, pad_if_needed=True, fill=fill)]
-    plan = compile_plan([v2.ToImage(), *crop, v2.ToDtype(dtypes, scale=True), v2.Normalize((0.5,) * 3, (0.5,) * 3), v2.ToPureTensor()])
+    crop = [
+        v2.RandomResize(20, 90),
+        v2.RandomHorizontalFlip(),
+        v2.RandomCrop(48, pad_if_needed=True, fill=fill),
+    ]
+    plan = compile_plan(
+        [
+            v2.ToImage(),
+            *crop,
+            v2.ToDtype(dtypes, scale=True),
+            v2.Normalize((0.5,) * 3, (0.5,) * 3),
+            v2.ToPureTensor(),
+        ]
+    )
     assert plan.native
-    assert (plan.mask_dtype, plan.fixed_sizes, plan.std, plan.reciprocal) == ("int64", ((48, 48),), (0.5,) * 3, True)
-    assert compile_plan([v2.ToImage(), v2.ToDtype({tv_tensors.Mask: torch.int64, "others": None})]).mask_dtype == "int64"
+    assert (plan.mask_dtype, plan.fixed_sizes, plan.std, plan.reciprocal) == (
+        "int64",
+        ((48, 48),),
+        (0.5,) * 3,
+        True,
+    )
+    assert (
+        compile_plan([v2.ToImage(), v2.ToDtype({tv_tensors.Mask: torch.int64, "others": None})]).mask_dtype
+        == "int64"
+    )
     boxes = compile_plan([v2.ToImage(), v2.ToDtype({tv_tensors.BoundingBoxes: torch.int64, "others": None})])
     assert "images and masks are converted, and nothing else" in boxes.stages[1].why
 
 
 def test_sizes_that_depend_on_boxes_are_native() -> None:
     """torchvision's ssd and ssdlite presets leave images as large as their crops."""
-    steps = [v2.ToImage(), v2.RandomIoUCrop(), v2.RandomHorizontalFlip(), v2.ToDtype(torch.float32, scale=True), v2.SanitizeBoundingBoxes()]
+    steps = [
+        v2.ToImage(),
+        v2.RandomIoUCrop(),
+        v2.RandomHorizontalFlip(),
+        v2.ToDtype(torch.float32, scale=True),
+        v2.SanitizeBoundingBoxes(),
+    ]
     plan = compile_plan(steps, boxes=True)
     assert plan.native
     assert (plan.boxed_size, plan.drawn_size, plan.fixed_sizes, plan.of_boxes) == (True, True, None, (2, 5))

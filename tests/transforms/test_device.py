@@ -68,13 +68,22 @@ def test_every_op_on_bytes_becomes_the_spec_of_its_parameters(v: Any) -> None:
     assert [op.position for op in plan.device] == list(range(3, 3 + len(steps)))
     assert [stage.where for stage in plan.stages] == ["native"] * 2 + ["device"] * len(steps)
     jitter, none, grey, blur, solarize, *_ = made = augment_specs(plan)
-    assert (jitter.brightness, jitter.contrast, jitter.hue) == (pytest.approx((0.6, 1.4)), (0.5, 1.5), (-0.1, 0.1))
+    assert (jitter.brightness, jitter.contrast, jitter.hue) == (
+        pytest.approx((0.6, 1.4)),
+        (0.5, 1.5),
+        (-0.1, 0.1),
+    )
     assert none.active() == []
     assert (grey.p, blur.kernel_size, blur.sigma) == (0.2, (3, 5), (0.2, 1.0))
     assert (solarize.threshold, solarize.p) == (128, 0.3)
     rotation, affine, sheared = made[10:13]
     assert (rotation.degrees, rotation.interpolation, rotation.fill) == ((-20, 40), "bilinear", (1, 2, 3))
-    assert (affine.translate, affine.scale, affine.shear, affine.fill) == ((0.1, 0.2), (0.8, 1.2), (-5, 5, 0, 0), (7, 7, 7))
+    assert (affine.translate, affine.scale, affine.shear, affine.fill) == (
+        (0.1, 0.2),
+        (0.8, 1.2),
+        (-5, 5, 0, 0),
+        (7, 7, 7),
+    )
     assert sheared.shear == (-5, 5, -3, 3)
     assert made[14].fill == (5, 6, 7)
     assert made[-1] == T.RandomCrop(20, padding=2, fill=(1, 2, 3))
@@ -160,7 +169,9 @@ def test_autoaugment_with_another_table_is_not_autoaugment() -> None:
 @BOTH
 def test_the_dataset_for_a_device_ends_where_the_device_begins(packed: Path, v: Any) -> None:
     """snapshot(device=True) gives the native part's samples; the dataset itself still gives whole ones."""
-    dataset = PackedDataset(packed, transform=v.Compose([v.CenterCrop(40), v.RandomInvert(1.0), v.ToTensor()]))
+    dataset = PackedDataset(
+        packed, transform=v.Compose([v.CenterCrop(40), v.RandomInvert(1.0), v.ToTensor()])
+    )
     left = dataset.snapshot(device=True)
     assert names(left.plan) == ["RandomInvert", "ToFloat"]
     assert left.transform is dataset.transform

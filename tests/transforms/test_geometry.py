@@ -31,7 +31,9 @@ class Draws:
         return next(self.words) * bound >> 32
 
 
-def torchvision_box(draws: Draws, height: int, width: int, scale: tuple[float, float], ratio: tuple[float, float]) -> tuple[int, ...]:
+def torchvision_box(
+    draws: Draws, height: int, width: int, scale: tuple[float, float], ratio: tuple[float, float]
+) -> tuple[int, ...]:
     """RandomResizedCrop.make_params with its draws replaced by ours: (x, y, width, height)."""
     area = height * width
     log_ratio = (math.log(ratio[0]), math.log(ratio[1]))
@@ -54,7 +56,9 @@ def torchvision_box(draws: Draws, height: int, width: int, scale: tuple[float, f
 
 
 @given(sides, sides, st.integers(0, 2**64 - 1), st.integers(0, 1000), st.integers(0, 2**40))
-def test_random_resized_crop_box_is_torchvisions(height: int, width: int, seed: int, epoch: int, index: int) -> None:
+def test_random_resized_crop_box_is_torchvisions(
+    height: int, width: int, seed: int, epoch: int, index: int
+) -> None:
     """The box follows make_params step by step, fallback included."""
     for scale, ratio in (((0.08, 1.0), (3 / 4, 4 / 3)), ((0.9, 1.0), (2.0, 3.0))):
         plan = compile_plan([T.RandomResizedCrop(64, scale=scale, ratio=ratio)])
@@ -99,7 +103,9 @@ def test_random_crop_stays_inside_the_padded_image(height: int, width: int, pad:
 
 def test_random_crop_too_large_is_an_error() -> None:
     """Without pad_if_needed a crop larger than the image says so, with it the image is padded."""
-    with pytest.raises(ArgumentError, match=r"RandomCrop\(50, 50\) is larger than the padded image of 30 x 20"):
+    with pytest.raises(
+        ArgumentError, match=r"RandomCrop\(50, 50\) is larger than the padded image of 30 x 20"
+    ):
         compile_plan(T.RandomCrop(50)).program.resolve(20, 30, 0, 0, 0)
     assert compile_plan(T.RandomCrop(50, pad_if_needed=True)).program.size(20, 30) == (50, 50)
 
@@ -117,7 +123,9 @@ def test_boxes_are_uniform() -> None:
 @given(st.integers(0, 2**32), st.integers(0, 2**32))
 def test_flip_before_a_crop_mirrors_the_crop(seed: int, index: int) -> None:
     """A crop after a flip cuts from the mirrored image: the window's column is mirrored, nothing else changes."""
-    after = compile_plan([T.RandomHorizontalFlip(1.0), T.RandomCrop(5)]).program.resolve(20, 9, seed, 0, index)
+    after = compile_plan([T.RandomHorizontalFlip(1.0), T.RandomCrop(5)]).program.resolve(
+        20, 9, seed, 0, index
+    )
     Draw = Draws(seed, 0, index, 2)
     y, x = Draw.below(5), Draw.below(16)
     assert after["window"] == (20 - x - 5, y, 5, 5)

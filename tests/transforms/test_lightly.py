@@ -17,7 +17,15 @@ pytest.importorskip("torchvision")
 lightly = pytest.importorskip("lightly.transforms")
 MultiViewTransform = pytest.importorskip("lightly.transforms.multi_view_transform").MultiViewTransform
 
-NAMES = ["DINOTransform", "SimCLRTransform", "SwaVTransform", "BYOLTransform", "MSNTransform", "SimSiamTransform", "VICRegTransform"]
+NAMES = [
+    "DINOTransform",
+    "SimCLRTransform",
+    "SwaVTransform",
+    "BYOLTransform",
+    "MSNTransform",
+    "SimSiamTransform",
+    "VICRegTransform",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -38,7 +46,12 @@ def test_every_view_begins_natively(packed: Path, name: str) -> None:
 def test_native_views_run_on_threads(packed: Path) -> None:
     """A MultiViewTransform of crops and flips alone is native, and means what Views means."""
     v2 = pytest.importorskip("torchvision.transforms.v2")
-    parts = [v2.ToImage(), v2.RandomResizedCrop(32), v2.RandomHorizontalFlip(), v2.ToDtype(torch.float32, scale=True)]
+    parts = [
+        v2.ToImage(),
+        v2.RandomResizedCrop(32),
+        v2.RandomHorizontalFlip(),
+        v2.ToDtype(torch.float32, scale=True),
+    ]
     one = v2.Compose(parts)
     multi = MultiViewTransform([one, one])
     with (

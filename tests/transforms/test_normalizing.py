@@ -41,7 +41,9 @@ def exchanged() -> Iterator[None]:
 
 def image(channels: int, height: int, width: int, layout: str, seed: int = 0) -> torch.Tensor:
     """Values of all magnitudes, infinities and subnormal numbers among them, in a layout."""
-    raw = torch.randint(-(2**31), 2**31 - 1, (channels, height, width), generator=torch.Generator().manual_seed(seed)).to(torch.int32)
+    raw = torch.randint(
+        -(2**31), 2**31 - 1, (channels, height, width), generator=torch.Generator().manual_seed(seed)
+    ).to(torch.int32)
     found = raw.view(torch.float32)
     found = torch.where(raw % 3 == 0, found, raw % 256 / 255)
     if layout == "interleaved":
@@ -50,7 +52,11 @@ def image(channels: int, height: int, width: int, layout: str, seed: int = 0) ->
 
 
 def same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return a.stride() == b.stride() and torch.equal(a.isnan(), b.isnan()) and torch.equal(a[~a.isnan()], b[~b.isnan()])
+    return (
+        a.stride() == b.stride()
+        and torch.equal(a.isnan(), b.isnan())
+        and torch.equal(a[~a.isnan()], b[~b.isnan()])
+    )
 
 
 @given(
@@ -60,7 +66,9 @@ def same(a: torch.Tensor, b: torch.Tensor) -> bool:
     st.sampled_from(["planar", "interleaved", "transposed"]),
     st.lists(st.tuples(numbers, numbers.filter(bool)), min_size=5, max_size=5),
 )
-def test_bits_and_strides(channels: int, height: int, width: int, layout: str, given_numbers: list[tuple[float, float]]) -> None:
+def test_bits_and_strides(
+    channels: int, height: int, width: int, layout: str, given_numbers: list[tuple[float, float]]
+) -> None:
     """Equal to torchvision's for any values, numbers, sizes and layouts; the input stays as it was."""
     mean, std = ([pair[part] for pair in given_numbers[:channels]] for part in (0, 1))
     tensor = image(channels, height, width, layout, height)
@@ -110,7 +118,11 @@ def test_everything_else_is_torchvisions(name: str) -> None:
         return
     found = module.normalize(*ODD[name])
     assert type(found) is type(expected)
-    assert (found.dtype, found.requires_grad, found.device) == (expected.dtype, expected.requires_grad, expected.device)
+    assert (found.dtype, found.requires_grad, found.device) == (
+        expected.dtype,
+        expected.requires_grad,
+        expected.device,
+    )
     assert found.device.type == "meta" or torch.equal(found, expected)
 
 
@@ -128,7 +140,11 @@ def test_in_place_and_under_a_mode() -> None:
 def test_the_native_pass_checks_shapes() -> None:
     """Shapes and numbers that do not fit are an error, and nothing is written."""
     pixels = np.zeros((3, 4, 5), np.float32)
-    for out, mean, interleaved in (((3, 4, 4), MEAN, False), ((3, 4, 5), MEAN[:2], False), ((3, 4, 5), MEAN, True)):
+    for out, mean, interleaved in (
+        ((3, 4, 4), MEAN, False),
+        ((3, 4, 5), MEAN[:2], False),
+        ((3, 4, 5), MEAN, True),
+    ):
         with pytest.raises(ArgumentError, match="normalize: "):
             core.normalize(pixels, np.zeros(out, np.float32), mean, STD, interleaved)
 
@@ -144,7 +160,9 @@ def test_plain_c_gives_the_same_bits() -> None:
     )
     path = os.pathsep.join(sys.path)
     said = {
-        cpu: subprocess.check_output([sys.executable, "-c", program], env={**os.environ, **cpu_of(cpu), "PYTHONPATH": path}, text=True)
+        cpu: subprocess.check_output(
+            [sys.executable, "-c", program], env={**os.environ, **cpu_of(cpu), "PYTHONPATH": path}, text=True
+        )
         for cpu in ("", "plain")
     }
     assert said[""] == said["plain"]
@@ -162,15 +180,21 @@ class Told(Dataset[Any]):
         return 2
 
     def __getitem__(self, index: int) -> tuple[bool, bool]:
-        return hasattr(module.normalize, "__wrapped__"), pickle.loads(pickle.dumps(module.normalize)) is module.normalize
+        return hasattr(module.normalize, "__wrapped__"), pickle.loads(
+            pickle.dumps(module.normalize)
+        ) is module.normalize
 
 
-@pytest.mark.parametrize(("options", "lazy"), [({}, True), ({"lazy": False}, False), ({"engine": "python"}, False)])
+@pytest.mark.parametrize(
+    ("options", "lazy"), [({}, True), ({"lazy": False}, False), ({"engine": "python"}, False)]
+)
 def test_in_workers_alone(options: dict[str, Any], lazy: bool) -> None:
     """Where images are lazy, and in no other process."""
     module.normalize = OWN
     try:
-        with FastLoader(Told(), batch_size=None, num_workers=1, multiprocessing_context="fork", **options) as loader:
+        with FastLoader(
+            Told(), batch_size=None, num_workers=1, multiprocessing_context="fork", **options
+        ) as loader:
             assert [tuple(each) for each in loader] == [(lazy, True)] * 2
         assert module.normalize is OWN
     finally:

@@ -65,12 +65,27 @@ REPLACED: dict[str, tuple[Any, Any, str, Any]] = {
     "for Pillow": (V1, _functional_pil, "crop", "torchvision.transforms._functional_pil.crop"),
     "a conversion": (V1, functional, "to_tensor", "torchvision.transforms.functional.to_tensor"),
     "Pillow": (V1, Image.Image, "crop", "PIL.Image.Image.crop"),
-    "v2's method": (V2, v2.CenterCrop, "transform", "torchvision.transforms.v2._geometry.CenterCrop.transform"),
+    "v2's method": (
+        V2,
+        v2.CenterCrop,
+        "transform",
+        "torchvision.transforms.v2._geometry.CenterCrop.transform",
+    ),
     "v2's base": (V2, v2.Transform, "forward", "torchvision.transforms.v2._transform.Transform.forward"),
-    "v2's kernels": (V2, v2.Transform, "_call_kernel", "torchvision.transforms.v2._transform.Transform._call_kernel"),
+    "v2's kernels": (
+        V2,
+        v2.Transform,
+        "_call_kernel",
+        "torchvision.transforms.v2._transform.Transform._call_kernel",
+    ),
     "v2's Compose": (V2, v2.Compose, "forward", "torchvision.transforms.v2._container.Compose.forward"),
     "v2's functional": (V2, v2.functional, "center_crop", "torchvision.transforms.v2.functional.center_crop"),
-    "where it is defined": (V2, _geometry, "center_crop", "torchvision.transforms.v2.functional._geometry.center_crop"),
+    "where it is defined": (
+        V2,
+        _geometry,
+        "center_crop",
+        "torchvision.transforms.v2.functional._geometry.center_crop",
+    ),
     "v2's table": (V2, _utils, "_get_kernel", "torchvision.transforms.v2.functional._utils._get_kernel"),
     "imported by v2": (V2, _transform, "_get_kernel", "torchvision.transforms.v2._transform._get_kernel"),
     "torch's call": (V2, nn.Module, "__call__", "torch.nn.modules.module.Module.__call__"),
@@ -133,7 +148,10 @@ def test_other_classes_stay_native(monkeypatch: pytest.MonkeyPatch) -> None:
         assert python_of(V1) == ""
     with put(monkeypatch, v2.functional, "rotate", len):
         assert python_of(V1) == ""
-    with put(monkeypatch, v1.CenterCrop, "__repr__", lambda self: "mine"), put(monkeypatch, autoaugment.RandAugment, "forward", len):
+    with (
+        put(monkeypatch, v1.CenterCrop, "__repr__", lambda self: "mine"),
+        put(monkeypatch, autoaugment.RandAugment, "forward", len),
+    ):
         assert python_of(V1) == ""
 
 
@@ -174,7 +192,10 @@ def test_hooks_make_python_of_a_step_and_of_a_compose() -> None:
             assert "it has forward hooks" in python_of(transform)
             handle.remove()
             assert python_of(transform) == ""
-    for every in (nn.modules.module.register_module_forward_hook, nn.modules.module.register_module_forward_pre_hook):
+    for every in (
+        nn.modules.module.register_module_forward_hook,
+        nn.modules.module.register_module_forward_pre_hook,
+    ):
         handle = every(lambda *args: None)
         try:
             assert "global forward hooks" in python_of(V2)
@@ -205,7 +226,9 @@ def test_a_hooked_compose_after_a_native_step_gets_a_pillow_image(packed: Path) 
 
     compose = v2.Compose([v2.ToImage()])
     compose.register_forward_hook(lambda module, args, made: made + 1)
-    plain, hooked = (PackedDataset(packed, transform=[T.CenterCrop(8), each])[0][0] for each in (v2.ToImage(), compose))
+    plain, hooked = (
+        PackedDataset(packed, transform=[T.CenterCrop(8), each])[0][0] for each in (v2.ToImage(), compose)
+    )
     assert torch.equal(hooked.as_subclass(torch.Tensor), plain.as_subclass(torch.Tensor) + 1)
 
 
@@ -225,7 +248,11 @@ print([stage.why for stage in compile_plan(transforms.Compose([transforms.Center
 """
     tests = str(Path(__file__).parents[1])
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code, tests], capture_output=True, text=True, env={**os.environ}, check=False
+        [sys.executable, "-W", "error", "-c", code, tests],
+        capture_output=True,
+        text=True,
+        env={**os.environ},
+        check=False,
     )
     assert "torchvision.transforms.functional.center_crop was replaced" in done.stdout, done.stderr
 
@@ -242,7 +269,9 @@ def test_modules_are_not_imported_to_look_at_them() -> None:
     assert "no_such_module" not in sys.modules
 
 
-def test_a_copy_of_a_function_with_the_same_code_elsewhere_is_not_the_librarys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_of_a_function_with_the_same_code_elsewhere_is_not_the_librarys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The same code with other globals calls other functions."""
     copy = FunctionType(functional.center_crop.__code__, {**vars(functional), "crop": len}, "center_crop")
     with put(monkeypatch, functional, "center_crop", copy):

@@ -35,8 +35,13 @@ def meta(height: int, width: int) -> torch.Tensor:
 def ks(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
     """The two-sample Kolmogorov-Smirnov statistic, over the bound that equal distributions pass with probability 0.9999."""
     points = np.union1d(a, b)
-    distance = np.abs(np.searchsorted(np.sort(a), points, "right") / len(a) - np.searchsorted(np.sort(b), points, "right") / len(b)).max()
-    return float(distance / (math.sqrt(-math.log(0.0001 / 2) / 2) * math.sqrt((len(a) + len(b)) / (len(a) * len(b)))))
+    distance = np.abs(
+        np.searchsorted(np.sort(a), points, "right") / len(a)
+        - np.searchsorted(np.sort(b), points, "right") / len(b)
+    ).max()
+    return float(
+        distance / (math.sqrt(-math.log(0.0001 / 2) / 2) * math.sqrt((len(a) + len(b)) / (len(a) * len(b))))
+    )
 
 
 def native_boxes(transform: T.Transform, height: int, width: int) -> npt.NDArray[np.int64]:
@@ -70,7 +75,9 @@ ASPECTS = (
         (7, 5, (0.08, 1.0), (3 / 4, 4 / 3)),
     ],
 )
-def test_random_resized_crop_draws_alike(height: int, width: int, scale: tuple[float, float], ratio: tuple[float, float]) -> None:
+def test_random_resized_crop_draws_alike(
+    height: int, width: int, scale: tuple[float, float], ratio: tuple[float, float]
+) -> None:
     """Left, top, width, height, area and ratio of the boxes are distributed as torchvision's."""
     mine = native_boxes(T.RandomResizedCrop(32, scale=scale, ratio=ratio), height, width)
     theirs = torchvision_boxes(v2.RandomResizedCrop(32, scale=scale, ratio=ratio), height, width)
@@ -80,7 +87,10 @@ def test_random_resized_crop_draws_alike(height: int, width: int, scale: tuple[f
     assert abs(whole[0] - whole[1]) < 0.05
 
 
-@pytest.mark.parametrize("wrong", [{"scale": (0.08, 0.8)}, {"scale": (0.12, 1.0)}, {"ratio": (0.7, 4 / 3)}, {"ratio": (3 / 4, 1.25)}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"scale": (0.08, 0.8)}, {"scale": (0.12, 1.0)}, {"ratio": (0.7, 4 / 3)}, {"ratio": (3 / 4, 1.25)}],
+)
 def test_distributions_would_be_told_apart(wrong: dict[str, tuple[float, float]]) -> None:
     """The test above would reject a scale or a ratio that begins or ends elsewhere."""
     mine = native_boxes(T.RandomResizedCrop(32, **wrong), 97, 131)
@@ -89,10 +99,16 @@ def test_distributions_would_be_told_apart(wrong: dict[str, tuple[float, float]]
 
 
 @given(sides, sides, st.sampled_from([0.25, 0.5, 1.0]), st.floats(0.2, 5), st.integers(0, 2**32))
-def test_random_resized_crop_of_fixed_scale_and_ratio(height: int, width: int, scale: float, ratio: float, seed: int) -> None:
+def test_random_resized_crop_of_fixed_scale_and_ratio(
+    height: int, width: int, scale: float, ratio: float, seed: int
+) -> None:
     """With one scale and one ratio the box's size is determined, fallback included: torchvision's, but at least 1 where that is 0."""
-    box = compile_plan(T.RandomResizedCrop(8, scale=(scale, scale), ratio=(ratio, ratio))).program.resolve(width, height, seed, 0, 0)["box"]
-    drawn = v2.RandomResizedCrop(8, scale=(scale, scale), ratio=(ratio, ratio)).make_params([meta(height, width)])
+    box = compile_plan(T.RandomResizedCrop(8, scale=(scale, scale), ratio=(ratio, ratio))).program.resolve(
+        width, height, seed, 0, 0
+    )["box"]
+    drawn = v2.RandomResizedCrop(8, scale=(scale, scale), ratio=(ratio, ratio)).make_params(
+        [meta(height, width)]
+    )
     if not _near_a_tie(height, width, scale, ratio):
         assert box[2:] == (max(drawn["width"], 1), max(drawn["height"], 1))
     x, y, w, h = box
@@ -104,7 +120,9 @@ def _near_a_tie(height: int, width: int, scale: float, ratio: float) -> bool:
     """Whether float32, in which torchvision keeps the ratio, and float64 may round a side, or the fallback's, differently."""
     area = height * width * scale
     fallback = (width / ratio, height * ratio)
-    return any(abs(value % 1 - 0.5) < 1e-3 for value in (math.sqrt(area * ratio), math.sqrt(area / ratio), *fallback))
+    return any(
+        abs(value % 1 - 0.5) < 1e-3 for value in (math.sqrt(area * ratio), math.sqrt(area / ratio), *fallback)
+    )
 
 
 @given(sides, sides)
@@ -113,10 +131,14 @@ def test_random_resized_crop_fallback(height: int, width: int) -> None:
     for ratio in ((20.0, 30.0), (1 / 30, 1 / 20)):
         if not 1 / 15 < width / height < 15:
             continue  # a try may fit
-        mine = compile_plan(T.RandomResizedCrop(8, scale=(1.0, 1.0), ratio=ratio)).program.resolve(width, height, 3, 0, 0)["box"]
+        mine = compile_plan(T.RandomResizedCrop(8, scale=(1.0, 1.0), ratio=ratio)).program.resolve(
+            width, height, 3, 0, 0
+        )["box"]
         drawn = v2.RandomResizedCrop(8, scale=(1.0, 1.0), ratio=ratio).make_params([meta(height, width)])
         expected = (drawn["left"], drawn["top"], drawn["width"], drawn["height"])
-        if min(expected[2:]) > 0:  # torchvision's box of a very thin image may be empty, which no resize takes
+        if (
+            min(expected[2:]) > 0
+        ):  # torchvision's box of a very thin image may be empty, which no resize takes
             assert mine == expected
         else:
             assert min(mine[2:]) == 1
@@ -125,7 +147,11 @@ def test_random_resized_crop_fallback(height: int, width: int) -> None:
 @given(sides, sides, st.integers(1, 400), st.none() | st.integers(401, 900))
 def test_resize_sizes(height: int, width: int, size: int, max_size: int | None) -> None:
     """Resize of one int, with and without max_size, ends at torchvision's size."""
-    expected = F.resize(meta(height, width), [size], max_size=max_size) if _resizable(height, width, size, max_size) else None
+    expected = (
+        F.resize(meta(height, width), [size], max_size=max_size)
+        if _resizable(height, width, size, max_size)
+        else None
+    )
     if expected is not None:
         mine = compile_plan(T.Resize(size, max_size=max_size)).program.size(width, height)
         assert (mine[1], mine[0]) == tuple(expected.shape[1:])
@@ -134,7 +160,11 @@ def test_resize_sizes(height: int, width: int, size: int, max_size: int | None) 
 def _resizable(height: int, width: int, size: int, max_size: int | None) -> bool:
     """Whether torchvision's size has no side of 0 (which it refuses to make, and fastload makes 1)."""
     short, long = sorted((height, width))
-    return max_size is None or int(size * long / short) <= max_size or int(max_size * size / int(size * long / short)) > 0
+    return (
+        max_size is None
+        or int(size * long / short) <= max_size
+        or int(max_size * size / int(size * long / short)) > 0
+    )
 
 
 @given(st.integers(1, 60), st.integers(1, 60), st.integers(1, 70), st.integers(1, 70))
@@ -143,7 +173,11 @@ def test_center_crop_window(height: int, width: int, crop_height: int, crop_widt
     numbered = torch.arange(1, height * width + 1, dtype=torch.int32).reshape(1, height, width)
     expected = F.center_crop(numbered, [crop_height, crop_width])
     assert torch.equal(
-        cut(numbered, compile_plan(T.CenterCrop((crop_height, crop_width))).program.resolve(width, height, 0, 0, 0)), expected
+        cut(
+            numbered,
+            compile_plan(T.CenterCrop((crop_height, crop_width))).program.resolve(width, height, 0, 0, 0),
+        ),
+        expected,
     )
 
 
@@ -167,18 +201,29 @@ def cut(image: torch.Tensor, resolved: dict[str, Any]) -> torch.Tensor:
         (2, 3, (5, 6), 1, True),
     ],
 )
-def test_random_crop_windows(height: int, width: int, size: tuple[int, int], padding: Any, pad_if_needed: bool) -> None:
+def test_random_crop_windows(
+    height: int, width: int, size: tuple[int, int], padding: Any, pad_if_needed: bool
+) -> None:
     """RandomCrop reaches the same windows of the padded image as torchvision's, each as often."""
     program = compile_plan(T.RandomCrop(size, padding=padding, pad_if_needed=pad_if_needed)).program
     mine = [program.resolve(width, height, 3, 0, i)["window"] for i in range(DRAWS)]
     reference = v2.RandomCrop(
-        size, padding=padding if padding is None or isinstance(padding, int) else list(padding), pad_if_needed=pad_if_needed
+        size,
+        padding=padding if padding is None or isinstance(padding, int) else list(padding),
+        pad_if_needed=pad_if_needed,
     )
     torch.manual_seed(3)
     theirs = []
     for _ in range(DRAWS):
         drawn = reference.make_params([meta(height, width)])
-        theirs.append((drawn["left"] - drawn["padding"][0], drawn["top"] - drawn["padding"][1], drawn["width"], drawn["height"]))
+        theirs.append(
+            (
+                drawn["left"] - drawn["padding"][0],
+                drawn["top"] - drawn["padding"][1],
+                drawn["width"],
+                drawn["height"],
+            )
+        )
     assert set(mine) == set(theirs)
     for place in (0, 1):
         assert ks(np.array(mine)[:, place], np.array(theirs)[:, place]) < 1
@@ -242,7 +287,9 @@ def test_random_resized_crop_pixels(packed: Path, interpolation: str) -> None:
         image = original(packed, index)
         x, y, w, h = resolved(transform, image, index)["box"]
         mode = v2.InterpolationMode(interpolation)
-        expected = F.pil_to_tensor(F.resized_crop(image, y, x, h, w, [56, 72], interpolation=mode, antialias=True))
+        expected = F.pil_to_tensor(
+            F.resized_crop(image, y, x, h, w, [56, 72], interpolation=mode, antialias=True)
+        )
         assert difference(transformed(packed, transform, index), expected) <= 1, index
 
 
@@ -259,7 +306,13 @@ def test_evaluation_pipeline_pixels(packed: Path) -> None:
     mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
     native = [T.Resize(64, dct_scale=False), T.CenterCrop(56), T.Normalize(mean, std)]
     reference = v2.Compose(
-        [v2.Resize(64, antialias=True), v2.CenterCrop(56), v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(mean, std)]
+        [
+            v2.Resize(64, antialias=True),
+            v2.CenterCrop(56),
+            v2.PILToTensor(),
+            v2.ToDtype(torch.float32, scale=True),
+            v2.Normalize(mean, std),
+        ]
     )
     step = torch.tensor([1 / 255 / s for s in std]).view(3, 1, 1)
     for index in range(0, 50, 7):
@@ -273,7 +326,11 @@ def test_center_crop_pixels(packed: Path, size: Any) -> None:
     """CenterCrop, larger than the image too, is torchvision's to the byte."""
     for index in range(0, 50, 7):
         assert (
-            difference(transformed(packed, T.CenterCrop(size), index), F.pil_to_tensor(v2.CenterCrop(size)(original(packed, index)))) == 0
+            difference(
+                transformed(packed, T.CenterCrop(size), index),
+                F.pil_to_tensor(v2.CenterCrop(size)(original(packed, index))),
+            )
+            == 0
         )
 
 
@@ -297,10 +354,19 @@ def test_flip_pixels(packed: Path) -> None:
         for native, reference in (
             ([T.RandomHorizontalFlip(1.0)], [v2.RandomHorizontalFlip(1.0)]),
             ([T.RandomVerticalFlip(1.0)], [v2.RandomVerticalFlip(1.0)]),
-            ([T.CenterCrop(90), T.RandomHorizontalFlip(1.0)], [v2.CenterCrop(90), v2.RandomHorizontalFlip(1.0)]),
-            ([T.RandomHorizontalFlip(1.0), T.CenterCrop(91)], [v2.RandomHorizontalFlip(1.0), v2.CenterCrop(91)]),
+            (
+                [T.CenterCrop(90), T.RandomHorizontalFlip(1.0)],
+                [v2.CenterCrop(90), v2.RandomHorizontalFlip(1.0)],
+            ),
+            (
+                [T.RandomHorizontalFlip(1.0), T.CenterCrop(91)],
+                [v2.RandomHorizontalFlip(1.0), v2.CenterCrop(91)],
+            ),
         ):
-            assert difference(transformed(packed, native, index), F.pil_to_tensor(v2.Compose(reference)(image))) == 0, (index, native)
+            assert (
+                difference(transformed(packed, native, index), F.pil_to_tensor(v2.Compose(reference)(image)))
+                == 0
+            ), (index, native)
 
 
 def test_floats_are_torchvisions(packed: Path) -> None:

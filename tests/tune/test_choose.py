@@ -24,14 +24,18 @@ def sign_test(first: list[float], second: list[float], above: float) -> float:
 @st.composite
 def measured(draw: st.DrawFn) -> tuple[dict[str, list[float]], str]:
     """Rates of some values, close together or not, and the default."""
-    rates = draw(st.dictionaries(st.sampled_from("abcdef"), st.lists(RATES, min_size=1, max_size=20), min_size=1))
+    rates = draw(
+        st.dictionaries(st.sampled_from("abcdef"), st.lists(RATES, min_size=1, max_size=20), min_size=1)
+    )
     if draw(st.booleans()):  # rates that differ by the value more than by the round
         rates = {name: [each[0] * (1 + 1e-8 * rate) for rate in each] for name, each in rates.items()}
     return rates, draw(st.sampled_from(sorted(rates)))
 
 
 @given(measured())
-def test_the_default_changes_only_for_what_the_noise_does_not_hide(given_: tuple[dict[str, list[float]], str]) -> None:
+def test_the_default_changes_only_for_what_the_noise_does_not_hide(
+    given_: tuple[dict[str, list[float]], str],
+) -> None:
     """Unless the default is clearly slower, a costlier value is never chosen, and a cheaper one only if it is shown to be as good."""
     rates, default = given_
     choice, level = choose(rates, default), ERROR / math.comb(len(rates), 2) if len(rates) > 1 else ERROR
@@ -62,23 +66,33 @@ def test_each_claim_is_beyond_the_noise(given_: tuple[dict[str, list[float]], st
 def test_ties_go_to_the_cheapest(values: int, data: st.DataObject) -> None:
     """Of values with the same rates the first is chosen, however much the rounds differ, whatever the default is."""
     rates = data.draw(st.lists(RATES, min_size=least_rounds(values), max_size=20))
-    choice = choose({str(value): rates for value in range(values)}, str(data.draw(st.integers(0, values - 1))))
+    choice = choose(
+        {str(value): rates for value in range(values)}, str(data.draw(st.integers(0, values - 1)))
+    )
     assert choice.value == "0"
     assert not choice.slower
 
 
 @given(measured(), st.lists(st.sampled_from([0.25, 0.5, 1.0, 2.0, 4.0]), min_size=20, max_size=20))
-def test_a_machine_that_slows_down_for_a_round_changes_nothing(given_: tuple[dict[str, list[float]], str], speeds: list[float]) -> None:
+def test_a_machine_that_slows_down_for_a_round_changes_nothing(
+    given_: tuple[dict[str, list[float]], str], speeds: list[float]
+) -> None:
     """What slows all values of a round alike leaves choice and margins as they are."""
     rates, default = given_
-    slowed = {name: [rate * speed for rate, speed in zip(each, speeds, strict=False)] for name, each in rates.items()}
+    slowed = {
+        name: [rate * speed for rate, speed in zip(each, speeds, strict=False)]
+        for name, each in rates.items()
+    }
     assert choose(slowed, default) == choose(rates, default)
 
 
 @given(st.data(), st.integers(2, 6))
 def test_too_few_rounds_claim_nothing(data: st.DataObject, values: int) -> None:
     """Below the least number of rounds the default stays, whatever the rates; with it, a difference that is always there is found."""
-    rounds, default = data.draw(st.integers(1, least_rounds(values) - 1)), str(data.draw(st.integers(0, values - 1)))
+    rounds, default = (
+        data.draw(st.integers(1, least_rounds(values) - 1)),
+        str(data.draw(st.integers(0, values - 1))),
+    )
     rates = {str(value): [10.0 ** (value + 1)] * rounds for value in range(values)}
     choice = choose(rates, default)
     assert (choice.value, choice.slower) == (default, {})
@@ -87,8 +101,12 @@ def test_too_few_rounds_claim_nothing(data: st.DataObject, values: int) -> None:
     assert enough.value == str(values - 1)
 
 
-@given(st.lists(RATES, min_size=1, max_size=20), st.lists(RATES, min_size=1, max_size=20), st.floats(1e-4, 0.5))
-def test_a_margin_holds_its_median_and_turns_with_its_values(above: list[float], below: list[float], level: float) -> None:
+@given(
+    st.lists(RATES, min_size=1, max_size=20), st.lists(RATES, min_size=1, max_size=20), st.floats(1e-4, 0.5)
+)
+def test_a_margin_holds_its_median_and_turns_with_its_values(
+    above: list[float], below: list[float], level: float
+) -> None:
     """low <= ratio <= high; and the margin of the inverse ratio is the inverse margin."""
     found, turned = margin(above, below, level), margin(below, above, level)
     assert (found.low is None) == (turned.low is None) == (found.high is None)
@@ -104,7 +122,10 @@ def test_a_margin_misses_the_median_as_rarely_as_its_level_says() -> None:
     for rounds, level in ((8, 0.05), (14, 0.01)):
         noise = np.exp(generator.exponential(0.2, (4000, rounds)) - 0.2 * math.log(2))
         found = [margin(list(each), [1.0] * rounds, level) for each in noise]
-        missed = sum(not (each.low is not None and each.high is not None and each.low <= 1 <= each.high) for each in found)
+        missed = sum(
+            not (each.low is not None and each.high is not None and each.low <= 1 <= each.high)
+            for each in found
+        )
         assert missed <= 4000 * level + 3 * math.sqrt(4000 * level)
 
 

@@ -56,7 +56,11 @@ def test_a_failure_in_a_turn_closes_the_loaders() -> None:
             closed.append(self.name)
 
     with pytest.raises(ValueError, match="no fifth batch"):
-        tried(Setting("x", ("a", "b"), "a"), {name: Stream(lambda name=name: Broken(name), 1, 0) for name in "ab"}, 1.0)
+        tried(
+            Setting("x", ("a", "b"), "a"),
+            {name: Stream(lambda name=name: Broken(name), 1, 0) for name in "ab"},
+            1.0,
+        )
     assert "a" in closed
 
 

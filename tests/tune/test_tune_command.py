@@ -37,13 +37,23 @@ def run(*arguments: object) -> Result:
 def checked(text: str) -> dict[str, Any]:
     """A document, after its schema and the agreement of its measurements with its choices were checked."""
     document: dict[str, Any] = json.loads(text)
-    assert document.keys() == {"fastload_tune", "work", "machine", "others_share", "trials", "skipped", "advice"}
+    assert document.keys() == {
+        "fastload_tune",
+        "work",
+        "machine",
+        "others_share",
+        "trials",
+        "skipped",
+        "advice",
+    }
     assert document["fastload_tune"] == 1
     for trial in document["trials"]:
         rows = {str(row["value"]): row for row in trial["values"]}
         assert str(trial["default"]) in rows
         assert rows[str(trial["chosen"])]["verdict"] == "chosen"
-        assert choose({name: row["rounds"] for name, row in rows.items()}, str(trial["default"])).value == str(trial["chosen"])
+        assert choose(
+            {name: row["rounds"] for name, row in rows.items()}, str(trial["default"])
+        ).value == str(trial["chosen"])
         for row in rows.values():
             assert row["verdict"].startswith(VERDICTS) or row["verdict"].endswith("rounds: not known")
             assert row["samples_per_s"] > 0
@@ -60,7 +70,10 @@ def test_a_dataset(packed: Path) -> None:
     settings = [trial["setting"] for trial in document["trials"]]
     assert {"prefetch_factor", "memory_format"} <= set(settings)
     assert {"encode", "cache size"} <= {*settings, *document["skipped"]}
-    assert document["work"] | {"dataset": packed.name, "batch_size": 8, "size": 32, "seconds": 2.0} == document["work"]
+    assert (
+        document["work"] | {"dataset": packed.name, "batch_size": 8, "size": 32, "seconds": 2.0}
+        == document["work"]
+    )
     assert document["advice"]["line"].startswith(f'loader = FastLoader("{packed}", batch_size=8')
     shown = list(lines(document))
     assert document["advice"]["line"] in shown
@@ -104,7 +117,10 @@ def test_a_script(script: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "arguments: ['--lr', '0.1']" in err
     assert "a whole epoch" not in err
     assert "at the end" not in err
-    assert document["work"] | {"script": "train.py", "dataset": "TensorDataset", "samples": 64, "batch_size": 4} == document["work"]
+    assert (
+        document["work"] | {"script": "train.py", "dataset": "TensorDataset", "samples": 64, "batch_size": 4}
+        == document["work"]
+    )
     (trial, *_) = document["trials"]
     assert (trial["setting"], trial["default"]) == ("num_workers", 0)
     assert document["advice"]["line"].startswith("loader = DataLoader(...")
@@ -114,12 +130,17 @@ def test_a_script(script: Path, capfd: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        ("type('Stream', (torch.utils.data.IterableDataset,), {'__iter__': lambda self: iter(range(9))})()", "IterableDataset"),
+        (
+            "type('Stream', (torch.utils.data.IterableDataset,), {'__iter__': lambda self: iter(range(9))})()",
+            "IterableDataset",
+        ),
         ("[1, 2, 3, 4, object()]", "fails in a trial"),
     ],
     ids=("iterable", "fails"),
 )
-def test_a_script_whose_loader_cannot_be_tried(script: Path, data: str, reason: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_script_whose_loader_cannot_be_tried(
+    script: Path, data: str, reason: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     """It ends at its loader all the same, and the error says why."""
     script.write_text(SCRIPT.replace("{data}", data))
     assert isinstance(error := run(script, "--seconds", "1").exception, TuneError)
@@ -168,7 +189,9 @@ def test_forms_hold_the_same_images(packed: Path, tmp_path: Path) -> None:
 def test_the_smallest_cache_that_is_as_good_is_named() -> None:
     """Equal rates choose the smallest cache, of which the document and the table say the share."""
     rates = dict.fromkeys(CACHE.values, [200.0] * 20)
-    document = Tuned([Trial(CACHE, rates, choose(rates, CACHE.default))], {}, {}, None).to_json({}, 'FastLoader("s3://b/d"', "s3://b/d")
+    document = Tuned([Trial(CACHE, rates, choose(rates, CACHE.default))], {}, {}, None).to_json(
+        {}, 'FastLoader("s3://b/d"', "s3://b/d"
+    )
     assert document["advice"]["cache_share"] == 0.25
     assert "A cache (cache_size) of 25% of the dataset is as good as one of all of it." in lines(document)
 

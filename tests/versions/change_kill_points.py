@@ -51,7 +51,9 @@ def append(out: Path) -> None:
 
 def columns(out: Path) -> None:
     """Adds two columns."""
-    (out.parent / "more.csv").write_text("note,rank\n" + "".join(f"n{number},{number}\n" for number in range(20)))
+    (out.parent / "more.csv").write_text(
+        "note,rank\n" + "".join(f"n{number},{number}\n" for number in range(20))
+    )
     fastload.add_columns(out, out.parent / "more.csv")
 
 
@@ -85,13 +87,18 @@ def look(out: Path, change: Change) -> None:
     now = Manifest.load(out).version
     assert verify(out, workers=1).ok
     for version in (*old_versions(out, now), now):
-        numbers, fields = (change.numbers, change.fields) if version == 3 else (BEFORE[: 18 + version], FIELDS)
+        numbers, fields = (
+            (change.numbers, change.fields) if version == 3 else (BEFORE[: 18 + version], FIELDS)
+        )
         found = samples(out, version)
         assert [(sample["label"], sample["caption"]) for sample in found] == [
             (shape(number)["label"], shape(number)["caption"]) for number in numbers
         ]
         assert all(set(sample) == fields for sample in found)
-        assert all(sample.get("note", "") in ("", f"n{number}") for sample, number in zip(found, numbers, strict=True))
+        assert all(
+            sample.get("note", "") in ("", f"n{number}")
+            for sample, number in zip(found, numbers, strict=True)
+        )
 
 
 def finish(out: Path, change: Change) -> None:
@@ -116,7 +123,10 @@ def finish(out: Path, change: Change) -> None:
     manifests = [Manifest.load(out, version) for version in versions]
     named = {name for manifest in manifests for shard in manifest.shards for _, name in shard.files}
     named |= {sidecar.file for manifest in manifests for sidecar in manifest.sidecars}
-    assert set(os.listdir(out)) == named | {"manifest.json", *(f"manifest-{version:05d}.json" for version in versions[:-1])}
+    assert set(os.listdir(out)) == named | {
+        "manifest.json",
+        *(f"manifest-{version:05d}.json" for version in versions[:-1]),
+    }
 
 
 def main(change: Change, folder: Path) -> None:

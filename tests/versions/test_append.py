@@ -37,7 +37,12 @@ def test_every_sample_and_both_versions(tmp_path: Path) -> None:
     now = Manifest.load(out)
     assert len(now.sidecars) == 3
     assert sorted(os.listdir(out)) == sorted(
-        ["manifest.json", "manifest-00001.json", "manifest-00002.json", *(part.file for part in (*now.shards, *now.sidecars))]
+        [
+            "manifest.json",
+            "manifest-00001.json",
+            "manifest-00002.json",
+            *(part.file for part in (*now.shards, *now.sidecars)),
+        ]
     )
     assert now.summary["samples"] == now.summary["raw"] == 43
     assert now.summary["bytes_in"] == sum(12 * 3 * (8 + number % 3) for number in range(43))
@@ -52,7 +57,9 @@ def test_a_reader_goes_on(tmp_path: Path) -> None:
         assert (len(reader), len(ds), ds.version) == (10, 10, 1)
         ds.close()
         assert len(ds) == 10
-        loader: Any = fastload.FastLoader(ds, batch_size=5, num_workers=1, engine="python", multiprocessing_context="spawn")
+        loader: Any = fastload.FastLoader(
+            ds, batch_size=5, num_workers=1, engine="python", multiprocessing_context="spawn"
+        )
         assert sum(len(batch["label"]) for batch in loader) == 10
     assert len(fastload.PackedDataset(out)) == 15
     assert "version=2" in repr(fastload.PackedDataset(out))
@@ -86,13 +93,21 @@ def test_classes_of_objects_go_by_name(tmp_path: Path) -> None:
     fastload.pack(Masked("sky", "road"), tmp_path / "masks")
     fastload.append(tmp_path / "masks", Masked("sky", "road", "car"))
     with pytest.raises(
-        PackError, match=r"masked does not fit .*: its classes sky, car are not the dataset's sky, road, car in their order"
+        PackError,
+        match=r"masked does not fit .*: its classes sky, car are not the dataset's sky, road, car in their order",
     ):
         fastload.append(tmp_path / "masks", Masked("sky", "car"))
 
 
 def _folders(root: Path, names: str, seed: int) -> Path:
-    return tree(root, {f"{name}/{name}{number}.jpg": encoded(picture(seed + number, 20, 30)) for name in names for number in range(3)})
+    return tree(
+        root,
+        {
+            f"{name}/{name}{number}.jpg": encoded(picture(seed + number, 20, 30))
+            for name in names
+            for number in range(3)
+        },
+    )
 
 
 def test_classes_go_by_name(tmp_path: Path) -> None:
@@ -143,12 +158,19 @@ def test_other_fields_are_refused(tmp_path: Path) -> None:
             self.change, self.gone = change, gone
 
         def __getitem__(self, index: int) -> dict[str, Any]:
-            return {name: value for name, value in {**super().__getitem__(index), **self.change}.items() if name != self.gone}
+            return {
+                name: value
+                for name, value in {**super().__getitem__(index), **self.change}.items()
+                if name != self.gone
+            }
 
     for source, match in (
         (Other({}, "caption"), r"no field 'caption' \(text\)"),
         (Other({"caption": 3}), "field 'caption' is int, the dataset's text"),
-        (Other({"box": np.zeros(5, np.int32)}), r"'box' is array int32 \(5,\), the dataset's array int32 \(4,\)"),
+        (
+            Other({"box": np.zeros(5, np.int32)}),
+            r"'box' is array int32 \(5,\), the dataset's array int32 \(4,\)",
+        ),
         (Other({"more": 1}), "the dataset has no field 'more'"),
     ):
         with pytest.raises(PackError, match=match):
@@ -177,7 +199,11 @@ def test_options_are_the_datasets(tmp_path: Path) -> None:
     assert fastload.append(out, _folders(tmp_path / "b", "b", 9)).pack.shrunk == 3
     assert fastload.append(out, _folders(tmp_path / "c", "b", 20), encode="raw").pack.raw == 3
     manifest = Manifest.load(out)
-    assert (manifest.options["quality"], manifest.options["encode"], manifest.options["index"]) == (55, "jpeg", False)
+    assert (manifest.options["quality"], manifest.options["encode"], manifest.options["index"]) == (
+        55,
+        "jpeg",
+        False,
+    )
     assert (manifest.summary["shrunk"], manifest.summary["raw"], manifest.summary["samples"]) == (9, 3, 9)
     with pytest.raises(ArgumentError, match="quality=0"):
         fastload.append(out, tmp_path / "b", quality=0)
@@ -238,7 +264,13 @@ def test_arguments_are_packs() -> None:
 
 def test_joined_summary() -> None:
     """Counts add up by name; values that no pack writes do no harm."""
-    now = {"samples": 3, "formats": {"jpeg": 2, "x": "y"}, "warnings": [["a", "b"]], "own": "kept", "raw": "three"}
+    now = {
+        "samples": 3,
+        "formats": {"jpeg": 2, "x": "y"},
+        "warnings": [["a", "b"]],
+        "own": "kept",
+        "raw": "three",
+    }
     more = {"samples": 4, "formats": {"jpeg": 1, "png": 3}, "warnings": [["c", "d"]], "raw": 4, "kept": 1}
     both = joined_summary(now, more)
     assert both["samples"] == 7

@@ -47,11 +47,20 @@ def test_attached_and_changed(tmp_path: Path) -> None:
     fastload.prune(out)
     resize = [fastload.transforms.Resize((8, 8))]
     loader: Any = fastload.FastLoader(fastload.PackedDataset(both, resize), batch_size=4, num_workers=2)
-    assert [label for _, labels in loader for label in labels.tolist()] == [0] * 2 + [1] * 3 + [1] * 2 + [2] * 3 + [0] * 3 + [1] * 3
+    assert [label for _, labels in loader for label in labels.tolist()] == [0] * 2 + [1] * 3 + [1] * 2 + [
+        2
+    ] * 3 + [0] * 3 + [1] * 3
 
 
 @pytest.mark.parametrize(
-    "option", [{"encode": "jpeg"}, {"encode": "lossless"}, {"max_side": 16}, {"optimize_huffman": True}, {"quality": 50}]
+    "option",
+    [
+        {"encode": "jpeg"},
+        {"encode": "lossless"},
+        {"max_side": 16},
+        {"optimize_huffman": True},
+        {"quality": 50},
+    ],
 )
 def test_options_that_change_images(tmp_path: Path, option: dict[str, Any]) -> None:
     """An append to attached images refuses them, since the images stay as they are; what they already are may be named."""
@@ -59,4 +68,6 @@ def test_options_that_change_images(tmp_path: Path, option: dict[str, Any]) -> N
     fastload.attach(source, tmp_path / "out")
     with pytest.raises(ArgumentError, match="leaves images as they are: append without"):
         fastload.append(tmp_path / "out", source, **option)
-    assert fastload.append(tmp_path / "out", source, encode="keep", check="structure", index=False).samples == 12
+    assert (
+        fastload.append(tmp_path / "out", source, encode="keep", check="structure", index=False).samples == 12
+    )

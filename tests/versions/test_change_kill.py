@@ -15,7 +15,8 @@ HERE = Path(__file__).resolve().parent
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("change", "least"), [("append", 40), ("columns", 10), ("drop_columns", 6), ("drop", 8), ("concat", 4), ("prune", 4)]
+    ("change", "least"),
+    [("append", 40), ("columns", 10), ("drop_columns", 6), ("drop", 8), ("concat", 4), ("prune", 4)],
 )
 def test_killed_at_every_point(tmp_path: Path, change: str, least: int) -> None:
     """kill -9 at any call that changes the disk leaves the old version or the new one, whole, and what is done next finishes it."""

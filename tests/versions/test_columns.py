@@ -28,7 +28,12 @@ def table(path: Path, rows: list[dict[str, Any]], delimiter: str = ",") -> Path:
 
 def row(number: int) -> dict[str, Any]:
     """New values of sample `number`."""
-    return {"grade": number * 7, "score": number / 8, "note": f"note {number}, \N{SNOWMAN}", "tags": json.dumps([number])}
+    return {
+        "grade": number * 7,
+        "score": number / 8,
+        "note": f"note {number}, \N{SNOWMAN}",
+        "tags": json.dumps([number]),
+    }
 
 
 def test_rows_in_order(tmp_path: Path) -> None:
@@ -36,10 +41,17 @@ def test_rows_in_order(tmp_path: Path) -> None:
     out = packed(tmp_path / "ds", 0, 25)
     shards = Manifest.load(out).shards
     summary = fastload.add_columns(out, table(tmp_path / "more.csv", [row(number) for number in range(25)]))
-    assert (summary.version, summary.samples, summary.names, summary.unused) == (2, 25, ("grade", "score", "note", "tags"), 0)
+    assert (summary.version, summary.samples, summary.names, summary.unused) == (
+        2,
+        25,
+        ("grade", "score", "note", "tags"),
+        0,
+    )
     now = Manifest.load(out)
     assert [field.kind for field in now.schema][-4:] == ["int", "float", "text", "json"]
-    assert [(shard.file, shard.crc32c) for shard in now.shards] == [(shard.file, shard.crc32c) for shard in shards]
+    assert [(shard.file, shard.crc32c) for shard in now.shards] == [
+        (shard.file, shard.crc32c) for shard in shards
+    ]
     check_shapes(out, list(range(25)))
     for number, sample in enumerate(samples(out)):
         assert {**row(number), "tags": [number]} == {name: sample[name] for name in row(number)}
@@ -56,7 +68,9 @@ def test_native_batches_have_them(tmp_path: Path) -> None:
     loader: Any = fastload.FastLoader(ds, batch_size=10, num_workers=2, shuffle=True)
     seen = {}
     for batch in loader:
-        for note, grade, score in zip(batch["note"], batch["grade"].tolist(), batch["score"].tolist(), strict=True):
+        for note, grade, score in zip(
+            batch["note"], batch["grade"].tolist(), batch["score"].tolist(), strict=True
+        ):
             seen[grade // 7] = (note, score)
     assert seen == {number: (row(number)["note"], row(number)["score"]) for number in range(20)}
     assert ds.table()["note"].to_pylist() == [row(number)["note"] for number in range(20)]
@@ -68,8 +82,12 @@ def test_texts_and_keys_keep_their_spaces(tmp_path: Path) -> None:
     out = packed(tmp_path / "ds", 0, 3)
     notes = [" note", "note ", 'no "note"\n ']
     fastload.add_columns(out, table(tmp_path / "notes.csv", [{"note": note} for note in notes]))
-    by_note = [{"note": note, "grade": f" {number} ", "tags": f" [{number}]"} for number, note in enumerate(notes)]
-    fastload.add_columns(out, table(tmp_path / "more.csv", [*by_note, {"note": "note", "grade": 7, "tags": "[]"}]), key="note")
+    by_note = [
+        {"note": note, "grade": f" {number} ", "tags": f" [{number}]"} for number, note in enumerate(notes)
+    ]
+    fastload.add_columns(
+        out, table(tmp_path / "more.csv", [*by_note, {"note": "note", "grade": 7, "tags": "[]"}]), key="note"
+    )
     found = [(sample["note"], sample["grade"], sample["tags"]) for sample in samples(out)]
     assert found == [(note, number, [number]) for number, note in enumerate(notes)]
 
@@ -79,13 +97,19 @@ def test_rows_by_key(tmp_path: Path, key: str) -> None:
     """Rows in any order find their samples by a text or int field; rows of no sample are counted."""
     out = packed(tmp_path / "ds", 0, 20)
     if key == "weight_key":
-        fastload.add_columns(out, table(tmp_path / "keys.csv", [{key: 1000 - number} for number in range(20)]))
+        fastload.add_columns(
+            out, table(tmp_path / "keys.csv", [{key: 1000 - number} for number in range(20)])
+        )
     of = {number: samples(out)[number][key] for number in range(20)}
     rows = [{"grade": number, key: of[number], "note": f"n{number}"} for number in reversed(range(20))]
     rows += [{"grade": 5, key: "7777", "note": "nobody"}]
-    summary = fastload.add_columns(out, table(tmp_path / "more.csv", rows), key=key, columns=["note", "grade:float"])
+    summary = fastload.add_columns(
+        out, table(tmp_path / "more.csv", rows), key=key, columns=["note", "grade:float"]
+    )
     assert summary.unused == 1
-    assert [(sample["note"], sample["grade"]) for sample in samples(out)] == [(f"n{number}", float(number)) for number in range(20)]
+    assert [(sample["note"], sample["grade"]) for sample in samples(out)] == [
+        (f"n{number}", float(number)) for number in range(20)
+    ]
     check_whole(out)
 
 
@@ -122,7 +146,12 @@ def test_refused(tmp_path: Path) -> None:
         (note, {"key": "caption"}, ArgumentError, "no column 'caption'"),
         (note, {"columns": ["other"]}, ArgumentError, "no column 'other'"),
         ([{"__x": 1}] * 4, {}, ArgumentError, "begin with __"),
-        ([{"note": "1"}, {"note": "x"}] * 2, {"columns": ["note:int"]}, PackError, r"line 3: column 'note': 'x' is not int"),
+        (
+            [{"note": "1"}, {"note": "x"}] * 2,
+            {"columns": ["note:int"]},
+            PackError,
+            r"line 3: column 'note': 'x' is not int",
+        ),
     ]
     for rows, options, error, match in cases:
         with pytest.raises(error, match=match):
@@ -151,8 +180,12 @@ def test_dropped_and_added_again(tmp_path: Path) -> None:
     assert set(found[0]) == {"image", "label", "box", "meta"}
     assert [sample["meta"] for sample in found] == [{"number": number} for number in range(12)]
     check_whole(out)
-    fastload.add_columns(out, table(tmp_path / "a.csv", [{"caption": f"c{number}", "weight": number} for number in range(12)]))
-    assert [(sample["caption"], sample["weight"]) for sample in samples(out)] == [(f"c{number}", number) for number in range(12)]
+    fastload.add_columns(
+        out, table(tmp_path / "a.csv", [{"caption": f"c{number}", "weight": number} for number in range(12)])
+    )
+    assert [(sample["caption"], sample["weight"]) for sample in samples(out)] == [
+        (f"c{number}", number) for number in range(12)
+    ]
     fastload.drop_columns(out, "caption")
     assert set(samples(out)[0]) == {"image", "label", "box", "meta", "weight"}
     check_whole(out)
@@ -166,9 +199,12 @@ def test_dropped_and_added_again(tmp_path: Path) -> None:
 def test_append_after_columns(tmp_path: Path) -> None:
     """After a column was added, appended samples have it packed; without it, an append is refused with what to do; both can be dropped."""
     out = packed(tmp_path / "ds", 0, 6)
-    fastload.add_columns(out, table(tmp_path / "a.csv", [{"note": f"n{number}", "rank": number} for number in range(6)]))
+    fastload.add_columns(
+        out, table(tmp_path / "a.csv", [{"note": f"n{number}", "rank": number} for number in range(6)])
+    )
     with pytest.raises(
-        PackError, match=r"no field 'note' \(text\); give the source one, or take it away first: `fastload columns .* drop note`"
+        PackError,
+        match=r"no field 'note' \(text\); give the source one, or take it away first: `fastload columns .* drop note`",
     ):
         fastload.append(out, Shapes(6, 2))
 
@@ -179,7 +215,9 @@ def test_append_after_columns(tmp_path: Path) -> None:
 
     fastload.append(out, Noted(6, 5))
     check_shapes(out, list(range(11)))
-    assert [(sample["note"], sample["rank"]) for sample in samples(out)] == [(f"n{number}", number) for number in range(11)]
+    assert [(sample["note"], sample["rank"]) for sample in samples(out)] == [
+        (f"n{number}", number) for number in range(11)
+    ]
     fastload.drop_columns(out, "note")
     assert [sample["rank"] for sample in samples(out)] == list(range(11))
     fastload.add_columns(out, table(tmp_path / "b.csv", [{"note": f"m{number}"} for number in range(11)]))

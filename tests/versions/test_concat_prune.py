@@ -18,7 +18,11 @@ from fastload.store import DatasetReader, DatasetRewriter, Manifest
 
 def test_concat_of_concat(tmp_path: Path) -> None:
     """Samples of all, in order, from their own files; references to references lead to the files; the folders move together."""
-    a, b, c = packed(tmp_path / "x" / "a", 0, 9), packed(tmp_path / "x" / "deep" / "b", 9, 4), packed(tmp_path / "x" / "c", 13, 5)
+    a, b, c = (
+        packed(tmp_path / "x" / "a", 0, 9),
+        packed(tmp_path / "x" / "deep" / "b", 9, 4),
+        packed(tmp_path / "x" / "c", 13, 5),
+    )
     fastload.drop(b, indices=[0, 2])
     ab = tmp_path / "x" / "ab"
     assert fastload.concat([a, b], ab).samples == 11
@@ -57,7 +61,10 @@ def test_concat_is_changed_by_itself(tmp_path: Path) -> None:
     check_shapes(out, left)
     check_whole(out)
     assert all(path.read_bytes() == data for path, data in files.items() if path.name != "manifest.json")
-    with pytest.raises(PackError, match=r"lies in \.\./a, another dataset's folder"), DatasetRewriter(out, "") as rewriter:
+    with (
+        pytest.raises(PackError, match=r"lies in \.\./a, another dataset's folder"),
+        DatasetRewriter(out, "") as rewriter,
+    ):
         with rewriter.shard(0) as shard:
             shard.replace(0, b"", 0)
     packed(out, 0, 2, overwrite=True)
@@ -145,7 +152,11 @@ def test_pruned_while_it_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(Manifest, "load", changed_after)
         if version is None:
             with DatasetReader(out) as reader:
-                assert (reader.manifest.version, len(reader), reader.column("label").tolist()) == (3, 2, [2, 0])
+                assert (reader.manifest.version, len(reader), reader.column("label").tolist()) == (
+                    3,
+                    2,
+                    [2, 0],
+                )
         else:
             with pytest.raises(DatasetError, match=r"no version 3 \(any more\)"):
                 DatasetReader(out, version)
@@ -185,7 +196,9 @@ def test_everything_reads_a_changed_dataset(tmp_path: Path) -> None:
     out = tmp_path / "out"
     fastload.concat([a, b], out)
     fastload.append(out, Shapes(16, 4))
-    (tmp_path / "more.csv").write_text("note,rank\n" + "".join(f"n{number},{number}\n" for number in range(20)))
+    (tmp_path / "more.csv").write_text(
+        "note,rank\n" + "".join(f"n{number},{number}\n" for number in range(20))
+    )
     fastload.add_columns(out, tmp_path / "more.csv")
     fastload.drop_columns(out, "weight", "rank")
     fastload.drop(out, where="note in ('n1', 'n9', 'n17')")

@@ -97,6 +97,8 @@ def test_index_keeps_versions(tmp_path: Path) -> None:
     assert (out / before.shards[1].file).exists()
     check_shapes(out, left)
     check_shapes(out, list(range(14)), version=version - 1)
-    assert [sample["note"] for sample in map(fastload.PackedDataset(out).stored_values, range(len(left)))] == [f"n{n}" for n in left]
+    assert [
+        sample["note"] for sample in map(fastload.PackedDataset(out).stored_values, range(len(left)))
+    ] == [f"n{n}" for n in left]
     check_whole(out)
     assert fastload.index(out).samples == len(left)

@@ -45,8 +45,16 @@ def test_another_version(tmp_path: Path, part: bool) -> None:
     resumed.load_state_dict(state)
     assert [values(batch) for batch in resumed] == rest
     fastload.drop(out, indices=[3])
-    fastload.append(out, type("Ranked", (Shapes,), {"__getitem__": lambda self, i: {**Shapes.__getitem__(self, i), "rank": 1}})(20, 1))
-    with pytest.raises(ArgumentError, match=r"version 1 of .*, this loader has version 4, whose samples are others: .*version=1"):
+    fastload.append(
+        out,
+        type(
+            "Ranked", (Shapes,), {"__getitem__": lambda self, i: {**Shapes.__getitem__(self, i), "rank": 1}}
+        )(20, 1),
+    )
+    with pytest.raises(
+        ArgumentError,
+        match=r"version 1 of .*, this loader has version 4, whose samples are others: .*version=1",
+    ):
         loader_of(out, part).load_state_dict(state)
     older = loader_of(out, part, version=1)
     older.load_state_dict(state)

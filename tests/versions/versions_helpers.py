@@ -56,7 +56,9 @@ def samples(path: Path, version: int | None = None) -> list[dict[str, Any]]:
         fields = [field for field in reader.schema if field.kind != "image"]
         stored = [field.name for field in fields if not field.is_column]
         for index in range(len(reader)):
-            values = {field.name: reader.column(field.name)[index].tolist() for field in fields if field.is_column}
+            values = {
+                field.name: reader.column(field.name)[index].tolist() for field in fields if field.is_column
+            }
             image = reader.stored_fields(index)[reader.schema.number("image")]
             out.append({**values, **reader.stored_values(index, stored), "image": image})
     return out

@@ -42,9 +42,16 @@ def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
         page = context.new_page()
         page.set_default_timeout(60_000)
         page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda message: errors.append(message.text) if "Content Security Policy" in message.text else None)
+        page.on(
+            "console",
+            lambda message: (
+                errors.append(message.text) if "Content Security Policy" in message.text else None
+            ),
+        )
         page.on("dialog", lambda dialog: (errors.append(dialog.message), dialog.dismiss()))
-        page.on("request", lambda request: None if request.url.startswith(_OWN) else foreign.append(request.url))
+        page.on(
+            "request", lambda request: None if request.url.startswith(_OWN) else foreign.append(request.url)
+        )
         page.goto(address)
         page.wait_for_selector("#summary:not(:empty)")
         if view:

@@ -34,7 +34,11 @@ class Site:
         try:
             connection.request(method, path, headers={"Cookie": self.cookie, **headers})
             response = connection.getresponse()
-            return response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
+            return (
+                response.status,
+                {name.lower(): value for name, value in response.getheaders()},
+                response.read(),
+            )
         finally:
             connection.close()
 

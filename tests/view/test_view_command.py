@@ -28,7 +28,9 @@ COMMAND = [sys.executable, "-m", "fastload", "view"]
 def running(*arguments: str | Path, cwd: Path | None = None) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The command in a process of its own, and the address that it prints."""
     command = [*COMMAND, *map(str, arguments), "--no-browser"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd
+    ) as process:
         assert process.stdout is not None
         try:
             yield process, process.stdout.readline().strip()
@@ -96,8 +98,21 @@ def test_it_serves_until_ctrl_c(packed: Path) -> None:
 
 def test_its_options(packed: Path, tmp_path: Path) -> None:
     """The condition, the transform of a module in the working folder, seed and epoch are the page's."""
-    (tmp_path / "train.py").write_text("from fastload.transforms import CenterCrop\n\ndef steps():\n    return [CenterCrop(40)]\n")
-    options = ["--where", "label = 1", "--transform", "train:steps", "--seed", "4", "--epoch", "9", "--version", "1"]
+    (tmp_path / "train.py").write_text(
+        "from fastload.transforms import CenterCrop\n\ndef steps():\n    return [CenterCrop(40)]\n"
+    )
+    options = [
+        "--where",
+        "label = 1",
+        "--transform",
+        "train:steps",
+        "--seed",
+        "4",
+        "--epoch",
+        "9",
+        "--version",
+        "1",
+    ]
     with running(packed, *options, cwd=tmp_path) as (_, address):
         _, content = answer(address, "/dataset")
         assert '"where": "label = 1"' in content
@@ -113,7 +128,10 @@ def test_a_report(packed: Path, tmp_path: Path) -> None:
     code = "import sys; sys.modules.update(starlette=None, uvicorn=None)"
     script = f"{code}\nfrom fastload.cli.main import main\nmain()"
     done = subprocess.run(
-        [sys.executable, "-c", script, "view", packed, "--html", out, "--where", "label = 2"], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", script, "view", packed, "--html", out, "--where", "label = 2"],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert (done.returncode, done.stderr, done.stdout) == (0, "", f"16 samples: {out}\n")
     assert out.read_text().count("data:image/jpeg;base64,") == 16 * 5
@@ -132,7 +150,9 @@ def test_a_report_of_photographs_is_small(tmp_path: Path) -> None:
     assert (tmp_path / "report.html").stat().st_size < 3_000_000
 
 
-def test_what_is_missing(packed: Path, tmp_path: Path, failed: Failed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing(
+    packed: Path, tmp_path: Path, failed: Failed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each is one sentence, which says what to do."""
     assert "manifest.json" in failed(tmp_path)
     assert "--transform 'x': give MODULE:NAME" in failed(packed, "--transform", "x")

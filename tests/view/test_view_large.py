@@ -30,7 +30,12 @@ def million(tmp_path_factory: pytest.TempPathFactory) -> Path:
     schema = Schema((Field("image", "image"), Field("number", "int")))
     writer = DatasetWriter(root / "part.fl", schema, shard_size=1 << 30, options={})
     for number in range(PART):
-        writer.append({"image": bytes([number % 251, number // 251, 7]) * 64, "number": number}, image_kind="raw", height=8, width=8)
+        writer.append(
+            {"image": bytes([number % 251, number // 251, 7]) * 64, "number": number},
+            image_kind="raw",
+            height=8,
+            width=8,
+        )
     writer.finish(None, {})
     fastload.concat([root / "part.fl"] * TIMES, root / "million.fl")
     return root / "million.fl"
@@ -67,7 +72,8 @@ def test_every_sample_is_reached(site: Site, open_page: Open, width: int) -> Non
     assert settled(page)[-1] == COUNT - 1
     for part in (0.25, 0.5, 0.75):
         page.evaluate(
-            "part => { const s = document.getElementById('scroller'); s.scrollTop = part * (s.scrollHeight - s.clientHeight); }", part
+            "part => { const s = document.getElementById('scroller'); s.scrollTop = part * (s.scrollHeight - s.clientHeight); }",
+            part,
         )
         page.wait_for_function(f"() => Math.abs(Math.min(...{_CELLS}) - {part * COUNT}) < {COUNT // 500}")
         seen = settled(page)

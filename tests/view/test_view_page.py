@@ -50,7 +50,9 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pixels(locator: Any) -> np.ndarray[Any, Any]:
     """Pixels (height, width, 3) of an <img>, as the browser has decoded them."""
     locator.wait_for(state="attached")
-    locator.evaluate("image => image.src && image.complete ? 0 : new Promise(done => image.addEventListener('load', done))")
+    locator.evaluate(
+        "image => image.src && image.complete ? 0 : new Promise(done => image.addEventListener('load', done))"
+    )
     width, height, *values = locator.evaluate(_PIXELS)
     return np.array(values, np.uint8).reshape(height, width, 4)[..., :3]
 
@@ -58,7 +60,9 @@ def pixels(locator: Any) -> np.ndarray[Any, Any]:
 def shown(page: Any, count: int) -> list[int]:
     """Indices of the samples on the sheet, in order, once there are `count`."""
     page.wait_for_function("count => document.querySelectorAll('.cell[href]').length === count", arg=count)
-    cells = page.eval_on_selector_all(".cell", "all => all.map(each => [each.getBoundingClientRect(), each.hash])")
+    cells = page.eval_on_selector_all(
+        ".cell", "all => all.map(each => [each.getBoundingClientRect(), each.hash])"
+    )
     ordered = sorted((round(place["y"]), round(place["x"]), link) for place, link in cells)
     return [int(re.match(r"#/sample/(\d+)", link)[1]) for *_, link in ordered]
 
@@ -87,7 +91,9 @@ def test_the_sheet_of_objects(scenes: Path, open_page: Open) -> None:
         for index in (8, 13):
             sample, cell = dataset[index], page.locator(f'.cell[href="#/sample/{index}"]')
             cell.locator('svg[data-layer="boxes"]').wait_for()
-            assert cell.locator('svg[data-layer="boxes"] text').all_text_contents() == [str(label) for label in sample["labels"].tolist()]
+            assert cell.locator('svg[data-layer="boxes"] text').all_text_contents() == [
+                str(label) for label in sample["labels"].tolist()
+            ]
             place = cell.locator("img").first.bounding_box()
             scale = place["width"] / sample["image"].shape[2]
             boxes = cell.locator('svg[data-layer="boxes"] polygon').evaluate_all(
@@ -97,7 +103,9 @@ def test_the_sheet_of_objects(scenes: Path, open_page: Open) -> None:
             assert np.abs((np.array(boxes) - corner) / scale - sample["boxes"].numpy()).max() < 2.5 / scale
             for name in ("mask", "masks"):
                 over = cell.locator(f'img[data-layer="{name}"]')
-                assert np.array_equal(pixels(over), site.pixels(f"/layer/{index}.png", field=name, side=128)[..., :3])
+                assert np.array_equal(
+                    pixels(over), site.pixels(f"/layer/{index}.png", field=name, side=128)[..., :3]
+                )
                 assert over.bounding_box() == pytest.approx(place, abs=0.5)
 
 
@@ -113,9 +121,15 @@ def test_search(photos: Site, packed: Path, open_page: Open) -> None:
     page.locator(".cell").nth(1).click()
     page.wait_for_selector("#sample h2")
     page.click("text=after →")
-    page.wait_for_function("index => document.querySelector('#sample h2')?.textContent.startsWith(`Sample ${index}:`)", arg=wanted[2])
+    page.wait_for_function(
+        "index => document.querySelector('#sample h2')?.textContent.startsWith(`Sample ${index}:`)",
+        arg=wanted[2],
+    )
     page.keyboard.press("ArrowLeft")
-    page.wait_for_function("index => document.querySelector('#sample h2')?.textContent.startsWith(`Sample ${index}:`)", arg=wanted[1])
+    page.wait_for_function(
+        "index => document.querySelector('#sample h2')?.textContent.startsWith(`Sample ${index}:`)",
+        arg=wanted[1],
+    )
     page.click("text=All samples")
     assert shown(page, len(wanted)) == wanted
     page.fill("#where", "read_text('/etc/passwd') = ''")
@@ -132,7 +146,9 @@ def test_facts_are_clicked(photos: Site, packed: Path, open_page: Open) -> None:
     dataset = PackedDataset(packed)
     page = open_page(photos.server.address, "#/facts", height=2000)
     page.click(f"#facts .list >> text={dataset.classes[1]}")
-    assert shown(page, dataset.targets.count(1)) == [i for i, label in enumerate(dataset.targets) if label == 1]
+    assert shown(page, dataset.targets.count(1)) == [
+        i for i, label in enumerate(dataset.targets) if label == 1
+    ]
     page.go_back()
     bar = page.locator(".chart", has_text="width of the image").locator(".bars button").last
     text, count = bar.get_attribute("title").split(": ")
@@ -156,7 +172,9 @@ def test_a_sample(scenes: Path, open_page: Open) -> None:
             "all => all.map(each => { const box = each.getBoundingClientRect(); return [box.left, box.top, box.right, box.bottom]; })"
         )
         corner = np.array([place["x"], place["y"]] * 2)
-        assert np.abs((np.array(boxes) - corner) / scale - sample["boxes"].numpy()).max() < 2.5 / scale  # lines are two pixels wide
+        assert (
+            np.abs((np.array(boxes) - corner) / scale - sample["boxes"].numpy()).max() < 2.5 / scale
+        )  # lines are two pixels wide
         texts = stage.locator('svg[data-layer="boxes"] text').all_text_contents()
         assert texts == [str(label) for label in sample["labels"].tolist()]
         circles = stage.locator('svg[data-layer="points"] circle').evaluate_all(
@@ -164,10 +182,13 @@ def test_a_sample(scenes: Path, open_page: Open) -> None:
         )
         points = sample["points"].reshape(-1, 3).numpy()
         assert np.allclose(circles, points[points[:, 2] > 0][:, :2], atol=0.01)
-        assert stage.locator('svg[data-layer="lines"] polygon').count() == sum(len(parts) for parts in sample["lines"])
+        assert stage.locator('svg[data-layer="lines"] polygon').count() == sum(
+            len(parts) for parts in sample["lines"]
+        )
         colours = pixels(stage.locator('img[data-layer="mask"]'))
         assert np.array_equal(
-            colours[sample["mask"].numpy() > 0], site.pixels("/layer/8.png", field="mask")[sample["mask"].numpy() > 0][:, :3]
+            colours[sample["mask"].numpy() > 0],
+            site.pixels("/layer/8.png", field="mask")[sample["mask"].numpy() > 0][:, :3],
         )
         page.get_by_label("boxes").uncheck()
         assert stage.locator('svg[data-layer="boxes"]').is_hidden()
@@ -185,16 +206,22 @@ def test_draws(packed: Path, open_page: Open) -> None:
         figures.nth(7).wait_for()
         assert figures.count() == 8
         for at in (0, 7):
-            assert np.array_equal(pixels(figures.nth(at).locator("img")), dataset.drawing(5, 2 + at)[11][0].permute(1, 2, 0))
+            assert np.array_equal(
+                pixels(figures.nth(at).locator("img")), dataset.drawing(5, 2 + at)[11][0].permute(1, 2, 0)
+            )
         page.click("text=epochs →")
         page.wait_for_selector("text=epoch 17,")
-        assert np.array_equal(pixels(figures.nth(0).locator("img")), dataset.drawing(5, 10)[11][0].permute(1, 2, 0))
+        assert np.array_equal(
+            pixels(figures.nth(0).locator("img")), dataset.drawing(5, 10)[11][0].permute(1, 2, 0)
+        )
         page.get_by_label("seed").fill("6")
         page.get_by_label("first epoch").fill("0")
         page.keyboard.press("Enter")
         page.keyboard.press("Tab")
         page.wait_for_selector("text=epoch 0,")
-        assert np.array_equal(pixels(figures.nth(1).locator("img")), dataset.drawing(6, 1)[11][0].permute(1, 2, 0))
+        assert np.array_equal(
+            pixels(figures.nth(1).locator("img")), dataset.drawing(6, 1)[11][0].permute(1, 2, 0)
+        )
 
 
 def test_bad_samples(packed: Path, tmp_path: Path, open_page: Open) -> None:
@@ -212,7 +239,10 @@ def test_bad_samples(packed: Path, tmp_path: Path, open_page: Open) -> None:
         page.click("text=Check all samples")
         page.wait_for_selector("#bad progress[value='50']")
         page.wait_for_function("() => document.querySelectorAll('#bad li').length === 2")
-        assert [item.split(":")[0] for item in page.locator("#bad li").all_inner_texts()] == ["sample 2", "sample 48"]
+        assert [item.split(":")[0] for item in page.locator("#bad li").all_inner_texts()] == [
+            "sample 2",
+            "sample 48",
+        ]
         page.click("text=sample 48")
         page.wait_for_selector("#sample .stage .error")
 
@@ -304,7 +334,14 @@ def test_a_phone(scenes: Path, open_page: Open) -> None:
     """At 390 pixels nothing is wider than the screen."""
     with serving(scenes) as site:
         page = open_page(site.server.address, width=390, height=800)
-        for view, ready in (("#/samples", ".cell img"), ("#/sample/8", "#draws figure"), ("#/facts", ".chart"), ("#/bad", "#bad button")):
+        for view, ready in (
+            ("#/samples", ".cell img"),
+            ("#/sample/8", "#draws figure"),
+            ("#/facts", ".chart"),
+            ("#/bad", "#bad button"),
+        ):
             page.evaluate("view => { location.hash = view; }", view)
             page.locator(ready).first.wait_for()
-            assert page.evaluate("[...document.querySelectorAll('html, body, .view:not([hidden])')].every(e => e.scrollWidth <= 390)"), view
+            assert page.evaluate(
+                "[...document.querySelectorAll('html, body, .view:not([hidden])')].every(e => e.scrollWidth <= 390)"
+            ), view

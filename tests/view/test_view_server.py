@@ -54,9 +54,26 @@ def test_the_example_condition_holds(scenes: Path) -> None:
 
 def test_only_the_token_opens_the_page(photos: Site) -> None:
     """Without the cookie, with another one or another token every path is refused; the address with the token gives it, for this site."""
-    paths = ["/", "/page.js", "/dataset", "/rows", "/picture/0.png", "/sample/0", "/?token=", "/?token=a", "/none", "/rows?token=a"]
+    paths = [
+        "/",
+        "/page.js",
+        "/dataset",
+        "/rows",
+        "/picture/0.png",
+        "/sample/0",
+        "/?token=",
+        "/?token=a",
+        "/none",
+        "/rows?token=a",
+    ]
     for path in paths:
-        for cookie in ("", "fastload_view=x", photos.cookie[:-1], photos.cookie + "x", f"{photos.cookie.partition('=')[0]}=\xe4"):
+        for cookie in (
+            "",
+            "fastload_view=x",
+            photos.cookie[:-1],
+            photos.cookie + "x",
+            f"{photos.cookie.partition('=')[0]}=\xe4",
+        ):
             status, headers, content = photos.ask(path, Cookie=cookie)
             assert status == 403, (path, cookie)
             assert "set-cookie" not in headers
@@ -78,7 +95,10 @@ def test_a_ticket_opens_the_page_once(packed: Path) -> None:
         assert site.ask(ticket, Cookie="")[0] == 403
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "localhost.", "[::1]", "127.0.0.1:x"])
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "localhost.", "[::1]", "127.0.0.1:x"],
+)
 def test_foreign_hosts(photos: Site, host: str) -> None:
     """A name that resolves to this machine is not this server, even with the cookie."""
     assert photos.ask("/dataset", Host=host)[0] == 400
@@ -130,7 +150,9 @@ def test_it_listens_on_this_machine_alone(photos: Site) -> None:
 
 def test_a_port_that_is_taken(packed: Path, photos: Site) -> None:
     """One sentence, which names the port and what to do."""
-    with pytest.raises(ResourceError, match=rf"port {photos.server.port} of 127.0.0.1 cannot be used: .*--port"):
+    with pytest.raises(
+        ResourceError, match=rf"port {photos.server.port} of 127.0.0.1 cannot be used: .*--port"
+    ):
         PageServer(photos.subject, photos.server.port)
 
 
@@ -192,7 +214,9 @@ def test_listing(photos: Site, packed: Path) -> None:
     heights, widths = dataset.sizes
     found = photos.document("/rows", start=10, count=7)
     assert found["total"] == 50
-    assert found["rows"] == [[i, dataset.classes[dataset.targets[i]], int(widths[i]), int(heights[i])] for i in range(10, 17)]
+    assert found["rows"] == [
+        [i, dataset.classes[dataset.targets[i]], int(widths[i]), int(heights[i])] for i in range(10, 17)
+    ]
     condition = "label = 1 and width > 300"
     chosen = np.asarray(dataset.where(condition).indices).tolist()
     assert len(chosen) > 2
@@ -210,7 +234,9 @@ def test_pictures_are_the_datasets_pixels(photos: Site, packed: Path) -> None:
     whole, small = PackedDataset(packed), PackedDataset(packed, transforms.Resize(None, max_size=128))
     for index in (0, 17, 49):
         assert np.array_equal(photos.pixels(f"/picture/{index}.png"), whole[index][0].permute(1, 2, 0))
-        assert np.array_equal(photos.pixels(f"/picture/{index}.png", side=128), small[index][0].permute(1, 2, 0))
+        assert np.array_equal(
+            photos.pixels(f"/picture/{index}.png", side=128), small[index][0].permute(1, 2, 0)
+        )
 
 
 def test_many_threads(photos: Site, packed: Path) -> None:
@@ -219,7 +245,9 @@ def test_many_threads(photos: Site, packed: Path) -> None:
 
     def ask(start: int) -> None:
         for index in range(start, 50, 8):
-            same = np.array_equal(photos.pixels(f"/picture/{index}.png", side=64), small[index][0].permute(1, 2, 0))
+            same = np.array_equal(
+                photos.pixels(f"/picture/{index}.png", side=64), small[index][0].permute(1, 2, 0)
+            )
             wrong.extend([] if same else [index])
 
     threads = [threading.Thread(target=ask, args=(start,)) for start in range(8)]
@@ -261,7 +289,14 @@ def test_layers(site: Site, scenes: Path) -> None:
     assert layers["boxes"]["texts"] == [str(label) for label in sample["labels"].tolist()]
     assert np.abs(np.array(layers["points"]["points"]) - sample["points"].double().numpy()).max() <= 0.005001
     assert [len(parts) for parts in layers["lines"]["shapes"]] == [len(parts) for parts in sample["lines"]]
-    assert {field["name"] for field in document["fields"]} == {"number", "boxes", "labels", "points", "tokens", "lines"}
+    assert {field["name"] for field in document["fields"]} == {
+        "number",
+        "boxes",
+        "labels",
+        "points",
+        "tokens",
+        "lines",
+    }
     assert site.document("/sample/2")["layers"][-1]["count"] == 1000
 
 
@@ -270,14 +305,21 @@ def test_corners_of_boxes(form: str) -> None:
     """Corners are those that torchvision converts each format to."""
     tv_tensors = pytest.importorskip("torchvision.tv_tensors")
     functional = pytest.importorskip("torchvision.transforms.v2.functional")
-    rotated = torch.tensor([[10.0, 20, 30, 14, 0], [50, 40, 21, 8, 33], [50, 40, 21, 8, -70], [9, 9, 3, 5, 170]], dtype=torch.float64)
+    rotated = torch.tensor(
+        [[10.0, 20, 30, 14, 0], [50, 40, 21, 8, 33], [50, 40, 21, 8, -70], [9, 9, 3, 5, 170]],
+        dtype=torch.float64,
+    )
     upright = torch.tensor([[10.0, 20, 30, 34], [1, 2, 3, 4]], dtype=torch.float64)
     kinds = tv_tensors.BoundingBoxFormat
-    start, given = (kinds.CXCYWHR, rotated) if form in ("xywhr", "cxcywhr", "xyxyxyxy") else (kinds.XYXY, upright)
+    start, given = (
+        (kinds.CXCYWHR, rotated) if form in ("xywhr", "cxcywhr", "xyxyxyxy") else (kinds.XYXY, upright)
+    )
     boxes = functional.convert_bounding_box_format(given, start, kinds[form.upper()])
     corners = box_corners(boxes.numpy(), form)
     if start is kinds.CXCYWHR:
-        wanted = functional.convert_bounding_box_format(given, start, kinds.XYXYXYXY).numpy().reshape(-1, 4, 2)
+        wanted = (
+            functional.convert_bounding_box_format(given, start, kinds.XYXYXYXY).numpy().reshape(-1, 4, 2)
+        )
     else:
         wanted = given.numpy()[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2)
     assert np.allclose(corners, wanted)
@@ -299,16 +341,27 @@ def test_draws_are_what_a_loader_delivers(site: Site, scenes: Path) -> None:
         found = own.document("/draws/8", seed=7, epoch=0, count=2)
         drawing = PackedDataset(scenes, transform).drawing(7, 1)[8]
         (boxes,) = (layer for layer in found["draws"][1]["pictures"][0]["layers"] if layer["name"] == "boxes")
-        assert np.abs(np.array(boxes["shapes"])[:, 0, [0, 2]].reshape(-1, 4) - drawing["boxes"].double().numpy()).max() <= 0.005001
+        assert (
+            np.abs(
+                np.array(boxes["shapes"])[:, 0, [0, 2]].reshape(-1, 4) - drawing["boxes"].double().numpy()
+            ).max()
+            <= 0.005001
+        )
     assert [draw["epoch"] for draw in site.document("/draws/8", epoch=5, count=3)["draws"]] == [5, 6, 7]
 
 
 def test_draws_of_python_steps(packed: Path) -> None:
     """Steps in Python draw as in a loader with seed_by="sample", and leave the process's own generators as they were."""
     v2 = pytest.importorskip("torchvision.transforms.v2")
-    transform = [transforms.RandomResizedCrop(64), v2.RandomSolarize(threshold=100, p=0.5), v2.GaussianBlur(5)]
+    transform = [
+        transforms.RandomResizedCrop(64),
+        v2.RandomSolarize(threshold=100, p=0.5),
+        v2.GaussianBlur(5),
+    ]
     with serving(packed, PageSettings(transform=transform)) as site:
-        loader = FastLoader(PackedDataset(packed, transform), batch_size=10, seed=3, seed_by="sample", num_workers=0)
+        loader = FastLoader(
+            PackedDataset(packed, transform), batch_size=10, seed=3, seed_by="sample", num_workers=0
+        )
         images = torch.cat([batch[0] for batch in loader])
         before = torch.get_rng_state()
         for index in (0, 21, 42):
@@ -320,7 +373,10 @@ def test_draws_of_views_and_floats(packed: Path) -> None:
     """Each view is a picture, and Normalize is undone for the eye."""
     crop = transforms.RandomResizedCrop(48)
     normalize = transforms.Normalize((0.5, 0.4, 0.3), (0.2, 0.3, 0.25))
-    with serving(packed, PageSettings(transform=[transforms.Views([[crop, normalize], [transforms.Resize(32), normalize]])])) as site:
+    with serving(
+        packed,
+        PageSettings(transform=[transforms.Views([[crop, normalize], [transforms.Resize(32), normalize]])]),
+    ) as site:
         pictures = site.document("/draws/4", count=1)["draws"][0]["pictures"]
         assert len(pictures) == 2
         assert "Normalize is undone" in pictures[0]["note"]
@@ -345,14 +401,19 @@ def test_facts(photos: Site, site: Site, packed: Path) -> None:
     """Classes are counted, each bar's condition finds as many samples as the bar says, and bars sum to all samples."""
     dataset = PackedDataset(packed)
     facts = photos.document("/facts")
-    assert sorted(facts["classes"]) == [[name, i, dataset.targets.count(i)] for i, name in enumerate(dataset.classes)]
+    assert sorted(facts["classes"]) == [
+        [name, i, dataset.targets.count(i)] for i, name in enumerate(dataset.classes)
+    ]
     for each in (photos, site):
         for chart in each.document("/facts")["charts"]:
             assert sum(bar[1] for bar in chart["bars"]) == len(each.subject.dataset), chart["title"]
             for text, count, least, most in chart["bars"] if chart["name"] else ():
                 name = '"' + chart["name"] + '"'
                 condition = f"{name} = {least}" if most is None else f"{name} >= {least} and {name} < {most}"
-                assert each.document("/rows", where=condition, count=1)["total"] == count, (chart["title"], text)
+                assert each.document("/rows", where=condition, count=1)["total"] == count, (
+                    chart["title"],
+                    text,
+                )
 
 
 def test_a_detection_dataset(tmp_path: Path) -> None:
@@ -373,7 +434,10 @@ def test_a_detection_dataset(tmp_path: Path) -> None:
         assert facts["classes"] == []
         (objects,) = facts["objects"]
         assert (objects["field"], objects["of"], objects["left"]) == ("labels", "boxes", 0)
-        wanted = {name: sum(len(range(row, index + 1, 3)) for index in (0, 2, 3, 4)) for row, name in enumerate(names)}
+        wanted = {
+            name: sum(len(range(row, index + 1, 3)) for index in (0, 2, 3, 4))
+            for row, name in enumerate(names)
+        }
         assert {name: count for name, _, count in objects["classes"]} == wanted
         for _, label, _ in objects["classes"]:
             found = site.document("/rows", where=f'{label} in "labels"')["rows"]
@@ -432,5 +496,8 @@ def damage(dataset: Path, index: int) -> None:
 
 def test_a_wrong_transform(packed: Path) -> None:
     """It is refused before anything is served."""
-    with pytest.raises((fastload.errors.TransformError, ArgumentError)), serving(packed, PageSettings(transform=[3])):
+    with (
+        pytest.raises((fastload.errors.TransformError, ArgumentError)),
+        serving(packed, PageSettings(transform=[3])),
+    ):
         pass

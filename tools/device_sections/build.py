@@ -18,7 +18,11 @@ _PROVES = "from fastload._native import core; print(core.__file__); print(core.c
 
 def run(report: Report, rehearse: bool) -> None:
     """Reports which module is in place. A rehearsal takes the one that is there: other tests use it at the same time."""
-    command = [sys.executable, "-c", "pass"] if rehearse else [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
+    command = (
+        [sys.executable, "-c", "pass"]
+        if rehearse
+        else [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
+    )
     report.run("module", lambda: made(command, PACK / "native", ROOT / "fastload" / "_native"), LIMIT_S + 20)
 
 
@@ -44,14 +48,30 @@ def made(command: Sequence[str], packed: Path, target: Path, limit: float = LIMI
     shutil.copyfile(packed / name, target / name)
     found, packed_proof = succeeds([sys.executable, "-c", _PROVES], 20)
     if not found:
-        raise Wrong("the build failed, and the packed module cannot be imported", tail=[*proof.splitlines()[-30:], packed_proof])
-    return {"made": "packed", "module": packed_proof.splitlines(), "tail": proof.splitlines()[-30:], "table": "packed: the build failed"}
+        raise Wrong(
+            "the build failed, and the packed module cannot be imported",
+            tail=[*proof.splitlines()[-30:], packed_proof],
+        )
+    return {
+        "made": "packed",
+        "module": packed_proof.splitlines(),
+        "tail": proof.splitlines()[-30:],
+        "table": "packed: the build failed",
+    }
 
 
 def succeeds(command: Sequence[str], limit: float) -> tuple[bool, str]:
     """Runs a command in the checkout. Returns whether it ended well, and its output."""
     try:
-        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=limit)
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=limit,
+        )
     except subprocess.TimeoutExpired as error:
         return False, f"{error.stdout or ''}\nended after {limit:.0f} s"
     return done.returncode == 0, done.stdout

@@ -16,8 +16,31 @@ from typing import Any
 from device_sections.report import MEASURED, Details, Report, Wrong
 
 PACKAGES = (
-    *("torch", "triton", "torchvision", "kornia", "kornia_rs", "numpy", "pillow", "lmdb", "PyTurboJPEG", "nvidia-ml-py", "timm"),
-    *("Cython", "setuptools", "pytest", "pytest-xdist", "pytest-timeout", "hypothesis", "rich", "typer", "cloudpickle", "threadpoolctl"),
+    *(
+        "torch",
+        "triton",
+        "torchvision",
+        "kornia",
+        "kornia_rs",
+        "numpy",
+        "pillow",
+        "lmdb",
+        "PyTurboJPEG",
+        "nvidia-ml-py",
+        "timm",
+    ),
+    *(
+        "Cython",
+        "setuptools",
+        "pytest",
+        "pytest-xdist",
+        "pytest-timeout",
+        "hypothesis",
+        "rich",
+        "typer",
+        "cloudpickle",
+        "threadpoolctl",
+    ),
 )
 CARD = "name,driver_version,memory.total,pstate,clocks.sm,clocks.max.sm,power.limit,temperature.gpu,compute_mode,mig.mode.current"
 
@@ -53,7 +76,9 @@ def version(package: str) -> str | None:
 
 def card() -> Details:
     line = said("nvidia-smi", f"--query-gpu={CARD}", "--format=csv,noheader")
-    found: Details = {"nvidia-smi": None} if line is None else dict(zip(CARD.split(","), line.split(", "), strict=False))
+    found: Details = (
+        {"nvidia-smi": None} if line is None else dict(zip(CARD.split(","), line.split(", "), strict=False))
+    )
     return found | {"table": line.partition(",")[0] if line else "no nvidia-smi"}
 
 
@@ -63,18 +88,24 @@ def system() -> Details:
     return {
         "kernel": platform.release(),
         "is_gvisor": "gvisor" in (said("dmesg") or "").lower(),
-        "system": platform.freedesktop_os_release().get("PRETTY_NAME") if hasattr(platform, "freedesktop_os_release") else None,
+        "system": platform.freedesktop_os_release().get("PRETTY_NAME")
+        if hasattr(platform, "freedesktop_os_release")
+        else None,
         "glibc": platform.libc_ver()[1],
         "python": sys.version.split()[0],
         "executable": sys.executable,
         "cores": len(os.sched_getaffinity(0)),
         "memory": memory.read_text().splitlines()[:3] if memory.exists() else None,
-        "locked_memory": next((line for line in limits.read_text().splitlines() if "locked" in line), None) if limits.exists() else None,
+        "locked_memory": next((line for line in limits.read_text().splitlines() if "locked" in line), None)
+        if limits.exists()
+        else None,
         "shm_bytes": shutil.disk_usage("/dev/shm").total if Path("/dev/shm").is_dir() else None,
         "disk_free": shutil.disk_usage(".").free,
         "user": os.getuid(),
         "environment": {
-            name: value for name, value in os.environ.items() if name.startswith(("CUDA", "NVIDIA", "TORCH", "PYTORCH", "TRITON"))
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith(("CUDA", "NVIDIA", "TORCH", "PYTORCH", "TRITON"))
         },
     }
 
@@ -84,7 +115,9 @@ def tools() -> Details:
     return {
         "cc": (said("cc", "--version") or said("gcc", "--version") or "").partition("\n")[0] or None,
         "Python.h": [path for path in includes if Path(path, "Python.h").exists()],
-        "jpeglib.h": [path for path in ("/usr/include/jpeglib.h", "/usr/local/include/jpeglib.h") if Path(path).exists()],
+        "jpeglib.h": [
+            path for path in ("/usr/include/jpeglib.h", "/usr/local/include/jpeglib.h") if Path(path).exists()
+        ],
         "pkg-config": shutil.which("pkg-config"),
         "PKG_CONFIG": os.environ.get("PKG_CONFIG"),
         "nvcc": shutil.which("nvcc"),

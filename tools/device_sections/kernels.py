@@ -45,13 +45,45 @@ def jitter(name: str, *value: float) -> Case:
 
 
 CASES = (
-    Case("hflip", A.RandomHorizontalFlip(1.0), lambda v: v.RandomHorizontalFlip(1.0), lambda k: k.RandomHorizontalFlip(p=1.0)),
-    Case("grayscale", A.RandomGrayscale(1.0), lambda v: v.RandomGrayscale(1.0), lambda k: k.RandomGrayscale(p=1.0)),
-    *(jitter("brightness", 1.3, 1.3), jitter("contrast", 1.3, 1.3), jitter("saturation", 0.6, 0.6), jitter("hue", 0.1, 0.1)),
-    Case("solarize", A.RandomSolarize(128, 1.0), lambda v: v.RandomSolarize(128, 1.0), lambda k: k.RandomSolarize(0.0, 0.0, p=1.0)),
-    Case("posterize", A.RandomPosterize(4, 1.0), lambda v: v.RandomPosterize(4, 1.0), lambda k: k.RandomPosterize((4, 4), p=1.0)),
-    Case("equalize", A.RandomEqualize(1.0), lambda v: v.RandomEqualize(1.0), lambda k: k.RandomEqualize(p=1.0)),
-    Case("autocontrast", A.RandomAutocontrast(1.0), lambda v: v.RandomAutocontrast(1.0), lambda k: k.RandomAutoContrast(p=1.0)),
+    Case(
+        "hflip",
+        A.RandomHorizontalFlip(1.0),
+        lambda v: v.RandomHorizontalFlip(1.0),
+        lambda k: k.RandomHorizontalFlip(p=1.0),
+    ),
+    Case(
+        "grayscale",
+        A.RandomGrayscale(1.0),
+        lambda v: v.RandomGrayscale(1.0),
+        lambda k: k.RandomGrayscale(p=1.0),
+    ),
+    *(
+        jitter("brightness", 1.3, 1.3),
+        jitter("contrast", 1.3, 1.3),
+        jitter("saturation", 0.6, 0.6),
+        jitter("hue", 0.1, 0.1),
+    ),
+    Case(
+        "solarize",
+        A.RandomSolarize(128, 1.0),
+        lambda v: v.RandomSolarize(128, 1.0),
+        lambda k: k.RandomSolarize(0.0, 0.0, p=1.0),
+    ),
+    Case(
+        "posterize",
+        A.RandomPosterize(4, 1.0),
+        lambda v: v.RandomPosterize(4, 1.0),
+        lambda k: k.RandomPosterize((4, 4), p=1.0),
+    ),
+    Case(
+        "equalize", A.RandomEqualize(1.0), lambda v: v.RandomEqualize(1.0), lambda k: k.RandomEqualize(p=1.0)
+    ),
+    Case(
+        "autocontrast",
+        A.RandomAutocontrast(1.0),
+        lambda v: v.RandomAutocontrast(1.0),
+        lambda k: k.RandomAutoContrast(p=1.0),
+    ),
     Case("invert", A.RandomInvert(1.0), lambda v: v.RandomInvert(1.0), lambda k: k.RandomInvert(p=1.0)),
     Case(
         "sharpness",
@@ -83,13 +115,24 @@ CASES = (
 def run(report: Report, rehearse: bool) -> None:
     """Reports the pass to floats, augmentation as a whole, and each op."""
     arguments = settings(rehearse, steps=1)
-    coarse = torch.randint(0, 256, (arguments.batch, 3, 14, 14), generator=torch.Generator().manual_seed(0)).float()
-    images = torch.nn.functional.interpolate(coarse, size=(arguments.size,) * 2, mode="bilinear").to(torch.uint8)
+    coarse = torch.randint(
+        0, 256, (arguments.batch, 3, 14, 14), generator=torch.Generator().manual_seed(0)
+    ).float()
+    images = torch.nn.functional.interpolate(coarse, size=(arguments.size,) * 2, mode="bilinear").to(
+        torch.uint8
+    )
     images = images.contiguous(memory_format=torch.channels_last).to(arguments.device)
     report.run("Triton's kernels work", lambda: kernels_work(images, rehearse), 40)
     report.run("to_float, bits", lambda: float_bits(images[: max(1, len(images) // 8)]), 20)
-    report.run("to_float, time", lambda: lines(bench_device.floats(arguments, images, compiles=False)[0]), 30, MEASURED)
-    report.run("augmentation, time", lambda: lines(bench_device.augmentation(arguments, images)[0]), 40, MEASURED)
+    report.run(
+        "to_float, time",
+        lambda: lines(bench_device.floats(arguments, images, compiles=False)[0]),
+        30,
+        MEASURED,
+    )
+    report.run(
+        "augmentation, time", lambda: lines(bench_device.augmentation(arguments, images)[0]), 40, MEASURED
+    )
     libraries = {"torchvision": found(torchvision), "kornia": found(kornia)}
     slower = []
     for case in CASES:
@@ -102,7 +145,10 @@ def kernels_work(images: torch.Tensor, rehearse: bool) -> Details:
     """Both of Triton's modules work on the device."""
     from fastload.augment import jitter as jitter_module
 
-    works = {load.__module__: working(load, images.device) is not None for load in (to_float_module._kernel, jitter_module._kernel)}
+    works = {
+        load.__module__: working(load, images.device) is not None
+        for load in (to_float_module._kernel, jitter_module._kernel)
+    }
     if not rehearse and not all(works.values()):
         raise Wrong("a kernel does not work: the warning above says why", works=works)
     return {"works": works}
@@ -111,7 +157,9 @@ def kernels_work(images: torch.Tensor, rehearse: bool) -> Details:
 def float_bits(images: torch.Tensor) -> Details:
     """In every layout and dtype, the bits of torch's own ops on the CPU."""
     apart = []
-    for dtype, source, out in itertools.product((torch.float32, torch.bfloat16, torch.float16), FORMATS, FORMATS):
+    for dtype, source, out in itertools.product(
+        (torch.float32, torch.bfloat16, torch.float16), FORMATS, FORMATS
+    ):
         given = images.contiguous(memory_format=source)
         got = to_float(given, dtype, bench_device.MEAN, bench_device.STD, out)
         want = eager(given.cpu(), dtype, bench_device.MEAN, bench_device.STD, out)
@@ -167,11 +215,27 @@ def op(case: Case, images: torch.Tensor, libraries: dict[str, Any], arguments: a
         module = case.kornia(libraries["kornia"])
         ways["kornia"] = partial(module, floats)
         wants["kornia"] = module(floats[some]).mul(255).cpu()
-    equal = {name: round(float(((got.float() - want.float()).abs() <= 1.001).float().mean()), 5) for name, want in wants.items()}
-    turns = bench_device.in_turn({name: partial(bench_device.per_call, way, arguments, 10) for name, way in ways.items()}, arguments.rounds)
-    details: Details = {"equal": equal, "ms": {name: round(statistics.median(each) * 1e3, 4) for name, each in turns.items()}}
-    details |= {f"{name} / ours": round(bench_device.ratio(each, turns["ours"]), 3) for name, each in turns.items() if name != "ours"}
+    equal = {
+        name: round(float(((got.float() - want.float()).abs() <= 1.001).float().mean()), 5)
+        for name, want in wants.items()
+    }
+    turns = bench_device.in_turn(
+        {name: partial(bench_device.per_call, way, arguments, 10) for name, way in ways.items()},
+        arguments.rounds,
+    )
+    details: Details = {
+        "equal": equal,
+        "ms": {name: round(statistics.median(each) * 1e3, 4) for name, each in turns.items()},
+    }
+    details |= {
+        f"{name} / ours": round(bench_device.ratio(each, turns["ours"]), 3)
+        for name, each in turns.items()
+        if name != "ours"
+    }
     far = [name for name, share in equal.items() if name != "kornia" and share < LEAST_EQUAL]
     if far:
-        raise Wrong(f"fewer than {LEAST_EQUAL:.1%} of the values are within one level of those of {' and '.join(far)}", **details)
+        raise Wrong(
+            f"fewer than {LEAST_EQUAL:.1%} of the values are within one level of those of {' and '.join(far)}",
+            **details,
+        )
     return details

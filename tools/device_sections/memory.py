@@ -28,7 +28,9 @@ def mapped_libraries() -> list[str]:
     """Libraries of CUDA's runtime and driver that this process has loaded."""
     with open("/proc/self/maps") as maps:
         paths = {line.split(maxsplit=5)[5].strip() for line in maps if line.count("/")}
-    return sorted(path for path in paths if "/libcudart" in path or "/libcuda.so" in path or "/libamdhip64" in path)
+    return sorted(
+        path for path in paths if "/libcudart" in path or "/libcuda.so" in path or "/libamdhip64" in path
+    )
 
 
 def runtime_calls(setting: Setting) -> Details:
@@ -42,7 +44,9 @@ def runtime_calls(setting: Setting) -> Details:
         details |= codes(runtime)
     if not runtime.records_contexts:
         raise Wrong("the driver's library was not found, or has no cuCtxRecordEvent", **details)
-    if any(details.get(name) for name in ("cudaGetLastError", "exchange", "cuCtxGetCurrent", "cuCtxRecordEvent")):
+    if any(
+        details.get(name) for name in ("cudaGetLastError", "exchange", "cuCtxGetCurrent", "cuCtxRecordEvent")
+    ):
         raise Wrong("a call was refused", **details)
     check_late(setting)
     event = torch.cuda.current_stream().record_event()
@@ -87,12 +91,17 @@ def memory(setting: Setting) -> Details:
     guard = Registered()
     registered, details["ms"]["register a memfd"] = timed(lambda: slot.guard(guard))
     if ring is None or not registered:
-        raise Wrong("the driver would not pin memory", ring=ring is not None, slot=bool(registered), **details)
+        raise Wrong(
+            "the driver would not pin memory", ring=ring is not None, slot=bool(registered), **details
+        )
     again, details["ms"]["ring slot, again"] = timed(lambda: PinnedCache()(size))
     del again
     details["ms"] |= anonymous(size)
     sources = {"torch-pinned": torch.empty(size, dtype=torch.uint8, pin_memory=True), "ring slot": ring[1]}
-    sources |= {"registered memfd": torch.frombuffer(slot, dtype=torch.uint8), "pageable": torch.empty(size, dtype=torch.uint8)}
+    sources |= {
+        "registered memfd": torch.frombuffer(slot, dtype=torch.uint8),
+        "pageable": torch.empty(size, dtype=torch.uint8),
+    }
     for name, source in sources.items():
         details["GB/s"][name] = speed(name, source)
     view = sources["registered memfd"]
@@ -103,12 +112,17 @@ def memory(setting: Setting) -> Details:
         raise Wrong("pin_memory() copies registered memory", **details)
     share = details["GB/s"]["registered memfd"] / details["GB/s"]["torch-pinned"]
     if setting.timed and share < LEAST_SHARE:
-        raise Wrong(f"copies from registered memory have {share:.2f} of the speed of those from pinned memory", **details)
+        raise Wrong(
+            f"copies from registered memory have {share:.2f} of the speed of those from pinned memory",
+            **details,
+        )
     del view, source, sources
     _, details["ms"]["unregister"] = timed(lambda: guard.unpin(slot.address))
     guard.pin(slot.address, size)  # the slot's end undoes it
     return details | {
-        "table": ", ".join(f"{name} {rate:.0f} GB/s" for name, rate in details["GB/s"].items()) if setting.timed else "memory"
+        "table": ", ".join(f"{name} {rate:.0f} GB/s" for name, rate in details["GB/s"].items())
+        if setting.timed
+        else "memory"
     }
 
 
@@ -152,7 +166,9 @@ def another_thread(setting: Setting) -> Details:
     found: Details = {}
 
     def take() -> None:
-        memory, found["ms"] = timed(lambda: torch.empty(1 << 20, dtype=torch.uint8, device="cpu", pin_memory=True))
+        memory, found["ms"] = timed(
+            lambda: torch.empty(1 << 20, dtype=torch.uint8, device="cpu", pin_memory=True)
+        )
         found["pinned"] = memory.is_pinned()
 
     thread = threading.Thread(target=take)
@@ -174,7 +190,9 @@ def explained(setting: Setting) -> Details:
             del images
         lines = [line.strip() for line in loader.explain(all=True).splitlines() if line.startswith("pinned")]
     if not any("registered with the driver" in line for line in lines):
-        raise Wrong("slots are not registered", explain=lines, host_memory=host_memory(True, None, "processes"))
+        raise Wrong(
+            "slots are not registered", explain=lines, host_memory=host_memory(True, None, "processes")
+        )
     return {"explain": lines}
 
 
@@ -198,7 +216,11 @@ def refused(setting: Setting) -> Details:
 
 
 PROBES = [
-    Probe("calls of the runtime", runtime_calls, {"one stream's events": planted.one_streams_events, "no contexts": planted.no_contexts}),
+    Probe(
+        "calls of the runtime",
+        runtime_calls,
+        {"one stream's events": planted.one_streams_events, "no contexts": planted.no_contexts},
+    ),
     Probe("pinned and registered memory", memory, {"unregistered": planted.unregistered}),
     Probe("pinned memory in another thread", another_thread, {"pageable": planted.pageable}),
     Probe("workers' slots are registered", explained, {"no contexts": planted.no_contexts}),

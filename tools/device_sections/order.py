@@ -10,7 +10,16 @@ from typing import Any
 import torch
 
 from device_sections import planted
-from device_sections.probing import Probe, Setting, check_late, compare, epochs_of, loader_of, on_host, stalled
+from device_sections.probing import (
+    Probe,
+    Setting,
+    check_late,
+    compare,
+    epochs_of,
+    loader_of,
+    on_host,
+    stalled,
+)
 from device_sections.report import Details, Wrong
 from fastload.device import transfer
 
@@ -97,7 +106,12 @@ def weights(setting: Setting, native: bool) -> Details:
         return images * module.weight
 
     got = []
-    with stalled(setting), loader_of(setting, native, device="cuda", device_prefetch=PREFETCH, batch_transform=weighed) as loader:
+    with (
+        stalled(setting),
+        loader_of(
+            setting, native, device="cuda", device_prefetch=PREFETCH, batch_transform=weighed
+        ) as loader,
+    ):
         for images, _ in loader:
             setting.run_others()
             got.append(images)
@@ -120,7 +134,11 @@ def runs_ahead(setting: Setting, native: bool) -> Details:
     torch.cuda.synchronize()
     bound = transfer.LOOP_AHEAD + PREFETCH + 2
     if most > bound:
-        raise Wrong(f"the loop was {most} batches before the device, and at most {bound} are allowed", most=most, batches=len(done))
+        raise Wrong(
+            f"the loop was {most} batches before the device, and at most {bound} are allowed",
+            most=most,
+            batches=len(done),
+        )
     return {"most": most, "bound": bound, "batches": len(done)}
 
 
@@ -138,14 +156,20 @@ def reserved(setting: Setting) -> Details:
     grown = found[-1] - found[1]
     allowed = 4 * size + 3 * setting.segment
     if grown > allowed:
-        raise Wrong(f"memory grew by {grown} bytes from epoch 2 to {setting.epochs}", reserved=found[1::4], allowed=allowed)
+        raise Wrong(
+            f"memory grew by {grown} bytes from epoch 2 to {setting.epochs}",
+            reserved=found[1::4],
+            allowed=allowed,
+        )
     return {"second": found[1], "last": found[-1], "allowed": allowed}
 
 
 def captured(setting: Setting, native: bool, pinned: bool) -> Details:
     """A graph is captured in the middle of an epoch, while batches are dropped; it replays, and the epoch goes on."""
     want = on_host(setting, native)
-    memory: dict[str, Any] = {"pin_memory": True} if pinned else {"device": "cuda", "device_prefetch": PREFETCH}
+    memory: dict[str, Any] = (
+        {"pin_memory": True} if pinned else {"device": "cuda", "device_prefetch": PREFETCH}
+    )
     counter, graph = torch.zeros(3, device="cuda"), torch.cuda.CUDAGraph()
     faults = len(setting.faults)
     with loader_of(setting, native, **memory) as loader:
@@ -194,21 +218,40 @@ def replays(setting: Setting, native: bool) -> Details:
 def by_engine(title: str, run: Any, **defects: Any) -> list[Probe]:
     """The probe for native threads and for worker processes."""
     return [
-        Probe(f"{title}, {'threads' if native else 'processes'}", partial(run, native=native), dict(defects)) for native in (True, False)
+        Probe(f"{title}, {'threads' if native else 'processes'}", partial(run, native=native), dict(defects))
+        for native in (True, False)
     ]
 
 
 PROBES = [
     Probe("copies are late", control, {"every copy is waited for": planted.prompt_copies}),
-    Probe("dropped pinned batches, threads", partial(dropped, native=True), {"one buffer": planted.one_buffer}),
-    Probe("dropped pinned batches, processes", partial(dropped, native=False), {"events pass at once": planted.events_pass_at_once}),
+    Probe(
+        "dropped pinned batches, threads", partial(dropped, native=True), {"one buffer": planted.one_buffer}
+    ),
+    Probe(
+        "dropped pinned batches, processes",
+        partial(dropped, native=False),
+        {"events pass at once": planted.events_pass_at_once},
+    ),
     *by_engine("used late on the device", used_late, unrecorded=planted.no_record),
     Probe("an early stage follows the loop", early_stage, {"it does not": planted.no_follow}),
     *by_engine("weights written late", weights, early=planted.all_ahead),
     *by_engine("a loop that runs ahead", runs_ahead, free=planted.no_hold_back),
     Probe("reserved memory", reserved, {"a stream for each pass": planted.lane_a_pass}, limit=40),
-    Probe("capture, device, threads", partial(captured, native=True, pinned=False), {"no thread is relaxed": planted.no_relaxing}),
-    Probe("capture, pinned, threads", partial(captured, native=True, pinned=True), {"a batch's end asks": planted.asking_ends}),
-    Probe("capture, pinned, processes", partial(captured, native=False, pinned=True), {"captures are not seen": planted.unseen_captures}),
+    Probe(
+        "capture, device, threads",
+        partial(captured, native=True, pinned=False),
+        {"no thread is relaxed": planted.no_relaxing},
+    ),
+    Probe(
+        "capture, pinned, threads",
+        partial(captured, native=True, pinned=True),
+        {"a batch's end asks": planted.asking_ends},
+    ),
+    Probe(
+        "capture, pinned, processes",
+        partial(captured, native=False, pinned=True),
+        {"captures are not seen": planted.unseen_captures},
+    ),
     *by_engine("graph replays", replays, unwaited=planted.no_waiting),
 ]

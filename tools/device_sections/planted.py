@@ -81,14 +81,21 @@ def no_hold_back() -> AbstractContextManager[Any]:
 
 def lane_a_pass() -> AbstractContextManager[Any]:
     """Each pass has a side stream of its own."""
-    return patch.object(transfer.Lanes, "on", lambda lanes, device: transfer.Lane(torch.device("cuda", torch.cuda.current_device())))
+    return patch.object(
+        transfer.Lanes,
+        "on",
+        lambda lanes, device: transfer.Lane(torch.device("cuda", torch.cuda.current_device())),
+    )
 
 
 @contextmanager
 def no_relaxing() -> Iterator[None]:
     """No thread may work while another captures."""
     kind = type(cuda_runtime.runtime())
-    with patch.object(kind, "relax_capture", lambda runtime: None), patch.object(kind, "relaxed", lambda runtime: nullcontext()):
+    with (
+        patch.object(kind, "relax_capture", lambda runtime: None),
+        patch.object(kind, "relaxed", lambda runtime: nullcontext()),
+    ):
         yield
 
 
@@ -119,7 +126,10 @@ def no_clearing() -> AbstractContextManager[Any]:
 def unregistered() -> Iterator[None]:
     """Slots are taken for registered, and are not."""
     kind = pinning.Registered
-    with patch.object(kind, "pin", lambda guard, address, size: True), patch.object(kind, "unpin", lambda guard, address: None):
+    with (
+        patch.object(kind, "pin", lambda guard, address, size: True),
+        patch.object(kind, "unpin", lambda guard, address: None),
+    ):
         yield
 
 

@@ -27,9 +27,33 @@ def run(report: Report, rehearse: bool) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="probes-")))
         if rehearse:
             fake = stack.enter_context(FakeCuda().installed())
-            setting = Setting(write_packed(folder, 24, 16), 24, 4, 16, 12, 8, 1, 512, fake.run_others, fake.faults, timed=False)
+            setting = Setting(
+                write_packed(folder, 24, 16),
+                24,
+                4,
+                16,
+                12,
+                8,
+                1,
+                512,
+                fake.run_others,
+                fake.faults,
+                timed=False,
+            )
         else:
-            setting = Setting(write_packed(folder, 64, 224), 64, 16, 224, 60, 40, 20_000_000, 20 << 20, lambda: None, [], timed=True)
+            setting = Setting(
+                write_packed(folder, 64, 224),
+                64,
+                16,
+                224,
+                60,
+                40,
+                20_000_000,
+                20 << 20,
+                lambda: None,
+                [],
+                timed=True,
+            )
         for probe in PROBES:
             found = report.run(probe.name, partial(probe.run, setting), probe.limit)
             if rehearse:

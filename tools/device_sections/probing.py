@@ -96,7 +96,9 @@ def loader_of(setting: Setting, native: bool, **kwargs: Any) -> FastLoader[Any]:
     """A loader over packed data, by native threads, or over Rows, by worker processes. Slots are few, so that each is soon filled again."""
     common: dict[str, Any] = {"batch_size": setting.batch, "num_workers": 2, "prefetch_factor": 1, "seed": 3}
     if native:
-        return FastLoader(setting.packed, **common | {"transform": T.Resize((setting.side, setting.side))} | kwargs)
+        return FastLoader(
+            setting.packed, **common | {"transform": T.Resize((setting.side, setting.side))} | kwargs
+        )
     return FastLoader(Rows(setting.images, setting.side), **common | kwargs)
 
 
@@ -118,9 +120,13 @@ def compare(got: list[torch.Tensor], want: list[torch.Tensor]) -> Details:
         Wrong: some differ.
     """
     torch.cuda.synchronize()
-    apart = [number for number, each in enumerate(got) if not torch.equal(each.cpu(), want[number % len(want)])]
+    apart = [
+        number for number, each in enumerate(got) if not torch.equal(each.cpu(), want[number % len(want)])
+    ]
     if apart or not got or len(got) % len(want):
-        raise Wrong(f"{len(apart)} of {len(got)} batches have other values", batches=len(got), apart=apart[:20])
+        raise Wrong(
+            f"{len(apart)} of {len(got)} batches have other values", batches=len(got), apart=apart[:20]
+        )
     return {"batches": len(got)}
 
 
@@ -136,7 +142,10 @@ def check_late(setting: Setting) -> None:
     torch.cuda.synchronize()
     late = int((got == 2).sum())
     if late != len(source):
-        raise NotLate(f"of {len(source)} bytes {len(source) - late} were copied before their source was overwritten", late=late)
+        raise NotLate(
+            f"of {len(source)} bytes {len(source) - late} were copied before their source was overwritten",
+            late=late,
+        )
 
 
 @contextmanager

@@ -12,7 +12,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-RIGHT, WRONG, NOT_LATE, ERROR, CRASHED, SKIPPED, MEASURED = "right", "wrong", "could not be late", "error", "crashed", "skipped", "measured"
+RIGHT, WRONG, NOT_LATE, ERROR, CRASHED, SKIPPED, MEASURED = (
+    "right",
+    "wrong",
+    "could not be late",
+    "error",
+    "crashed",
+    "skipped",
+    "measured",
+)
 _FAILED = frozenset([WRONG, NOT_LATE, ERROR, CRASHED])
 Details = dict[str, Any]
 
@@ -127,5 +135,8 @@ def failed(parts: Mapping[str, Mapping[str, Any]]) -> bool:
 def in_words(parts: Mapping[str, Mapping[str, Any]]) -> str:
     """The numbers of parts by verdict, and the short texts that parts have for the table."""
     counts = Counter(part["verdict"] for part in parts.values())
-    told = [", ".join(f"{count} {name}" for name, count in counts.items()), *(part["table"] for part in parts.values() if "table" in part)]
+    told = [
+        ", ".join(f"{count} {name}" for name, count in counts.items()),
+        *(part["table"] for part in parts.values() if "table" in part),
+    ]
     return "; ".join(told)

@@ -58,14 +58,21 @@ def judged(output: str) -> Details:
     """
     lines = output.splitlines()
     details: Details = {"tail": [line[:200] for line in lines[-60:]]}
-    refusal = next((line for line in lines if line.startswith("=========") and any(each in line for each in REFUSALS)), None)
+    refusal = next(
+        (line for line in lines if line.startswith("=========") and any(each in line for each in REFUSALS)),
+        None,
+    )
     if refusal is not None:
         raise Skipped(refusal.strip("= "), **details)
     launched = next((line.partition(":")[2].split() for line in lines if line.startswith("launched:")), None)
     if launched is None:
         raise Wrong("the kernels were not launched", **details)
     # "Invalid __global__ write of size 4 bytes", and in the line after it the kernel's name
-    places = [after.strip("= ") for line, after in itertools.pairwise(lines) if line.startswith("========= Invalid ")]
+    places = [
+        after.strip("= ")
+        for line, after in itertools.pairwise(lines)
+        if line.startswith("========= Invalid ")
+    ]
     details |= {"launched": launched, "invalid": len(places)}
     others = [place for place in places if PLANTED not in place]
     if others:

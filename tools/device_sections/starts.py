@@ -72,10 +72,16 @@ def compilation(cache: Path) -> float:
     kernel = kernels._planar
     values = {"RECIPROCAL": False, "NORMALIZE": False, "DIVIDE": False, "BLOCK": kernels.BLOCK}
     kinds = {"source": "*u8", "out": "*fp32", "plane": "i32"}
-    signature = {name: kinds.get(name, "constexpr" if name in values else "fp32") for name in kernel.arg_names}
+    signature = {
+        name: kinds.get(name, "constexpr" if name in values else "fp32") for name in kernel.arg_names
+    }
     constants = {(at,): values[name] for at, name in enumerate(kernel.arg_names) if name in values}
     with patch.dict(os.environ, {"TRITON_CACHE_DIR": str(cache)}):
-        compile(ASTSource(kernel, signature, constants), target=GPUTarget("cuda", 90, 32), options={"enable_fp_fusion": False})
+        compile(
+            ASTSource(kernel, signature, constants),
+            target=GPUTarget("cuda", 90, 32),
+            options={"enable_fp_fusion": False},
+        )
     return time.perf_counter() - began
 
 
@@ -95,13 +101,19 @@ def first_batch(setting: Setting) -> Details:
         raise Wrong("no kernel was built", cold=cold, warm=warm)
     if warm["made"]:
         raise Wrong("kernels were built again", cold=cold, warm=warm)
-    return {"cold": cold, "warm": warm, "table": f"first batch {cold['seconds']:.1f} s cold, {warm['seconds']:.1f} s warm"}
+    return {
+        "cold": cold,
+        "warm": warm,
+        "table": f"first batch {cold['seconds']:.1f} s cold, {warm['seconds']:.1f} s warm",
+    }
 
 
 def another_cache() -> AbstractContextManager[Any]:
     """Planted: every process has a cache of its own."""
     real, numbers = start, itertools.count()
-    return patch.object(sys.modules[__name__], "start", lambda setting, cache: real(setting, cache / str(next(numbers))))
+    return patch.object(
+        sys.modules[__name__], "start", lambda setting, cache: real(setting, cache / str(next(numbers)))
+    )
 
 
 def waits_of(call: Callable[[], Any]) -> list[str]:
@@ -130,7 +142,13 @@ def check_counted(images: torch.Tensor) -> None:
         raise Wrong("torch does not tell of a wait")
 
 
-OPS = [A.RandomHorizontalFlip(), A.ColorJitter(0.4, 0.4, 0.4, 0.1), A.RandomErasing(), A.RandAugment(2, 9), A.GaussianBlur(5)]
+OPS = [
+    A.RandomHorizontalFlip(),
+    A.ColorJitter(0.4, 0.4, 0.4, 0.1),
+    A.RandomErasing(),
+    A.RandAugment(2, 9),
+    A.GaussianBlur(5),
+]
 KORNIA = {
     "RandomHorizontalFlip": {"p": 0.5},
     "RandomCrop": {"size": (24, 24), "padding": 4},
@@ -158,7 +176,12 @@ def own_ops(setting: Setting) -> Details:
     """No op of fastload.augment makes the host wait."""
     images = torch.full((4, 3, 32, 32), 100, dtype=torch.uint8).to("cuda")
     check_counted(images)
-    found = {type(op).__name__: len(waits_of(partial(A.AugmentBatch([op]), images, seed=1, epoch=0, indices=range(4)))) for op in OPS}
+    found = {
+        type(op).__name__: len(
+            waits_of(partial(A.AugmentBatch([op]), images, seed=1, epoch=0, indices=range(4)))
+        )
+        for op in OPS
+    }
     if any(found.values()):
         raise Wrong(f"the host waits for {[name for name, count in found.items() if count]}", waits=found)
     return {"waits": found}
@@ -172,16 +195,24 @@ def kornia_modules(setting: Setting) -> Details:
     check_counted(images)
     found: Details = {}
     for name, arguments in KORNIA.items() if setting.timed else list(KORNIA.items())[:1]:
-        for way, make in {"AugmentBatch": lambda module: A.AugmentBatch([module]), "as it is": A.Seeded}.items():
+        for way, make in {
+            "AugmentBatch": lambda module: A.AugmentBatch([module]),
+            "as it is": A.Seeded,
+        }.items():
             key: dict[str, Any] = {"indices": range(4)} if way == "AugmentBatch" else {"batch": 0}
             try:
                 call = make(getattr(K, name)(**arguments))
                 found[f"{name}, {way}"] = len(waits_of(partial(call, images, seed=1, epoch=0, **key)))
-            except Exception as error:  # a module that does not run so on the device is what this is to find out
+            except (
+                Exception
+            ) as error:  # a module that does not run so on the device is what this is to find out
                 found[f"{name}, {way}"] = f"{type(error).__name__}: {error}"[:200]
     if not any(isinstance(count, int) for count in found.values()):
         raise Wrong("no module of Kornia's runs", waits=found)
-    return {"waits": found, "table": f"{sum(count == 0 for count in found.values())} of {len(found)} Kornia modules wait for nothing"}
+    return {
+        "waits": found,
+        "table": f"{sum(count == 0 for count in found.values())} of {len(found)} Kornia modules wait for nothing",
+    }
 
 
 PROBES = [

@@ -32,7 +32,15 @@ def run(report: Report, rehearse: bool) -> None:
 def tests(file: Path, rehearse: bool) -> Details:
     """Runs pytest in this process, and its workers. Raises Wrong if a test failed, or none passed."""
     plugins = [plugin for package, plugin in _PLUGINS.items() if importlib.util.find_spec(package)]
-    command = [str(ROOT / "tests" / "gpu"), "-q", "--tb=short", "-p", "no:cacheprovider", f"--junitxml={file}", f"--rootdir={ROOT}"]
+    command = [
+        str(ROOT / "tests" / "gpu"),
+        "-q",
+        "--tb=short",
+        "-p",
+        "no:cacheprovider",
+        f"--junitxml={file}",
+        f"--rootdir={ROOT}",
+    ]
     command += [word for plugin in plugins for word in ("-p", plugin)]
     command += ["-o", "timeout=50"] if "pytest_timeout" in plugins else []
     command += ["-n", str(PROCESSES)] if "xdist.plugin" in plugins and not rehearse else []

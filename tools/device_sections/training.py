@@ -27,7 +27,16 @@ Turns = dict[str, list[bench_device.Turn]]
 
 def settings(rehearse: bool, steps: int) -> argparse.Namespace:
     """The arguments of bench_device."""
-    found = argparse.Namespace(tiny=False, batch=256, size=224, images=2048, workers=14, rounds=3, steps=steps, corpus=PACK / "corpus")
+    found = argparse.Namespace(
+        tiny=False,
+        batch=256,
+        size=224,
+        images=2048,
+        workers=14,
+        rounds=3,
+        steps=steps,
+        corpus=PACK / "corpus",
+    )
     found.device = torch.device("cpu" if rehearse else "cuda")
     if rehearse:
         bench_device.tiny(found)
@@ -41,7 +50,11 @@ def step(report: Report, rehearse: bool) -> None:
     shape = (arguments.batch, 3, arguments.size, arguments.size)
 
     def turns(feeds: dict[str, bench_device.Feed]) -> Turns:
-        images = torch.randint(0, 256, shape, dtype=torch.uint8).contiguous(memory_format=torch.channels_last).to(arguments.device)
+        images = (
+            torch.randint(0, 256, shape, dtype=torch.uint8)
+            .contiguous(memory_format=torch.channels_last)
+            .to(arguments.device)
+        )
         return bench_device.step(arguments, feeds, images, seconds=30)
 
     fed(report, arguments, turns, pillow=True)
@@ -50,10 +63,20 @@ def step(report: Report, rehearse: bool) -> None:
 def loader(report: Report, rehearse: bool) -> None:
     """Nothing but delivery to the device."""
     arguments = settings(rehearse, steps=40)
-    fed(report, arguments, lambda feeds: bench_device.deliver(arguments, feeds, seconds=25), pillow=not rehearse)
+    fed(
+        report,
+        arguments,
+        lambda feeds: bench_device.deliver(arguments, feeds, seconds=25),
+        pillow=not rehearse,
+    )
 
 
-def fed(report: Report, arguments: argparse.Namespace, turns: Callable[[dict[str, bench_device.Feed]], Turns], pillow: bool) -> None:
+def fed(
+    report: Report,
+    arguments: argparse.Namespace,
+    turns: Callable[[dict[str, bench_device.Feed]], Turns],
+    pillow: bool,
+) -> None:
     """Packs the photographs, runs the turns of all ways, and reports each. pillow: torch's DataLoader is one of them."""
     with ExitStack() as stack:
         common.WORK = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="photos-")))
@@ -61,7 +84,9 @@ def fed(report: Report, arguments: argparse.Namespace, turns: Callable[[dict[str
         report.run("photographs packed", partial(packed, arguments, paths), 50, MEASURED)
         feeds: dict[str, bench_device.Feed] = {}
         for name in (JPEG, DCT):
-            feeds[name] = partial(bench_device.forever, stack.enter_context(bench_device.fast_loader(paths[name], arguments)))
+            feeds[name] = partial(
+                bench_device.forever, stack.enter_context(bench_device.fast_loader(paths[name], arguments))
+            )
         theirs = bench_device.torch_feed(paths["tree"], arguments) if pillow else None
         if theirs is not None:
             feeds[PILLOW] = theirs
@@ -80,7 +105,9 @@ def packed(arguments: argparse.Namespace, paths: dict[str, Path]) -> Details:
     found = {"copy": time.perf_counter() - began}
     for name, encode in ((JPEG, "lossless"), (DCT, "dct")):
         began = time.perf_counter()
-        paths[name] = common.pack_fresh(paths["tree"], f"{encode}.fl", workers=arguments.workers, encode=encode)
+        paths[name] = common.pack_fresh(
+            paths["tree"], f"{encode}.fl", workers=arguments.workers, encode=encode
+        )
         found[encode] = time.perf_counter() - began
     return {name: round(spent, 2) for name, spent in found.items()}
 

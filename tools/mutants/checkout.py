@@ -140,7 +140,14 @@ class Checkout:
         """The targets of make that run each program of tests/c, by the program's name, the plain one first."""
         if not (self.root / "Makefile").exists():
             return {}
-        show = ["make", "-s", "--no-print-directory", "--eval", "mutants-show: ; @echo $(CTEST_RUNS)", "mutants-show"]
+        show = [
+            "make",
+            "-s",
+            "--no-print-directory",
+            "--eval",
+            "mutants-show: ; @echo $(CTEST_RUNS)",
+            "mutants-show",
+        ]
         found: dict[str, list[str]] = {}
         for target in self._checked(show).split():
             _, kind, program = (*target.split("-", 2), "", "")[:3]
@@ -176,9 +183,23 @@ class Checkout:
         if only:
             (self._scratch / "only").write_text("\n".join(only))
             variables["MUTANTS_ONLY"] = str(self._scratch / "only")
-            (self._scratch / "files").write_text("\n".join(dict.fromkeys(test.split("::")[0] for test in only)))
+            (self._scratch / "files").write_text(
+                "\n".join(dict.fromkeys(test.split("::")[0] for test in only))
+            )
             files = [f"--timeout={HANG_S}", f"@{self._scratch / 'files'}"]
-        command = [self.python, "-m", "pytest", "-q", "-p", PLUGIN, "-p", "no:cacheprovider", f"--ignore={OWN_TEST}", *arguments, *files]
+        command = [
+            self.python,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            PLUGIN,
+            "-p",
+            "no:cacheprovider",
+            f"--ignore={OWN_TEST}",
+            *arguments,
+            *files,
+        ]
         start = time.monotonic()
         code = self._run(command, limit, variables, log if only else None, hang)
         run = _read(log)
@@ -191,19 +212,31 @@ class Checkout:
         return run
 
     def _run(
-        self, command: Sequence[str], limit: float, variables: Mapping[str, str], log: Path | None = None, hang: float = HANG_S
+        self,
+        command: Sequence[str],
+        limit: float,
+        variables: Mapping[str, str],
+        log: Path | None = None,
+        hang: float = HANG_S,
     ) -> int | None:
         """The exit code of a program; None: it was ended, since `limit` seconds were over or, by the log, the test at hand hangs."""
         with open(self._scratch / "output", "w") as out:
             process = subprocess.Popen(
-                command, cwd=self.root, env={**_environment(), **variables}, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+                command,
+                cwd=self.root,
+                env={**_environment(), **variables},
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
         end = time.monotonic() + limit
         try:
             while not _has_ended(process):
                 if self.stopped:
                     raise Stopped
-                if time.monotonic() > end or (log is not None and time.time() - log.stat().st_mtime > hang + _GRACE_S):
+                if time.monotonic() > end or (
+                    log is not None and time.time() - log.stat().st_mtime > hang + _GRACE_S
+                ):
                     return None
             return process.returncode
         finally:
@@ -215,7 +248,9 @@ class Checkout:
         return (self._scratch / "output").read_text(errors="replace")[-3000:]
 
     def _checked(self, command: Sequence[str]) -> str:
-        done = subprocess.run(command, cwd=self.root, env=_environment(), capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=self.root, env=_environment(), capture_output=True, text=True, check=False
+        )
         if done.returncode:
             print(done.stdout[-2000:], done.stderr[-2000:], file=sys.stderr)  # noqa: T201
             done.check_returncode()
@@ -274,7 +309,11 @@ def _restore(contents: Mapping[Path, bytes]) -> None:
 
 
 def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE" and not name.startswith("MUTANT")}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name != "PYTHONDONTWRITEBYTECODE" and not name.startswith("MUTANT")
+    }
 
 
 def _read(log: Path) -> Run:

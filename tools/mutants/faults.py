@@ -43,7 +43,9 @@ class Fault:
     def applied(self, text: str) -> str:
         """The source with the fault. Raises ValueError where the source does not have the place once."""
         if (count := text.count(self.old)) != 1:
-            raise ValueError(f"{self.id}: `old` occurs {count} times in {self.file}: restore the file, or mend the list")
+            raise ValueError(
+                f"{self.id}: `old` occurs {count} times in {self.file}: restore the file, or mend the list"
+            )
         return text.replace(self.old, self.new)
 
     def line(self, text: str) -> int:
@@ -51,9 +53,14 @@ class Fault:
         lines = text.splitlines()
         if self.probe:
             if lines.count(self.probe) != 1:
-                raise ValueError(f"{self.id}: {self.file} has the line of `probe` {lines.count(self.probe)} times")
+                raise ValueError(
+                    f"{self.id}: {self.file} has the line of `probe` {lines.count(self.probe)} times"
+                )
             return lines.index(self.probe)
-        differ = next((at for at, (old, new) in enumerate(zip(self.old, self.new, strict=False)) if old != new), len(self.new))
+        differ = next(
+            (at for at, (old, new) in enumerate(zip(self.old, self.new, strict=False)) if old != new),
+            len(self.new),
+        )
         line = text.count("\n", 0, text.index(self.old) + differ)
         return line if self.is_native else _statement(text, line)
 

@@ -60,7 +60,9 @@ class Hits:
         report = yield
         if call.when == "teardown":
             shared = [
-                numbers for (name, base), numbers in self._of_fixtures.items() if name in item.fixturenames and item.nodeid.startswith(base)
+                numbers
+                for (name, base), numbers in self._of_fixtures.items()
+                if name in item.fixturenames and item.nodeid.startswith(base)
             ]
             report.user_properties.append((PROPERTY, sorted(self.take().union(*shared))))
         return report
@@ -84,7 +86,9 @@ class ReachReport:
 
     def pytest_sessionfinish(self) -> None:
         with open(self._path, "w") as out:
-            json.dump({"seconds": self._seconds, "reached": self._reached, "failed": sorted(self._failed)}, out)
+            json.dump(
+                {"seconds": self._seconds, "reached": self._reached, "failed": sorted(self._failed)}, out
+            )
 
 
 class ProgressLog:

@@ -57,15 +57,23 @@ def check(faults: Sequence[Fault], root: Path) -> int:
     found = lists.problems(faults, root)
     for text in found:
         say(text)
-    for title, counts in (("room", Counter(fault.room for fault in faults)), ("kind", Counter(fault.kind for fault in faults))):
-        say(f"{len(faults)} faults by {title}: " + ", ".join(f"{name} {count}" for name, count in counts.most_common()))
+    for title, counts in (
+        ("room", Counter(fault.room for fault in faults)),
+        ("kind", Counter(fault.kind for fault in faults)),
+    ):
+        say(
+            f"{len(faults)} faults by {title}: "
+            + ", ".join(f"{name} {count}" for name, count in counts.most_common())
+        )
     return 1 if found else 0
 
 
 # ---- reach
 
 
-def reach(faults: Sequence[Fault], checkout: Checkout, arguments: Sequence[str], limit: float, out: Path) -> None:
+def reach(
+    faults: Sequence[Fault], checkout: Checkout, arguments: Sequence[str], limit: float, out: Path
+) -> None:
     """Writes which tests reach which fault, and how long each test takes."""
     by_number = {fault.number: fault.id for fault in faults}
     found: dict[str, Any] = {"reached": {fault.id: [] for fault in faults}, "seconds": {}}
@@ -97,7 +105,9 @@ def _hits_of(checkout: Checkout, target: str, limit: float, hits: Path) -> tuple
     return time.monotonic() - start, [number for number, byte in enumerate(hits.read_bytes()) if byte]
 
 
-def _note(found: dict[str, Any], test: str, seconds: float, numbers: Iterable[int], by_number: dict[int, str]) -> None:
+def _note(
+    found: dict[str, Any], test: str, seconds: float, numbers: Iterable[int], by_number: dict[int, str]
+) -> None:
     found["seconds"][test] = round(seconds, 3)
     for number in numbers:
         found["reached"][by_number[number]].append(test)
@@ -109,16 +119,29 @@ def _note(found: dict[str, Any], test: str, seconds: float, numbers: Iterable[in
 class Trial:
     """The tests of one fault, in a tree that has it."""
 
-    def __init__(self, fault: Fault, checkout: Checkout, reached: dict[str, Any], limit: float, known: str | None) -> None:
+    def __init__(
+        self, fault: Fault, checkout: Checkout, reached: dict[str, Any], limit: float, known: str | None
+    ) -> None:
         self._fault, self._checkout, self._limit = fault, checkout, limit
         self._seconds: dict[str, float] = reached["seconds"]
         many = Counter(test for tests in reached["reached"].values() for test in tests)
         # By powers of two of their seconds: neighbours of a file stay together, and share its fixtures.
         self._tests = sorted(
             reached["reached"][fault.id],
-            key=lambda test: (test != known, math.ceil(math.log2(max(self._seconds[test], 0.05))), many[test], test),
+            key=lambda test: (
+                test != known,
+                math.ceil(math.log2(max(self._seconds[test], 0.05))),
+                many[test],
+                test,
+            ),
         )
-        self._outcome: Outcome = {"caught": None, "ran": 0, "reached": len(self._tests), "left_out": [], "stopped": False}
+        self._outcome: Outcome = {
+            "caught": None,
+            "ran": 0,
+            "reached": len(self._tests),
+            "left_out": [],
+            "stopped": False,
+        }
 
     def run(self) -> Outcome:
         """Tries the fault."""
@@ -144,7 +167,9 @@ class Trial:
                 if self._left(begun) <= 0:
                     return None
                 self._outcome["ran"] += 1
-                if self._program_fails(target) and self._holds(target, change, partial(self._program_fails, target)):
+                if self._program_fails(target) and self._holds(
+                    target, change, partial(self._program_fails, target)
+                ):
                     return target
         return None
 
@@ -187,12 +212,19 @@ class Trial:
 
 
 def try_all(
-    faults: Sequence[Fault], checkouts: Sequence[Checkout], reached: dict[str, Any], limit: float, out: Path, known: dict[str, Outcome]
+    faults: Sequence[Fault],
+    checkouts: Sequence[Checkout],
+    reached: dict[str, Any],
+    limit: float,
+    out: Path,
+    known: dict[str, Outcome],
 ) -> None:
     """Tries faults, one at a time in each tree, and keeps the results up to date."""
     results: dict[str, Outcome] = json.loads(out.read_text()) if out.exists() else {}
     queue: SimpleQueue[Fault] = SimpleQueue()
-    for fault in sorted(faults, key=lambda each: (each.file.endswith(".pxi"), each.is_native)):  # what takes long to build comes last
+    for fault in sorted(
+        faults, key=lambda each: (each.file.endswith(".pxi"), each.is_native)
+    ):  # what takes long to build comes last
         if fault.id not in results:
             queue.put(fault)
     lock = threading.Lock()  # of the results
@@ -207,7 +239,9 @@ def try_all(
             results[fault.id] = outcome
             _write(out, results)
             caught = outcome["caught"]
-            say(f"{fault.id}: {'caught by ' + caught if caught else 'survives'} ({outcome['ran']} tests, {outcome['seconds']:.0f} s)")
+            say(
+                f"{fault.id}: {'caught by ' + caught if caught else 'survives'} ({outcome['ran']} tests, {outcome['seconds']:.0f} s)"
+            )
 
     def work(checkout: Checkout) -> None:
         while not checkout.stopped:
@@ -229,7 +263,9 @@ def try_all(
 # ---- survivors
 
 
-def survivors(faults: Sequence[Fault], checkout: Checkout, arguments: Sequence[str], limit: float, out: Path) -> None:
+def survivors(
+    faults: Sequence[Fault], checkout: Checkout, arguments: Sequence[str], limit: float, out: Path
+) -> None:
     """Runs the whole suite once with all faults that survived, and notes in the results which are caught."""
     results: dict[str, Outcome] = json.loads(out.read_text())
     left = [fault for fault in faults if fault.id in results and results[fault.id]["caught"] is None]
@@ -237,7 +273,9 @@ def survivors(faults: Sequence[Fault], checkout: Checkout, arguments: Sequence[s
     with checkout.with_faults(left):
         programs = [target for target in targets if not checkout.make(target, PROGRAM_S)]
         run = checkout.pytest(arguments, limit=limit)
-    say(f"{len(left)} faults at once: {len(run.failed)} tests and {len(programs)} C programs fail in {run.seconds:.0f} s")
+    say(
+        f"{len(left)} faults at once: {len(run.failed)} tests and {len(programs)} C programs fail in {run.seconds:.0f} s"
+    )
     steady = {target for target in programs if checkout.make(target, PROGRAM_S)}
     if run.failed:
         steady |= {*run.failed} - {*checkout.pytest([], run.failed, limit=limit).failed}
@@ -273,7 +311,10 @@ def report(faults: Sequence[Fault], paths: Sequence[Path]) -> None:
     for fault in faults:
         groups.setdefault(fault.room, []).append(fault)
     for name, group in groups.items():
-        say(f"  {name:13}" + "".join(_share([found[fault.id] for fault in group if fault.id in found]) for found in results))
+        say(
+            f"  {name:13}"
+            + "".join(_share([found[fault.id] for fault in group if fault.id in found]) for found in results)
+        )
     for path, found in zip(paths, results, strict=True):
         say(f"survivors of {path.name}:")
         for fault in faults:
@@ -297,20 +338,34 @@ def _write(path: Path, content: Any) -> None:
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     own, rest = (list(arguments), []) if "--" not in arguments else _split(arguments)
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--faults", type=Path, default=lists.FAULTS, help="the list")
     commands = parser.add_subparsers(dest="command", required=True)
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--tree", type=Path, action="append", required=True, help="a prepared worktree; `try` takes several")
+    common.add_argument(
+        "--tree", type=Path, action="append", required=True, help="a prepared worktree; `try` takes several"
+    )
     common.add_argument("--python", help="its interpreter, by default .venv/bin/python in it")
     common.add_argument("--only", action="append", metavar="ID", help="a fault; by default all")
-    commands.add_parser("check").add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2], help="a checkout")
+    commands.add_parser("check").add_argument(
+        "--root", type=Path, default=Path(__file__).resolve().parents[2], help="a checkout"
+    )
     for name, limit in (("reach", 14400.0), ("try", 600.0), ("survivors", 14400.0)):
         command = commands.add_parser(name, parents=[common])
-        command.add_argument("--out", type=Path, required=True, help="the file to write; of `survivors`, the results of `try`")
-        command.add_argument("--limit", type=float, default=limit, help="seconds: of a fault's tests, or of the suite")
-    commands.choices["try"].add_argument("--reach", type=Path, required=True, help="the file that `reach` wrote")
-    commands.choices["try"].add_argument("--known", type=Path, metavar="FILE", help="results of another suite")
+        command.add_argument(
+            "--out", type=Path, required=True, help="the file to write; of `survivors`, the results of `try`"
+        )
+        command.add_argument(
+            "--limit", type=float, default=limit, help="seconds: of a fault's tests, or of the suite"
+        )
+    commands.choices["try"].add_argument(
+        "--reach", type=Path, required=True, help="the file that `reach` wrote"
+    )
+    commands.choices["try"].add_argument(
+        "--known", type=Path, metavar="FILE", help="results of another suite"
+    )
     commands.add_parser("report").add_argument("results", type=Path, nargs="+")
     options = parser.parse_args(own)
     options.pytest = rest
@@ -341,7 +396,9 @@ def main(arguments: Sequence[str]) -> int:
             reach(chosen, checkouts[0], options.pytest, options.limit, options.out)
         elif options.command == "try":
             known = {} if options.known is None else json.loads(options.known.read_text())
-            try_all(chosen, checkouts, json.loads(options.reach.read_text()), options.limit, options.out, known)
+            try_all(
+                chosen, checkouts, json.loads(options.reach.read_text()), options.limit, options.out, known
+            )
         else:
             survivors(chosen, checkouts[0], options.pytest, options.limit, options.out)
     finally:

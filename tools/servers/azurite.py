@@ -21,15 +21,29 @@ def azurite_program() -> Path:
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         raise Unavailable("Azurite needs node and npm")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fastload-tests" / f"azurite-{VERSION}"
+    cache = (
+        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        / "fastload-tests"
+        / f"azurite-{VERSION}"
+    )
     cache.mkdir(parents=True, exist_ok=True)
     program = cache / "node_modules" / ".bin" / "azurite-blob"
     with open(cache / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # several test processes begin at once
         if not (cache / "installed").exists():
-            command = [npm, "install", "--no-audit", "--no-fund", "--prefix", str(cache), f"azurite@{VERSION}"]
+            command = [
+                npm,
+                "install",
+                "--no-audit",
+                "--no-fund",
+                "--prefix",
+                str(cache),
+                f"azurite@{VERSION}",
+            ]
             try:
-                done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=cache)
+                done = subprocess.run(
+                    command, capture_output=True, text=True, timeout=300, check=False, cwd=cache
+                )
             except subprocess.TimeoutExpired:
                 raise Unavailable("npm did not install azurite within 300 s") from None
             if done.returncode or not program.exists():
@@ -55,12 +69,24 @@ class Azurite(ServerProcess):
 
     def options(self, endpoint: str | None = None) -> dict[str, object]:
         """storage_options for this server, or for a proxy before it."""
-        return {"account_name": ACCOUNT, "account_key": KEY, "endpoint": f"{endpoint}/{ACCOUNT}" if endpoint else self.endpoint}
+        return {
+            "account_name": ACCOUNT,
+            "account_key": KEY,
+            "endpoint": f"{endpoint}/{ACCOUNT}" if endpoint else self.endpoint,
+        }
 
     def command(self) -> list[str]:
         """azurite-blob alone, without telemetry."""
         return [
-            *[str(self._program), "--blobHost", HOST, "--blobPort", str(self.port), "--location", str(self.folder)],
+            *[
+                str(self._program),
+                "--blobHost",
+                HOST,
+                "--blobPort",
+                str(self.port),
+                "--location",
+                str(self.folder),
+            ],
             *["--silent", "--skipApiVersionCheck", "--disableTelemetry"],
         ]
 
@@ -80,8 +106,12 @@ class Azurite(ServerProcess):
         canonical = "\n".join(f"{key}:{value}" for key, value in sorted(headers.items()))
         resource = f"/{ACCOUNT}/{ACCOUNT}/{name}\nrestype:container"
         text = "PUT\n\n\n\n\n\n\n\n\n\n\n\n" + f"{canonical}\n{resource}"
-        signature = base64.b64encode(hmac.new(base64.b64decode(KEY), text.encode(), hashlib.sha256).digest()).decode()
+        signature = base64.b64encode(
+            hmac.new(base64.b64decode(KEY), text.encode(), hashlib.sha256).digest()
+        ).decode()
         headers["Authorization"] = f"SharedKey {ACCOUNT}:{signature}"
-        request = urllib.request.Request(f"{self.endpoint}/{name}?restype=container", method="PUT", headers=headers)
+        request = urllib.request.Request(
+            f"{self.endpoint}/{name}?restype=container", method="PUT", headers=headers
+        )
         with urllib.request.urlopen(request, timeout=20):
             pass

@@ -57,16 +57,45 @@ class Nginx(ServerProcess):
         for path in (self.folder, self.root):
             path.chmod(0o755)  # nginx's worker is another user where its master is root
         (self.folder / "users").write_text("user:{PLAIN}password\n")
-        (self.folder / "nginx.conf").write_text(_CONFIG.format(folder=self.folder, host=HOST, https=ports[0], http=ports[1]))
+        (self.folder / "nginx.conf").write_text(
+            _CONFIG.format(folder=self.folder, host=HOST, https=ports[0], http=ports[1])
+        )
         self._make_certificates(openssl)
         self.certificate = (self.folder / "authority.pem").read_text()
 
     def _make_certificates(self, openssl: str) -> None:
         (self.folder / "san").write_text("subjectAltName=DNS:localhost\n")
         key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-        self._run([openssl, "req", "-x509", *key, "-days", "2", "-subj", "/CN=test", "-keyout", "authority.key", "-out", "authority.pem"])
-        self._run([openssl, "req", *key, "-subj", "/CN=localhost", "-keyout", "server.key", "-out", "server.csr"])
-        signing = ["-CA", "authority.pem", "-CAkey", "authority.key", "-CAcreateserial", "-days", "2", "-extfile", "san"]
+        self._run(
+            [
+                openssl,
+                "req",
+                "-x509",
+                *key,
+                "-days",
+                "2",
+                "-subj",
+                "/CN=test",
+                "-keyout",
+                "authority.key",
+                "-out",
+                "authority.pem",
+            ]
+        )
+        self._run(
+            [openssl, "req", *key, "-subj", "/CN=localhost", "-keyout", "server.key", "-out", "server.csr"]
+        )
+        signing = [
+            "-CA",
+            "authority.pem",
+            "-CAkey",
+            "authority.key",
+            "-CAcreateserial",
+            "-days",
+            "2",
+            "-extfile",
+            "san",
+        ]
         self._run([openssl, "x509", "-req", "-in", "server.csr", *signing, "-out", "server.pem"])
 
     def _run(self, command: list[str]) -> None:
@@ -74,7 +103,15 @@ class Nginx(ServerProcess):
 
     def command(self) -> list[str]:
         """nginx in the foreground, with its own configuration only."""
-        return [self._program, "-p", str(self.folder), "-e", str(self.folder / "error.log"), "-c", str(self.folder / "nginx.conf")]
+        return [
+            self._program,
+            "-p",
+            str(self.folder),
+            "-e",
+            str(self.folder / "error.log"),
+            "-c",
+            str(self.folder / "nginx.conf"),
+        ]
 
     def ready(self) -> bool:
         """Whether it listens."""

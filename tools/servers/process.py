@@ -68,7 +68,9 @@ class ServerProcess:
 
     def __init__(self, folder: str | Path | None = None) -> None:
         self._own_folder = folder is None
-        self.folder = Path(folder if folder is not None else tempfile.mkdtemp(prefix=f"fastload-{self.name}-"))
+        self.folder = Path(
+            folder if folder is not None else tempfile.mkdtemp(prefix=f"fastload-{self.name}-")
+        )
         self.folder.mkdir(parents=True, exist_ok=True)
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -104,7 +106,14 @@ class ServerProcess:
             command = [setpriv, "--pdeathsig", "KILL", *command]
         with open(self.folder / "log", "ab") as log:
             started = _starter.submit(
-                lambda: subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment(), cwd=self.folder)
+                lambda: subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=self.environment(),
+                    cwd=self.folder,
+                )
             )
             self._process = started.result()
         wait_for(self.ready, self.start_limit, lambda: self._failed_start())
@@ -150,7 +159,9 @@ class ServerProcess:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.kill()
         if self._own_folder:
             shutil.rmtree(self.folder, ignore_errors=True)

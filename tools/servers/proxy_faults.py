@@ -130,7 +130,9 @@ CHANGES: dict[str, Callable[[bytes, bytes], tuple[bytes, bytes]]] = {
     "whole": _whole,
     "other range": _other_range,
     "no range": lambda head, body: (_with_header(head, b"Content-Range", None), body),
-    "page": lambda head, body: _sized(head, b"<html>a page of a gateway, %s</html>" % secrets.token_hex(8).encode()),
+    "page": lambda head, body: _sized(
+        head, b"<html>a page of a gateway, %s</html>" % secrets.token_hex(8).encode()
+    ),
 }
 """Kinds of faults that change an answer as a whole: its head and its body."""
 

@@ -59,7 +59,9 @@ class Bucket:
 class Flow:
     """One direction of a connection: read from `source`, kept until due, written to `target`."""
 
-    def __init__(self, connection: Connection, source: socket.socket, target: socket.socket, down: bool) -> None:
+    def __init__(
+        self, connection: Connection, source: socket.socket, target: socket.socket, down: bool
+    ) -> None:
         self.connection = connection
         self.source = source
         self.target = target
@@ -70,7 +72,9 @@ class Flow:
                 fcntl.fcntl(self.pipe[1], _F_SETPIPE_SZ, PIPE_BYTES)
             except OSError:
                 pass
-        self.queue: collections.deque[list[Any]] = collections.deque()  # [due, bytes | count of bytes in the pipe | _EOF]
+        self.queue: collections.deque[list[Any]] = (
+            collections.deque()
+        )  # [due, bytes | count of bytes in the pipe | _EOF]
         self.reading = True
         self.blocked = False
         self.timer = 0.0
@@ -189,7 +193,12 @@ class Loop:
         if given.get("reset"):
             self.counts.clear()
         usage = os.times()
-        return {**self.counts, "port": self.port, "cpu": usage.user + usage.system, "open": len(self.connections)}
+        return {
+            **self.counts,
+            "port": self.port,
+            "cpu": usage.user + usage.system,
+            "open": len(self.connections),
+        }
 
     def refuse(self, refuse: bool) -> None:
         if refuse and self.listener is not None:
@@ -217,7 +226,10 @@ class Loop:
         connection = Connection(client, server)
         self.connections.add(connection)
         self.counts["connections"] += 1
-        for end, flows in ((client, (connection.up, connection.down)), (server, (connection.down, connection.up))):
+        for end, flows in (
+            (client, (connection.up, connection.down)),
+            (server, (connection.down, connection.up)),
+        ):
             end.setblocking(False)
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.flows[end.fileno()] = flows
@@ -295,7 +307,9 @@ class Loop:
             if line:
                 self.counts["requests"] += 1
                 self.counts[line.split(b" ", 1)[0].decode()] += 1
-                self.begin_fault(connection, next((fault for fault in self.faults if fault.applies(line)), None))
+                self.begin_fault(
+                    connection, next((fault for fault in self.faults if fault.applies(line)), None)
+                )
             if connection.closed:
                 return
             self.counts["up"] += len(piece)
@@ -359,7 +373,12 @@ class Loop:
                 flow.queue[0][1] = size - sent if isinstance(what, int) else what[sent:]
                 flow.blocked = sent < allowed
         self.watch(flow.target)
-        if not flow.reading and not flow.done and len(flow.queue) < 8 and not any(item[1] == _EOF for item in flow.queue):
+        if (
+            not flow.reading
+            and not flow.done
+            and len(flow.queue) < 8
+            and not any(item[1] == _EOF for item in flow.queue)
+        ):
             flow.reading = True
             self.watch(flow.source)
 

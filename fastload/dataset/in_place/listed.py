@@ -59,13 +59,19 @@ class IndexCache:
         ArgumentError: the folder is a file, or cannot be made.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], prefix: bytes, names: bytes, places: bytes = b"") -> None:
+    def __init__(
+        self, folder: str | os.PathLike[str], prefix: bytes, names: bytes, places: bytes = b""
+    ) -> None:
         self._folder = Path(expanded(folder)).absolute()
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ArgumentError(f"index_cache={os.fspath(folder)!r}: the folder cannot be made: {error.strerror}") from error
-        digest = hashlib.blake2b(b"\0".join((prefix, names, *([places] if places else []))), digest_size=16).hexdigest()
+            raise ArgumentError(
+                f"index_cache={os.fspath(folder)!r}: the folder cannot be made: {error.strerror}"
+            ) from error
+        digest = hashlib.blake2b(
+            b"\0".join((prefix, names, *([places] if places else []))), digest_size=16
+        ).hexdigest()
         self.path = self._folder / f"{digest}.index"
         self._saved = 0
 
@@ -89,7 +95,9 @@ class IndexCache:
         try:
             self._replace((header, table, indexes))
         except OSError as error:
-            logging.getLogger("fastload").warning("index_cache: %s cannot be written: %s", self.path, error.strerror)
+            logging.getLogger("fastload").warning(
+                "index_cache: %s cannot be written: %s", self.path, error.strerror
+            )
         self._saved = files.learnt()[0]
 
     def _replace(self, parts: tuple[bytes, ...]) -> None:
@@ -124,7 +132,12 @@ class IndexCache:
             return None
         magic, files, size, crc, _ = _HEADER.unpack_from(data)
         end = _HEADER.size + count * _ENTRY.itemsize
-        if magic != _MAGIC or files != count or len(data) != end + size or core.crc32c(memoryview(data)[_HEADER.size :]) != crc:
+        if (
+            magic != _MAGIC
+            or files != count
+            or len(data) != end + size
+            or core.crc32c(memoryview(data)[_HEADER.size :]) != crc
+        ):
             return None
         entries = np.frombuffer(data, _ENTRY, count, _HEADER.size)
         if int(entries["size"].sum(dtype=np.uint64)) != size:
@@ -156,7 +169,9 @@ class Places:
 
     def key(self) -> bytes:
         """Bytes that distinguish the list from another of the same paths."""
-        return b"".join(np.ascontiguousarray(each).tobytes() for each in (self.offsets, self.sizes, self.numbers))
+        return b"".join(
+            np.ascontiguousarray(each).tobytes() for each in (self.offsets, self.sizes, self.numbers)
+        )
 
 
 class ListedImages:
@@ -168,7 +183,9 @@ class ListedImages:
         places: places of the images in the files; None: each file is one image.
     """
 
-    def __init__(self, paths: Sequence[str], cache: str | os.PathLike[str] | None, places: Places | None = None) -> None:
+    def __init__(
+        self, paths: Sequence[str], cache: str | os.PathLike[str] | None, places: Places | None = None
+    ) -> None:
         self.paths = paths
         self.places = places
         self._folder = cache
@@ -184,14 +201,27 @@ class ListedImages:
         """The list, with what the index cache holds of it."""
         if self._files is None:
             first, last = (min(self.paths), max(self.paths)) if self.paths else ("", "")
-            prefix = first[: next((at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))]
+            prefix = first[
+                : next(
+                    (at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]),
+                    len(first),
+                )
+            ]
             names = bytearray()
-            for start in range(0, len(self.paths), BLOCK):  # a million short texts at once would take more memory than all else
+            for start in range(
+                0, len(self.paths), BLOCK
+            ):  # a million short texts at once would take more memory than all else
                 block = [path[len(prefix) :] + "\0" for path in self.paths[start : start + BLOCK]]
                 names += os.fsencode("".join(block))
-            places = None if self.places is None else (self.places.stamps, self.places.offsets, self.places.sizes, self.places.numbers)
+            places = (
+                None
+                if self.places is None
+                else (self.places.stamps, self.places.offsets, self.places.sizes, self.places.numbers)
+            )
             kinds = [each.kind for each in formats()]
-            self._files = core.Files(os.fsencode(prefix), bytes(names), len(self.paths), self.room, places, kinds)
+            self._files = core.Files(
+                os.fsencode(prefix), bytes(names), len(self.paths), self.room, places, kinds
+            )
             if self._folder is not None:
                 key = b"" if self.places is None else self.places.key()
                 self._cache = IndexCache(self._folder, os.fsencode(prefix), bytes(names), key)
@@ -224,7 +254,9 @@ class ListedImages:
         rows = some if positions is None else positions[some]
         found = sum(self._is_native(int(row)) for row in rows)
         if found < NATIVE * len(rows):
-            raise NotInPlaceError(f"{found} of {len(rows)} of its images are JPEGs, PNGs or WebPs: pack it (fastload pack)")
+            raise NotInPlaceError(
+                f"{found} of {len(rows)} of its images are JPEGs, PNGs or WebPs: pack it (fastload pack)"
+            )
 
     def _is_native(self, index: int) -> bool:
         assert self.places is not None

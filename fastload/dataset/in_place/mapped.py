@@ -64,9 +64,20 @@ class MappedFiles:
                 continue
             start, end = (int(each, 16) for each in parts[0].split(b"-"))
             major, minor = (int(each, 16) for each in parts[3].split(b":"))
-            one = _Mapping(start, end, int(parts[2], 16), os.makedev(major, minor), int(parts[4]), parts[5].replace(rb"\012", b"\n"))
+            one = _Mapping(
+                start,
+                end,
+                int(parts[2], 16),
+                os.makedev(major, minor),
+                int(parts[4]),
+                parts[5].replace(rb"\012", b"\n"),
+            )
             last = found[-1] if found else None
-            if last and (last.end, last.path, last.offset + last.end - last.start) == (one.start, one.path, one.offset):
+            if last and (last.end, last.path, last.offset + last.end - last.start) == (
+                one.start,
+                one.path,
+                one.offset,
+            ):
                 last.end = one.end
             else:
                 found.append(one)
@@ -124,7 +135,9 @@ class MappedFiles:
 
 
 def _changed(path: bytes) -> NotInPlaceError:
-    return NotInPlaceError(f"{os.fsdecode(path)} was changed or removed since it was loaded: load the dataset again")
+    return NotInPlaceError(
+        f"{os.fsdecode(path)} was changed or removed since it was loaded: load the dataset again"
+    )
 
 
 def _same_bytes(path: str, offset: int, buffer: Any) -> bool:
@@ -161,7 +174,9 @@ def places_of(column: Any, mapped: MappedFiles) -> tuple[list[str], Places]:
     stamps[:count] = mapped.stamps
     empty = np.empty(0, np.uint32)
     offsets = np.concatenate([empty.astype(np.uint64), *found.offsets])
-    places = Places(stamps, offsets, np.concatenate([empty, *found.sizes]), np.concatenate([empty, *found.numbers]))
+    places = Places(
+        stamps, offsets, np.concatenate([empty, *found.sizes]), np.concatenate([empty, *found.numbers])
+    )
     return mapped.paths + others, places
 
 
@@ -187,7 +202,11 @@ def _add_chunk(chunk: Any, mapped: MappedFiles, found: _Found, others: list[str]
 
 
 def _extents(
-    data: Any, given: npt.NDArray[np.bool_], mapped: MappedFiles, offsets: npt.NDArray[np.uint64], sizes: npt.NDArray[np.uint32]
+    data: Any,
+    given: npt.NDArray[np.bool_],
+    mapped: MappedFiles,
+    offsets: npt.NDArray[np.uint64],
+    sizes: npt.NDArray[np.uint32],
 ) -> tuple[int, int]:
     """Fills in offsets, in the buffer of all bytes, and sizes of the images given; returns the place of that buffer."""
     _, ends, values = data.buffers()
@@ -202,7 +221,9 @@ def _extents(
         raise NotInPlaceError("one of its images is empty, or has more than 1 GiB")
     place = mapped.place(values)
     if place is None:
-        raise NotInPlaceError("its images lie in memory, not in files: save_to_disk() and load_from_disk() it")
+        raise NotInPlaceError(
+            "its images lie in memory, not in files: save_to_disk() and load_from_disk() it"
+        )
     offsets[given], sizes[given] = edges[:-1][given].astype(np.uint64), lengths.astype(np.uint32)
     return place
 

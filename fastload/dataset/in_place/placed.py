@@ -33,15 +33,29 @@ class PlacedDataset(InPlaceDataset):
     noun = "images"
     image_field = "image"
 
-    def __init__(self, dataset: Any, known: KnownSamples, cache: str | os.PathLike[str] | None = None, before: object = None) -> None:
+    def __init__(
+        self,
+        dataset: Any,
+        known: KnownSamples,
+        cache: str | os.PathLike[str] | None = None,
+        before: object = None,
+    ) -> None:
         super().__init__(dataset, known.transform, _listed(known.source, cache))
         self._listed.check_formats()
         self._known = known
         self.fields = known.fields
-        numbers = {field.name: field.kind for field in known.source.fields if field.handler.is_column and not field.handler.is_array}
+        numbers = {
+            field.name: field.kind
+            for field in known.source.fields
+            if field.handler.is_column and not field.handler.is_array
+        }
         self._arrays = _columns(known, [name for name in self.fields if name in numbers])
-        self.stored_fields = tuple(name for name in self.fields if name != self.image_field and name not in self._arrays)
-        self.kinds = {name: numbers[name] if name in self._arrays else "value" for name in self.fields} | {self.image_field: "image"}
+        self.stored_fields = tuple(
+            name for name in self.fields if name != self.image_field and name not in self._arrays
+        )
+        self.kinds = {name: numbers[name] if name in self._arrays else "value" for name in self.fields} | {
+            self.image_field: "image"
+        }
 
     def is_of(self, dataset: Any, known: KnownSamples) -> bool:
         """Returns True if it is made of that dataset, with the source and fields that the dataset has now."""
@@ -64,9 +78,15 @@ def _listed(source: ReadableSource, cache: str | os.PathLike[str] | None) -> Lis
     """The places of a source's images."""
     place = getattr(source, "place", None)
     if place is None:
-        raise NotInPlaceError(f"{source.title}: its images do not lie in one piece in files: pack it (fastload pack)")
+        raise NotInPlaceError(
+            f"{source.title}: its images do not lie in one piece in files: pack it (fastload pack)"
+        )
     count = len(source)
-    offsets, sizes, numbers = np.zeros(count, np.uint64), np.zeros(count, np.uint32), np.zeros(count, np.uint32)
+    offsets, sizes, numbers = (
+        np.zeros(count, np.uint64),
+        np.zeros(count, np.uint32),
+        np.zeros(count, np.uint32),
+    )
     known: dict[str, int] = {}
     stamps: list[int] = []
     lengths: list[int] = []
@@ -74,7 +94,9 @@ def _listed(source: ReadableSource, cache: str | os.PathLike[str] | None) -> Lis
         for position in range(count):
             found = place(position)
             if found is None:
-                raise NotInPlaceError(f"{source.name(position)}: its image does not lie in one piece in a file: pack it (fastload pack)")
+                raise NotInPlaceError(
+                    f"{source.name(position)}: its image does not lie in one piece in a file: pack it (fastload pack)"
+                )
             path = os.path.abspath(found.path)
             if (number := known.get(path)) is None:
                 number = known[path] = len(known)

@@ -88,7 +88,9 @@ class Samples(ShownAsText, Dataset[Any]):
                     "name the others with fields=[...], or attach it (fastload attach) and open PackedDataset"
                 )
         if _IMAGE not in self.fields:
-            raise ArgumentError(f"fields={list(self.fields)}: {_IMAGE!r} is missing; without images there is nothing to decode")
+            raise ArgumentError(
+                f"fields={list(self.fields)}: {_IMAGE!r} is missing; without images there is nothing to decode"
+            )
         self.classes = source.classes
 
     @property
@@ -110,7 +112,11 @@ class Samples(ShownAsText, Dataset[Any]):
         item = self.source.read(index)
         image = opened(item.image)
         values = {**owned(item.values), _IMAGE: image if self.transform is None else self.transform(image)}
-        return tuple(values[name] for name in self.fields) if self.is_pair else {name: values[name] for name in self.fields}
+        return (
+            tuple(values[name] for name in self.fields)
+            if self.is_pair
+            else {name: values[name] for name in self.fields}
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ if self._reopen is None else {**self.__dict__, "source": None}
@@ -126,14 +132,19 @@ class Samples(ShownAsText, Dataset[Any]):
 
 def owned(values: Mapping[str, Any]) -> dict[str, Any]:
     """Values of fields as a program may have them: arrays that are part of a file's bytes, which are read-only, are copied."""
-    return {name: value.copy() if isinstance(value, np.ndarray) and not value.flags.writeable else value for name, value in values.items()}
+    return {
+        name: value.copy() if isinstance(value, np.ndarray) and not value.flags.writeable else value
+        for name, value in values.items()
+    }
 
 
 def opened(image: Any) -> Any:
     """The RGB Pillow image of a file's bytes, or of pixels."""
     from PIL import Image
 
-    return (Image.fromarray(image) if isinstance(image, np.ndarray) else open_image(io.BytesIO(image))).convert("RGB")
+    return (
+        Image.fromarray(image) if isinstance(image, np.ndarray) else open_image(io.BytesIO(image))
+    ).convert("RGB")
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,13 @@ class FileDataset(InPlaceDataset):
     kinds = {"image": "image", "label": "int"}  # noqa: RUF012
     image_field = "image"
 
-    def __init__(self, dataset: Any, known: KnownDataset, cache: str | os.PathLike[str] | None = None, before: object = None) -> None:
+    def __init__(
+        self,
+        dataset: Any,
+        known: KnownDataset,
+        cache: str | os.PathLike[str] | None = None,
+        before: object = None,
+    ) -> None:
         paths, labels, self._plain = _divided(known)
         super().__init__(dataset, known.transform, ListedImages(paths, cache))
         self._arrays = {"label": labels}
@@ -65,7 +71,9 @@ def _divided(known: KnownDataset) -> tuple[list[str], npt.NDArray[Any], bool]:
     native = suffixes()
     count = sum(path.lower().endswith(native) for path in paths)
     if count < NATIVE * len(paths):
-        raise NotInPlaceError(f"{count} of its {len(paths)} files are JPEGs, PNGs or WebPs by their names: pack it (fastload pack)")
+        raise NotInPlaceError(
+            f"{count} of its {len(paths)} files are JPEGs, PNGs or WebPs by their names: pack it (fastload pack)"
+        )
     try:
         return paths, np.array(labels, np.int64 if kind is int else kind), kind is int
     except OverflowError:

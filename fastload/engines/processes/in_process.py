@@ -69,7 +69,9 @@ def _traced_call(function: Callable[[Any], Any], name: str, tracer: tracing.Trac
 class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
     """Iterator over one epoch in the calling process. Under seed_by="sample" the caller's own random state does not change."""
 
-    def __init__(self, plan: ExecutionPlan, progress: Progress, counters: LoaderCounters, length_called: int | None) -> None:
+    def __init__(
+        self, plan: ExecutionPlan, progress: Progress, counters: LoaderCounters, length_called: int | None
+    ) -> None:
         settings, epoch_state, epoch = plan.settings, progress.epoch_state, progress.epoch
         assert epoch_state is not None
         self._dataset: Any
@@ -98,7 +100,11 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
         self._lazy, self._images = settings.lazy_images, counters.workers.images
         self._lost = Lost()  # losses of the current batch
         if self._by_sample:
-            seeds = (int(self._base_seed), epoch_state.passes) if settings.seed is None else (settings.seed, epoch)
+            seeds = (
+                (int(self._base_seed), epoch_state.passes)
+                if settings.seed is None
+                else (settings.seed, epoch)
+            )
             self._dataset = _Seeded(self._dataset, *seeds)
             self._dataset_fetcher = self._make_fetcher()
 
@@ -128,7 +134,9 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
                 self._epoch_state.take(number, len(index) if self._auto_collation else 1, 0)
                 self._again = self._occurrences(index, self._epoch_state.again, self._view)
                 make = partial(self._fetch, index)
-                moved: Any = make() if self._transfer is None else self._transfer.put(make, partial(self._key, index))
+                moved: Any = (
+                    make() if self._transfer is None else self._transfer.put(make, partial(self._key, index))
+                )
             except StopIteration:
                 self._epoch_state.end()
                 self._losses.check(self._epoch_state.batches)
@@ -146,7 +154,12 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
             return BatchKey(*self._seeds, self._epoch_state.batches, None)
         occurrences = self._lost.occurring(self._again, len(index) if self._auto_collation else 1)
         index = self._lost.among(index, self._auto_collation)
-        return BatchKey(*self._seeds, self._epoch_state.at, index if self._view is None else self._keyed(index, self._view), occurrences)
+        return BatchKey(
+            *self._seeds,
+            self._epoch_state.at,
+            index if self._view is None else self._keyed(index, self._view),
+            occurrences,
+        )
 
     def _fetch(self, index: Any) -> Any:
         self._lost = Lost()
@@ -168,7 +181,10 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
                 return make(index)
         fetcher = self._dataset_fetcher
         plain = fetcher.dataset, fetcher.collate_fn
-        fetcher.dataset, fetcher.collate_fn = _Traced(fetcher.dataset, tracer), _traced_call(fetcher.collate_fn, "collate", tracer)
+        fetcher.dataset, fetcher.collate_fn = (
+            _Traced(fetcher.dataset, tracer),
+            _traced_call(fetcher.collate_fn, "collate", tracer),
+        )
         try:
             return make(index)
         finally:
@@ -202,7 +218,9 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
                 return dataset[index]
 
         if self._auto_collation:
-            samples = self._policy.make_all(dataset, get, getattr(dataset, "__getitems__", None), index, self._lost, listed)
+            samples = self._policy.make_all(
+                dataset, get, getattr(dataset, "__getitems__", None), index, self._lost, listed
+            )
         else:
             samples = self._policy.make(dataset, get, index, 0, self._lost, (listed or [0])[0])
         if samples is NOTHING:

@@ -43,7 +43,9 @@ class WorkerIterator(LoaderIterator):
        iterator; the loader starts new workers when it is iterated again.
     """
 
-    def __init__(self, plan: ExecutionPlan, progress: Progress, counters: LoaderCounters, length_called: int | None) -> None:
+    def __init__(
+        self, plan: ExecutionPlan, progress: Progress, counters: LoaderCounters, length_called: int | None
+    ) -> None:
         settings = plan.settings
         dataset, self._draws = plan.python_dataset(progress.epoch)
         arguments = IteratorArguments.of(plan, dataset, length_called)
@@ -64,7 +66,9 @@ class WorkerIterator(LoaderIterator):
         self._use(plan)
         self._queue: deque[Task] = deque()
         self._transferred: deque[tuple[Task, TransferredBatch | BaseException | None]] = deque()
-        self._failure: BaseException | None = None  # failure of workers, noticed while earlier batches were still undelivered
+        self._failure: BaseException | None = (
+            None  # failure of workers, noticed while earlier batches were still undelivered
+        )
         self._numbers = itertools.count()
         self._sampled_out = False
         self._closed = False
@@ -82,7 +86,9 @@ class WorkerIterator(LoaderIterator):
             guard = Registered(None if self._transfer is None else self._transfer.stream)
             prepare = lambda memory: memory.guard(guard)  # noqa: E731
         ended = weakref.WeakMethod(self._ended_early)
-        self._scheduler = TaskScheduler(context, self._job(plan), schedule, self._counts, prepare, lambda tasks: _call(ended(), tasks))
+        self._scheduler = TaskScheduler(
+            context, self._job(plan), schedule, self._counts, prepare, lambda tasks: _call(ended(), tasks)
+        )
         self._set_turns()
         with self._scheduler.pool.together():
             self._fill()
@@ -113,7 +119,9 @@ class WorkerIterator(LoaderIterator):
 
     def _set_turns(self) -> None:
         self._scheduler.turn = self._epoch_state.turn
-        self._scheduler.active = [not each.ended for each in self._epoch_state.replicas] or [True] * self._num_workers
+        self._scheduler.active = [not each.ended for each in self._epoch_state.replicas] or [
+            True
+        ] * self._num_workers
 
     def _job(self, plan: ExecutionPlan) -> Job:
         settings = plan.settings
@@ -198,7 +206,9 @@ class WorkerIterator(LoaderIterator):
         self._set_turns()
         self._sampled_out = self._ended = False
         with self._scheduler.pool.together():
-            self._scheduler.begin(self._shared_seed, self._sample_seed(plan.settings.seed), self._draws, self._policy)
+            self._scheduler.begin(
+                self._shared_seed, self._sample_seed(plan.settings.seed), self._draws, self._policy
+            )
             self._fill()
         while self._follows and len(self._scheduler.begun) < self._num_workers:
             self._listen(list(range(self._num_workers)), None if self._timeout == 0 else self._timeout)
@@ -211,7 +221,11 @@ class WorkerIterator(LoaderIterator):
 
     def _fill(self) -> None:
         depth = self._depth + (self._ahead if self._draws_ahead else 0)
-        while not self._sampled_out and len(self._queue) + len(self._transferred) < depth and any(self._scheduler.active):
+        while (
+            not self._sampled_out
+            and len(self._queue) + len(self._transferred) < depth
+            and any(self._scheduler.active)
+        ):
             try:
                 index = self._next_index()  # type: ignore[no-untyped-call]
             except StopIteration:
@@ -234,10 +248,14 @@ class WorkerIterator(LoaderIterator):
 
     def _next_data(self) -> Any:
         if self._pid != os.getpid():
-            raise ClosedError(f"this iterator's workers belong to process {self._pid}: iterate the loader anew in this process")
+            raise ClosedError(
+                f"this iterator's workers belong to process {self._pid}: iterate the loader anew in this process"
+            )
         if self._inconsistent:
             self.close()
-            raise ClosedError("an exception from outside cut short what this iterator was doing: iterate the loader anew")
+            raise ClosedError(
+                "an exception from outside cut short what this iterator was doing: iterate the loader anew"
+            )
         self._inconsistent = True
         deadline = time.monotonic() + self._timeout if self._timeout > 0 else None
         while True:
@@ -261,7 +279,9 @@ class WorkerIterator(LoaderIterator):
             if not self._queue:
                 self._inconsistent = False
                 if self._closed and not self._ended:
-                    raise ClosedError("this iterator's workers were closed before its end: iterate the loader anew")
+                    raise ClosedError(
+                        "this iterator's workers were closed before its end: iterate the loader anew"
+                    )
                 self._ended = True
                 for worker, stands in self._scheduler.ends.items():
                     self._epoch_state.place(worker, stands)
@@ -311,12 +331,19 @@ class WorkerIterator(LoaderIterator):
 
     def _key(self, task: Task) -> BatchKey:
         if self._dataset_kind != _DatasetKind.Map:
-            return BatchKey(*self._seeds, next(self._finished), None)  # not task.at: tasks given to an exhausted worker have numbers too
+            return BatchKey(
+                *self._seeds, next(self._finished), None
+            )  # not task.at: tasks given to an exhausted worker have numbers too
         indices, occurrences = task.index, task.occurrences
         if task.lost is not None:
             occurrences = task.lost.occurring(occurrences, len(indices) if self._auto_collation else 1)
             indices = task.lost.among(indices, self._auto_collation)
-        return BatchKey(*self._seeds, task.at, indices if self._view is None else self._keyed(indices, self._view), occurrences)
+        return BatchKey(
+            *self._seeds,
+            task.at,
+            indices if self._view is None else self._keyed(indices, self._view),
+            occurrences,
+        )
 
     def _move_ahead(self) -> None:
         """Moves the batches that are ready after the requested one, as far as possible without waiting."""
@@ -343,7 +370,12 @@ class WorkerIterator(LoaderIterator):
     def _take(self, task: Task) -> None:
         """Takes the batch that is delivered next out of the queue, and pulls another in its place."""
         self._samples = len(task.index) if self._auto_collation else 1
-        self._epoch_state.take(task.at if self._dataset_kind == _DatasetKind.Map else None, self._samples, task.worker, task.replica)
+        self._epoch_state.take(
+            task.at if self._dataset_kind == _DatasetKind.Map else None,
+            self._samples,
+            task.worker,
+            task.replica,
+        )
         if self._closed:
             return
         try:
@@ -386,7 +418,11 @@ class WorkerIterator(LoaderIterator):
 
     def _late(self) -> str:
         task = self._queue[0] if self._queue else next(iter(self._scheduler.tasks.values()))
-        who = "every worker" if task.worker is None else f"worker {task.worker} (pid {self._scheduler.pool.workers[task.worker].pid})"
+        who = (
+            "every worker"
+            if task.worker is None
+            else f"worker {task.worker} (pid {self._scheduler.pool.workers[task.worker].pid})"
+        )
         return (
             f"DataLoader timed out after {self._timeout} seconds: {who} has not finished the batch of indices "
             f"{_shown(task.index)}. Raise timeout=, or look at what the dataset does there"
@@ -402,7 +438,12 @@ class WorkerIterator(LoaderIterator):
     def progress(self) -> dict[str, int]:
         """Counts for the health report: ready batches, the most batches in flight, and the slots."""
         ready = sum(task.made is not None for task in self._queue)
-        return {"ready": ready, "depth": self._depth, "slots": len(self._scheduler.slots.all), "slot_bytes": self._scheduler.slots.bytes}
+        return {
+            "ready": ready,
+            "depth": self._depth,
+            "slots": len(self._scheduler.slots.all),
+            "slot_bytes": self._scheduler.slots.bytes,
+        }
 
     def close(self) -> None:
         """Ends the workers; idempotent. Delivered batches stay valid."""

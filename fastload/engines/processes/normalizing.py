@@ -44,7 +44,12 @@ def _exchange() -> None:
 def _in_one_pass(own: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(own)
     def normalize(tensor: Any, mean: Any, std: Any, inplace: bool = False) -> Any:
-        if inplace or not _is_plain(tensor) or _OWN.replaced() or (numbers := _rounded(mean, std, tensor.shape[0])) is None:
+        if (
+            inplace
+            or not _is_plain(tensor)
+            or _OWN.replaced()
+            or (numbers := _rounded(mean, std, tensor.shape[0])) is None
+        ):
             return own(tensor, mean, std, inplace)
         interleaved = not tensor.is_contiguous()
         if interleaved and not tensor.permute(1, 2, 0).is_contiguous():
@@ -75,7 +80,11 @@ def _is_plain(tensor: Any) -> bool:
 
 def _rounded(mean: Any, std: Any, channels: int) -> tuple[list[float], list[float]] | None:
     """The numbers as float32 has them, one for each channel; None where torchvision's code is to decide."""
-    if not (type(mean) in (list, tuple) and type(std) in (list, tuple) and len(mean) == len(std) == channels <= MOST_CHANNELS):
+    if not (
+        type(mean) in (list, tuple)
+        and type(std) in (list, tuple)
+        and len(mean) == len(std) == channels <= MOST_CHANNELS
+    ):
         return None
     if not all(type(each) is float for numbers in (mean, std) for each in numbers):
         return None

@@ -137,7 +137,9 @@ class Pool:
     2. Every wait ends: with a message, the end of a worker, the timeout, or an exception from a signal handler.
     """
 
-    def __init__(self, context: Any, workers: int, tickets: int, job: Any, holds: Callable[[int], tuple[Any, ...]]) -> None:
+    def __init__(
+        self, context: Any, workers: int, tickets: int, job: Any, holds: Callable[[int], tuple[Any, ...]]
+    ) -> None:
         refuse_daemon(context)
         if context.get_start_method() == "forkserver":
             warm_forkserver(context)
@@ -166,8 +168,15 @@ class Pool:
         channel = Channel(ours, parent=True)
         try:
             control = _Fd(self.control.fd) if self.method == "fork" else _Late(DupFd, self.control.fd)
-            handled = tuple(int(n) for n in _PARENTS_SIGNALS if n != signal.SIGINT and callable(signal.getsignal(n)))
-            process = context.Process(target=_main, args=(job, number, theirs, control, handled), daemon=True, name=f"{_NAME}{number}")
+            handled = tuple(
+                int(n) for n in _PARENTS_SIGNALS if n != signal.SIGINT and callable(signal.getsignal(n))
+            )
+            process = context.Process(
+                target=_main,
+                args=(job, number, theirs, control, handled),
+                daemon=True,
+                name=f"{_NAME}{number}",
+            )
             with _signals_later(self.method):
                 process.start()
         except BaseException:
@@ -365,7 +374,13 @@ def refuse_daemon(context: Any) -> None:
 
 def _in_torchs_words(pid: int, code: int) -> str:
     """torch's own error text for a worker that ended so: programs and people search logs for it."""
-    how = f"is killed by signal: {signal.strsignal(-code)}." if code < 0 else f"exited unexpectedly with exit code {code}." if code else ""
+    how = (
+        f"is killed by signal: {signal.strsignal(-code)}."
+        if code < 0
+        else f"exited unexpectedly with exit code {code}."
+        if code
+        else ""
+    )
     first = f"DataLoader worker (pid {pid}) {how} " if how else ""
     return f"{first}DataLoader worker (pid(s) {pid}) exited unexpectedly"
 

@@ -74,7 +74,11 @@ def describe(sample: Any) -> SampleLayout | None:
     """The layout of batches of samples like this one; None if they cannot be collated row by row."""
     leaves: list[Leaf] = []
     template = _describe(sample, leaves)
-    return None if template is None or not any(leaf.code >= 0 for leaf in leaves) else SampleLayout(template, tuple(leaves))
+    return (
+        None
+        if template is None or not any(leaf.code >= 0 for leaf in leaves)
+        else SampleLayout(template, tuple(leaves))
+    )
 
 
 def _describe(value: Any, leaves: list[Leaf]) -> Any:
@@ -98,11 +102,25 @@ def _container(kind: type, keys: Any, children: list[Any], leaves: list[Leaf]) -
 def _leaf(value: Any) -> Leaf | None:
     kind = type(value)
     if kind is torch.Tensor and not value.is_nested:
-        plain = value.layout is torch.strided and value.device.type == "cpu" and not value.requires_grad and not value.is_conj()
+        plain = (
+            value.layout is torch.strided
+            and value.device.type == "cpu"
+            and not value.requires_grad
+            and not value.is_conj()
+        )
         code = _CODES.get(value.dtype, -1)
-        return Leaf(kind, code, tuple(value.shape)) if plain and code >= 0 and not value.is_neg() and value.numel() else None
+        return (
+            Leaf(kind, code, tuple(value.shape))
+            if plain and code >= 0 and not value.is_neg() and value.numel()
+            else None
+        )
     if kind is np.ndarray:
-        if value.dtype.kind not in "biufc" or not value.dtype.isnative or not value.size or any(step < 0 for step in value.strides):
+        if (
+            value.dtype.kind not in "biufc"
+            or not value.dtype.isnative
+            or not value.size
+            or any(step < 0 for step in value.strides)
+        ):
             return None
         try:
             code = _CODES[torch.from_numpy(np.empty(0, value.dtype)).dtype]
@@ -136,9 +154,15 @@ def _flatten(value: Any, template: Any, out: list[Any]) -> bool:
     if type(value) is not kind:
         return False
     if kind is dict:
-        same = tuple(value) == keys and all(type(a) is type(b) for a, b in zip(value, keys, strict=True))  # 1 == True == 1.0
-        return same and all(_flatten(value[key], child, out) for key, child in zip(keys, children, strict=True))
-    return len(value) == keys and all(_flatten(each, child, out) for each, child in zip(value, children, strict=True))
+        same = tuple(value) == keys and all(
+            type(a) is type(b) for a, b in zip(value, keys, strict=True)
+        )  # 1 == True == 1.0
+        return same and all(
+            _flatten(value[key], child, out) for key, child in zip(keys, children, strict=True)
+        )
+    return len(value) == keys and all(
+        _flatten(each, child, out) for each, child in zip(value, children, strict=True)
+    )
 
 
 class RowWriter:
@@ -152,7 +176,9 @@ class RowWriter:
                 self._views.append(None)
                 continue
             count = rows * leaf.row_bytes // DTYPES[leaf.code].itemsize
-            flat = torch.frombuffer(slot, dtype=DTYPES[leaf.code], count=count, offset=at).view(rows, *leaf.shape)
+            flat = torch.frombuffer(slot, dtype=DTYPES[leaf.code], count=count, offset=at).view(
+                rows, *leaf.shape
+            )
             self._views.append(flat if leaf.kind is torch.Tensor else flat.numpy())
 
     def write(self, row: int, values: list[Any]) -> list[Any]:
@@ -188,7 +214,9 @@ def batch_of(layout: SampleLayout, rows: int, strings: list[list[Any]], keep: li
             whole = rebuild_tensor(offsets[template], leaf.code, (rows, *leaf.shape), None)
             return whole if keep is None else whole[keep]
         kind, keys, children = template
-        built = [build(child, list if kind is dict else tuple) for child in children]  # default_collate transposes sequences by zip
+        built = [
+            build(child, list if kind is dict else tuple) for child in children
+        ]  # default_collate transposes sequences by zip
         if kind is dict:
             return dict(zip(keys, built, strict=True))
         return kind(*built) if hasattr(kind, "_fields") else built

@@ -85,13 +85,19 @@ class Slots:
             memory = slot.memory
             if slot.busy or memory.leased or memory.cooling:
                 continue
-            if memory.retired or memory.bytes < least or (most is not None and memory.bytes > max(least, most)):
+            if (
+                memory.retired
+                or memory.bytes < least
+                or (most is not None and memory.bytes > max(least, most))
+            ):
                 self.drop(slot)
                 continue
             free += 1
             if free > self.keep:
                 self.drop(slot)
-            elif (worker is None or worker in slot.known) and (best is None or memory.bytes < best.memory.bytes):
+            elif (worker is None or worker in slot.known) and (
+                best is None or memory.bytes < best.memory.bytes
+            ):
                 best = slot
         if best is not None:
             best.busy = True
@@ -243,10 +249,18 @@ class TaskScheduler:
         self._tickets = itertools.count(1)
         self._made_slots = itertools.count(1)
         me = weakref.ref(self)
-        self.pool = Pool(context, job.workers, TICKETS * schedule.depth, job, lambda number: _indices_at(me(), number))
+        self.pool = Pool(
+            context, job.workers, TICKETS * schedule.depth, job, lambda number: _indices_at(me(), number)
+        )
         self._traced = job.traced
 
-    def begin(self, shared_seed: int | None, sample_seed: tuple[int, int] | None, draws: DrawBasis | None, policy: Policy) -> None:
+    def begin(
+        self,
+        shared_seed: int | None,
+        sample_seed: tuple[int, int] | None,
+        draws: DrawBasis | None,
+        policy: Policy,
+    ) -> None:
         """Begins another epoch of the same workers."""
         self.begun.clear()
         self.ends.clear()
@@ -295,7 +309,11 @@ class TaskScheduler:
         task.slot = self.slots.take(least, most=OVERSIZE * max(self.sizes))
         self._share(task.slot)
         slot = None if task.slot is None else task.slot.number
-        self._send_all(messages.OfferBatch(self._open_ticket(task), messages.MakeBatch(task.number, task.index, slot, least, task.listed)))
+        self._send_all(
+            messages.OfferBatch(
+                self._open_ticket(task), messages.MakeBatch(task.number, task.index, slot, least, task.listed)
+            )
+        )
 
     def _usual(self) -> int:
         """Bytes of a slot that all but the largest tenth of recent batches fit into, rounded up so that it is steady."""
@@ -325,7 +343,11 @@ class TaskScheduler:
         self._share(task.slot)
         task.left = len(task.index)
         task.strings = {}
-        self._send_all(messages.OfferRows(task.number, self._open_ticket(task), task.index, task.slot.number, task.listed))
+        self._send_all(
+            messages.OfferRows(
+                task.number, self._open_ticket(task), task.index, task.slot.number, task.listed
+            )
+        )
 
     def _open_ticket(self, task: Task) -> int:
         task.ticket = next(self._tickets) % 2**32
@@ -370,7 +392,12 @@ class TaskScheduler:
         task.slot = given
         task.made = functools.partial(_unpacked, None if given is None else given.memory, needed, body)
 
-    def _count(self, message: messages.BatchDone | messages.BatchEmpty | messages.RowsDone, body: int = 0, needed: int = 0) -> None:
+    def _count(
+        self,
+        message: messages.BatchDone | messages.BatchEmpty | messages.RowsDone,
+        body: int = 0,
+        needed: int = 0,
+    ) -> None:
         self._counts.add(body, needed, message.report)
         self._record(message.worker, message.report.traced)
 
@@ -441,7 +468,9 @@ class TaskScheduler:
             assert task.slot is not None
             self._counts.bytes += self._layout.bytes(len(task.index))
             ordered = [task.strings[row] for row in sorted(task.strings)]
-            task.made = functools.partial(_built, task.slot.memory, self._layout, len(task.index), ordered, kept)
+            task.made = functools.partial(
+                _built, task.slot.memory, self._layout, len(task.index), ordered, kept
+            )
 
 
 _HANDLERS: dict[type, Callable[[TaskScheduler, Any, Task | None], None]] = {
@@ -469,7 +498,13 @@ def _nothing() -> None:
     """`made` of a task without rows."""
 
 
-def _built(memory: core.SharedSlot, layout: rows.SampleLayout, count: int, strings: list[list[Any]], kept: list[int] | None) -> Any:
+def _built(
+    memory: core.SharedSlot,
+    layout: rows.SampleLayout,
+    count: int,
+    strings: list[list[Any]],
+    kept: list[int] | None,
+) -> Any:
     with opened(memory):
         return rows.batch_of(layout, count, strings, kept)
 

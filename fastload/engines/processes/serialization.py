@@ -50,7 +50,11 @@ DTYPES: tuple[torch.dtype, ...] = (
     torch.float8_e4m3fnuz,
     torch.float8_e5m2,
     torch.float8_e5m2fnuz,
-    *(getattr(torch, name) for name in ("float8_e8m0fnu", "float4_e2m1fn_x2", "bits8", "bits16") if hasattr(torch, name)),
+    *(
+        getattr(torch, name)
+        for name in ("float8_e8m0fnu", "float4_e2m1fn_x2", "bits8", "bits16")
+        if hasattr(torch, name)
+    ),
 )
 _CODES = {dtype: code for code, dtype in enumerate(DTYPES)}
 _TV_TENSORS = "torchvision.tv_tensors"
@@ -130,7 +134,11 @@ class BatchPickler:
         begun = arena.needed
         try:
             return self._dump(pickle.Pickler, copyreg.dispatch_table, batch)
-        except (pickle.PicklingError, AttributeError, TypeError):  # a local class or a lambda: cloudpickle can
+        except (
+            pickle.PicklingError,
+            AttributeError,
+            TypeError,
+        ):  # a local class or a lambda: cloudpickle can
             arena.needed = begun
             import cloudpickle
 
@@ -189,11 +197,17 @@ class BatchPickler:
         if at is None:
             at = arena.reserve(size)
             if at is not None and arena.slot is not None:
-                torch.frombuffer(arena.slot, dtype=tensor.dtype, count=tensor.numel(), offset=at).copy_(tensor.reshape(-1))
+                torch.frombuffer(arena.slot, dtype=tensor.dtype, count=tensor.numel(), offset=at).copy_(
+                    tensor.reshape(-1)
+                )
         return -1 if at is None else at
 
     def _array(self, array: np.ndarray[Any, Any]) -> Any:
-        if array.nbytes < ARRAY_LEAST or array.dtype.hasobject or not (array.flags.c_contiguous or array.flags.f_contiguous):
+        if (
+            array.nbytes < ARRAY_LEAST
+            or array.dtype.hasobject
+            or not (array.flags.c_contiguous or array.flags.f_contiguous)
+        ):
             return array.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
         arena = self.arena
         flat = array.reshape(-1, order="A").view(np.uint8)
@@ -256,7 +270,9 @@ def rebuild_tensor(at: int, code: int, shape: tuple[int, ...], order: tuple[int,
     return tensor.permute(back)
 
 
-def rebuild_subclass(kind: type[torch.Tensor], tensor: torch.Tensor, attributes: dict[str, Any]) -> torch.Tensor:
+def rebuild_subclass(
+    kind: type[torch.Tensor], tensor: torch.Tensor, attributes: dict[str, Any]
+) -> torch.Tensor:
     """A tensor of a subclass, with its attributes, that views the plain one's memory."""
     rebuilt = tensor.as_subclass(kind)
     vars(rebuilt).update(attributes)

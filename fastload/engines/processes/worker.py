@@ -36,7 +36,14 @@ from fastload.engines.processes import row_collate as rows
 from fastload.engines.processes.channel import Channel, DescriptorsLost, Disconnected
 from fastload.engines.processes.messages import Job
 from fastload.engines.processes.serialization import INLINE_MOST, Arena, BatchPickler
-from fastload.engines.resume.datasets import DatasetState, dataset_state_of, fetched, fetcher_at, load_at_start, state_after
+from fastload.engines.resume.datasets import (
+    DatasetState,
+    dataset_state_of,
+    fetched,
+    fetcher_at,
+    load_at_start,
+    state_after,
+)
 from fastload.engines.thread_limits import hold_threads
 from fastload.errors import RemoteError, SampleError
 from fastload.health import tracing
@@ -63,7 +70,9 @@ def run(job: Job, number: int, sock: socket.socket, control: int) -> None:
     Objects inherited by fork belong to the parent. They are frozen, so that garbage collection here neither finalizes them (with sockets,
     locks and threads that both processes know) nor writes to their pages.
     """
-    torch._C._dynamo.eval_frame.set_eval_frame(None)  # if forked from within a compiled function, no frame here is to be compiled
+    torch._C._dynamo.eval_frame.set_eval_frame(
+        None
+    )  # if forked from within a compiled function, no frame here is to be compiled
     gc.freeze()
     core.watch_process(job.parent)
     channel = Channel(sock, parent=False)
@@ -83,7 +92,9 @@ def set_signals(handled: tuple[int, ...]) -> None:
     Source: NOTE [ processes: signals ].
     """
     signal_handling._set_worker_signal_handlers()  # type: ignore[attr-defined]
-    signal.signal(signal.SIGINT, lambda number, frame: None)  # not SIG_IGN, which programs started from here would inherit
+    signal.signal(
+        signal.SIGINT, lambda number, frame: None
+    )  # not SIG_IGN, which programs started from here would inherit
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     for number in handled:
         signal.signal(number, signal.SIG_IGN)
@@ -110,7 +121,9 @@ class Worker:
         self._seconds = [0.0, 0.0]  # in the dataset, in collating; of the current task
         self._slowest: tuple[float, Any] = (0.0, None)
         self._ended = False  # an iterable dataset's replica is exhausted
-        self._failed: ExceptionWrapper | None = None  # failure at the begin of the epoch, or of the worker: no batch can be made
+        self._failed: ExceptionWrapper | None = (
+            None  # failure at the begin of the epoch, or of the worker: no batch can be made
+        )
         self._started = False  # worker_init_fn has returned, and there is a fetcher
         self._advice = ""  # on the exception that is being raised
         self._tracing = tracing.WorkerTracing()
@@ -124,7 +137,9 @@ class Worker:
         seed = seed_worker(job.base_seed, self._number)
         torch.multiprocessing._set_thread_name("fl_worker")
         self._reseed(job.shared_seed)
-        torch_worker._worker_info = torch_worker.WorkerInfo(id=self._number, num_workers=job.workers, seed=seed, dataset=self._dataset)
+        torch_worker._worker_info = torch_worker.WorkerInfo(
+            id=self._number, num_workers=job.workers, seed=seed, dataset=self._dataset
+        )
         self._plain_stack = torch_collate.default_collate_fn_map[torch.Tensor]
         if self._plain_stack is torch_collate.collate_tensor_fn:
             torch_collate.default_collate_fn_map[torch.Tensor] = stacking = self._stack
@@ -274,7 +289,9 @@ class Worker:
             if self._job.auto_collation:
                 samples = self._samples(index, occurrences)
             else:
-                samples = self._policy.make(self._dataset, self._sample, index, 0, self._lost, (occurrences or [0])[0])
+                samples = self._policy.make(
+                    self._dataset, self._sample, index, 0, self._lost, (occurrences or [0])[0]
+                )
             made = NOTHING if samples is NOTHING else self._collate(samples, index)
         else:
             rewind, self._rewind = self._rewind, False
@@ -286,7 +303,9 @@ class Worker:
     def _samples(self, indices: Any, occurrences: list[int] | None) -> Any:
         several = getattr(self._dataset, "__getitems__", None) if self._sample_seed is None else None
         with self._stage("python") if several else _NO_STAGE:
-            samples = self._policy.make_all(self._dataset, self._sample, several or None, indices, self._lost, occurrences)
+            samples = self._policy.make_all(
+                self._dataset, self._sample, several or None, indices, self._lost, occurrences
+            )
         if not self._described and samples and samples is not NOTHING:
             self._described = True
             layout = rows.describe(samples[0])
@@ -298,7 +317,10 @@ class Worker:
         if self._sample_seed is not None:
             seed_sample(*self._sample_seed, index, occurrence)
         begun = time.perf_counter()
-        with self._stage("python", index), occurring(occurrence, resolved=self._policy.packed) if occurrence else _NO_STAGE:
+        with (
+            self._stage("python", index),
+            occurring(occurrence, resolved=self._policy.packed) if occurrence else _NO_STAGE,
+        ):
             sample = self._dataset[index]
         took = time.perf_counter() - begun
         self._seconds[0] += took
@@ -330,7 +352,12 @@ class Worker:
     def _stack(self, batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
         """torch's collate_tensor_fn, which stacks into the slot. What the user's own code collates, it may keep: that gets other memory."""
         first = batch[0]
-        plain = type(first) is torch.Tensor and first.layout is torch.strided and not first.is_nested and first.device.type == "cpu"
+        plain = (
+            type(first) is torch.Tensor
+            and first.layout is torch.strided
+            and not first.is_nested
+            and first.device.type == "cpu"
+        )
         if not plain or _STACKING.replaced():
             return self._plain_stack(batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
         shape = (len(batch), *first.shape)
@@ -347,7 +374,9 @@ class Worker:
         began_ns = 0 if tracer is None else core.clock_ns()
         fds: tuple[int, ...] = ()
         envelope = self._pack(made)
-        while self._arena.overflowed:  # again, if the second packing takes more: views of one tensor, longer offsets
+        while (
+            self._arena.overflowed
+        ):  # again, if the second packing takes more: views of one tensor, longer offsets
             if fds and slot is not None:
                 del self._slots[slot]
             fresh = core.SharedSlot(max(hint, self._arena.needed))
@@ -398,7 +427,11 @@ class Worker:
             try:
                 if self._failed is not None:
                     error = error or (row, self._failed)
-                elif (strings := self._row(writer, row, indices[row], 0 if occurrences is None else occurrences[row])) is None:
+                elif (
+                    strings := self._row(
+                        writer, row, indices[row], 0 if occurrences is None else occurrences[row]
+                    )
+                ) is None:
                     odd = True
                 elif strings:
                     made.append((row, strings))
@@ -406,7 +439,9 @@ class Worker:
                 error = error or (row, self._wrapped())
             row = self._control.claim(ticket, total)
         lost = self._lost if self._lost.instead else None
-        self._send(messages.RowsDone(self._number, batch, ticket, count, made, odd, error, lost, self._report()))
+        self._send(
+            messages.RowsDone(self._number, batch, ticket, count, made, odd, error, lost, self._report())
+        )
 
     def _row(self, writer: rows.RowWriter, row: int, index: Any, occurrence: int) -> list[Any] | None:
         """Makes one sample and writes it into its row. Returns its strings, or None if its layout differs from the others'."""
@@ -425,12 +460,18 @@ class Worker:
 
     def _report(self) -> messages.WorkerReport:
         (python, collate), traced = self._seconds, self._tracing.take()
-        return messages.WorkerReport(python, collate, *self._slowest, self._pickler.by_value, counts.take(), traced)
+        return messages.WorkerReport(
+            python, collate, *self._slowest, self._pickler.by_value, counts.take(), traced
+        )
 
     def _send(self, message: Any, fds: tuple[int, ...] = ()) -> None:
         try:
             body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-        except (pickle.PicklingError, AttributeError, TypeError):  # for instance an exception of a local class
+        except (
+            pickle.PicklingError,
+            AttributeError,
+            TypeError,
+        ):  # for instance an exception of a local class
             import cloudpickle
 
             body = cloudpickle.dumps(message)
@@ -440,10 +481,16 @@ class Worker:
         where, error = f"in DataLoader worker process {self._number}", sys.exc_info()[1]
         assert error is not None
         advice, self._advice, note = self._advice, "", ""
-        frames = [frame for frame, _ in walk_tb(error.__traceback__) if frame.f_code is Worker._sample.__code__]
+        frames = [
+            frame for frame, _ in walk_tb(error.__traceback__) if frame.f_code is Worker._sample.__code__
+        ]
         if frames:
             note = f"It was raised by {type(self._dataset).__name__}[{frames[0].f_locals['index']!r}]."
-        return WrappedError(error, where) if isinstance(error, (SampleError, RemoteError)) else AdvisedError(error, where, advice, note)
+        return (
+            WrappedError(error, where)
+            if isinstance(error, (SampleError, RemoteError))
+            else AdvisedError(error, where, advice, note)
+        )
 
 
 _NO_STAGE = nullcontext()

@@ -151,4 +151,6 @@ def check_versions(dataset: Any, stored: list[Any]) -> None:
 
 def is_versions(value: object) -> bool:
     """Returns True if a value of a state has the form that `packed_state` makes."""
-    return isinstance(value, list) and all(isinstance(each, list) and [type(part) for part in each] == [int, str] for each in value)
+    return isinstance(value, list) and all(
+        isinstance(each, list) and [type(part) for part in each] == [int, str] for each in value
+    )

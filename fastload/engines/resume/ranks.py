@@ -18,7 +18,9 @@ from fastload.sampling.sampler import Sharded
 from fastload.sampling.sharding import Split
 
 
-def begin_agreement(settings: Settings, sharded: Sharded, epoch: int, splits: Sequence[Split], default: torch.Tensor | None) -> None:
+def begin_agreement(
+    settings: Settings, sharded: Sharded, epoch: int, splits: Sequence[Split], default: torch.Tensor | None
+) -> None:
     """Compares the pass that begins with those of other ranks: all that has to be equal on each, by name.
 
     A rank with shard=(0, 1) shares with nobody: of it, only that is compared. `epoch` and `splits` are the pass's, `default` the state of
@@ -27,12 +29,18 @@ def begin_agreement(settings: Settings, sharded: Sharded, epoch: int, splits: Se
 
     def found() -> dict[str, Any]:
         world = {"a world of": sharded.num_replicas}
-        return world | (_shared(settings, sharded, epoch, splits, default) if sharded.shard == "auto" or sharded.num_replicas > 1 else {})
+        return world | (
+            _shared(settings, sharded, epoch, splits, default)
+            if sharded.shard == "auto" or sharded.num_replicas > 1
+            else {}
+        )
 
     sharded.agreement.begin(sharded.length, sharded.shard == "auto", found)
 
 
-def _shared(settings: Settings, sharded: Sharded, epoch: int, splits: Sequence[Split], default: torch.Tensor | None) -> dict[str, Any]:
+def _shared(
+    settings: Settings, sharded: Sharded, epoch: int, splits: Sequence[Split], default: torch.Tensor | None
+) -> dict[str, Any]:
     """Values by the names that an error gives them, the plainest cause first."""
     packed = packed_state(settings.dataset).get("packed", [])
     return {
@@ -47,7 +55,11 @@ def _shared(settings: Settings, sharded: Sharded, epoch: int, splits: Sequence[S
         **dict(mixture_facts(settings.dataset)),
         **_gathered(drawn_by(sharded, default)),
         # Groups of ranks with a (rank, world) of their own may divide the data between them.
-        **(_gathered(_of_subsets(settings.dataset)) if sharded.num_replicas == distributed.get_world_size() else {}),
+        **(
+            _gathered(_of_subsets(settings.dataset))
+            if sharded.num_replicas == distributed.get_world_size()
+            else {}
+        ),
     }
 
 

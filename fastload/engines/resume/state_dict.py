@@ -94,7 +94,9 @@ def state_of(plan: ExecutionPlan, progress: Progress, kept: KeptWorkers | None) 
 def _next_epoch(plan: ExecutionPlan, progress: Progress, kept: KeptWorkers | None) -> EpochState:
     """State of the epoch that the next iter() would begin, with the states of dataset copies that outlive an epoch."""
     settings, previous = plan.settings, progress.epoch_state
-    epoch_state = indices.fresh(settings, progress.next_epoch, base_drawn=plan.draws_base_seed, kept=kept is not None)
+    epoch_state = indices.fresh(
+        settings, progress.next_epoch, base_drawn=plan.draws_base_seed, kept=kept is not None
+    )
     if kept is not None:
         epoch_state.base_seed, epoch_state.passes = kept.base_seed, kept.passes
         if previous is not None:
@@ -115,7 +117,10 @@ def _index_length(settings: Settings) -> int | None:
 
 def _as_json(settings: Settings, epoch_state: EpochState, now: dict[str, Any]) -> dict[str, Any]:
     sampler = dict(epoch_state.sampler)
-    if epoch_state.index_batches is not None and (state := epoch_state.index_batches.state(epoch_state.exhausted)) is not None:
+    if (
+        epoch_state.index_batches is not None
+        and (state := epoch_state.index_batches.state(epoch_state.exhausted)) is not None
+    ):
         sampler["state"] = state
     rank = process_rank(settings.shard)[0] if epoch_state.rank is None else epoch_state.rank
     whose = {_RANK: rank} if epoch_state.start else {}
@@ -144,7 +149,11 @@ def _as_json(settings: Settings, epoch_state: EpochState, now: dict[str, Any]) -
         "exhausted": epoch_state.exhausted,
         **_counts_of(epoch_state),
         **packed_state(settings.dataset),
-        **({} if settings.order.sharded is None else rank_state(settings, settings.order.sharded, epoch_state)),
+        **(
+            {}
+            if settings.order.sharded is None
+            else rank_state(settings, settings.order.sharded, epoch_state)
+        ),
     }
 
 
@@ -160,7 +169,9 @@ def _kind(settings: Settings) -> str:
 
 
 def _length(settings: Settings) -> int | None:
-    return len(settings.dataset) if _kind(settings) == "map" and hasattr(settings.dataset, "__len__") else None
+    return (
+        len(settings.dataset) if _kind(settings) == "map" and hasattr(settings.dataset, "__len__") else None
+    )
 
 
 def load(settings: Settings, progress: Progress, state: dict[str, Any]) -> None:
@@ -185,7 +196,11 @@ def load(settings: Settings, progress: Progress, state: dict[str, Any]) -> None:
     sampler = settings.order.deciding
     if state["sampler"].get("epoch") is not None and callable(getattr(sampler, "set_epoch", None)):
         sampler.set_epoch(state["sampler"]["epoch"])
-    if state["batches"] and state["kind"] == "iterable" and not any(each["state"] or each["ended"] for each in state["replicas"]):
+    if (
+        state["batches"]
+        and state["kind"] == "iterable"
+        and not any(each["state"] or each["ended"] for each in state["replicas"])
+    ):
         warnings.warn(
             f"the dataset has no state_dict() and load_state_dict(): to resume, {state['batches']} batches of samples are made and dropped",
             stacklevel=3,
@@ -224,7 +239,12 @@ def _checked(state: dict[str, Any]) -> dict[str, Any]:
         unpacked = {"start": indices.unpacked_states(start), "now": indices.unpacked_states(state["now"])}
     except (ValueError, TypeError, IndexError) as error:
         raise _damaged(f"its generators cannot be read ({error})") from error
-    optional = {"packed": state.get("packed", []), "mixture": state.get("mixture"), "split": state.get("split"), "rank": rank}
+    optional = {
+        "packed": state.get("packed", []),
+        "mixture": state.get("mixture"),
+        "split": state.get("split"),
+        "rank": rank,
+    }
     optional["counts"] = state.get("occurrences")
     kept = {name: state[name] for name in _FIELDS if name not in unpacked} | optional
     return {**copy.deepcopy(kept), **unpacked}
@@ -258,18 +278,34 @@ def _check_fits(settings: Settings, state: dict[str, Any]) -> None:
     if state["batches"] or state["position"] or state["beyond"]:
         check_versions(settings.dataset, state["packed"])
         check_split(settings, state)
-        ours |= {"batch_size": settings.rows, "drop_last": bool(settings.drop_last), "length": _length(settings)}
-        if settings.order.sharded is not None and settings.order.sharded is not settings.index_sampler and not state["beyond"]:
+        ours |= {
+            "batch_size": settings.rows,
+            "drop_last": bool(settings.drop_last),
+            "length": _length(settings),
+        }
+        if (
+            settings.order.sharded is not None
+            and settings.order.sharded is not settings.index_sampler
+            and not state["beyond"]
+        ):
             del ours["batch_size"]  # samples of ranks are counted, not batches
         ours["seed"] = settings.seed
         name = type(settings.order.deciding).__name__
         if state["sampler"].get("name") != name:
-            raise ArgumentError(f"the state was taken in mid-epoch of a {state['sampler'].get('name')}, this loader has a {name}: {_SAME}")
+            raise ArgumentError(
+                f"the state was taken in mid-epoch of a {state['sampler'].get('name')}, this loader has a {name}: {_SAME}"
+            )
         _check_ranks(name, state["sampler"], ranks_of(settings.order.deciding))
     for name, value in ours.items():
         if state[name] != value:
-            raise ArgumentError(f"the state was taken in mid-epoch with {_NAMES[name]} {state[name]!r}, this loader has {value!r}: {_SAME}")
-    if ours["kind"] == "map" and not is_stateful(settings.dataset) and any(each["state"] for each in state["replicas"]):
+            raise ArgumentError(
+                f"the state was taken in mid-epoch with {_NAMES[name]} {state[name]!r}, this loader has {value!r}: {_SAME}"
+            )
+    if (
+        ours["kind"] == "map"
+        and not is_stateful(settings.dataset)
+        and any(each["state"] for each in state["replicas"])
+    ):
         raise ArgumentError(
             f"the state holds one of the dataset, and {type(settings.dataset).__name__} has no load_state_dict() that takes it: "
             "resume with the dataset's class that the state was taken with"
@@ -293,7 +329,13 @@ def _check_ranks(name: str, theirs: Mapping[str, Any], ours: Mapping[str, int | 
 
 
 _SAME = "resume with the same"
-_NAMES = {"kind": "dataset kind", "batch_size": "batch_size", "drop_last": "drop_last", "length": "dataset length", "seed": "seed"}
+_NAMES = {
+    "kind": "dataset kind",
+    "batch_size": "batch_size",
+    "drop_last": "drop_last",
+    "length": "dataset length",
+    "seed": "seed",
+}
 
 
 # ---- under shard=: see NOTE [ splits: states without a rank ]
@@ -306,9 +348,16 @@ def rank_state(settings: Settings, sharded: Sharded, epoch_state: EpochState) ->
     count = sharded.length
     rest = count - sharded.begun(epoch_state.sampler["epoch"], count, epoch_state.splits)
     splits, over = advanced(epoch_state.splits, rest, sharded.rule, samples, least)
-    ahead = {"rank": sharded.rank} if epoch_state.beyond else {}  # in_order=False: what this rank had ahead of others
+    ahead = (
+        {"rank": sharded.rank} if epoch_state.beyond else {}
+    )  # in_order=False: what this rank had ahead of others
     return {
-        "split": {"order": sharded.kind, "rule": sharded.rule, "ranks": [[each.world, each.had] for each in splits], **ahead},
+        "split": {
+            "order": sharded.kind,
+            "rule": sharded.rule,
+            "ranks": [[each.world, each.had] for each in splits],
+            **ahead,
+        },
         "batches": epoch_state.position + len(epoch_state.beyond),
         "samples": sum(each.had for each in splits),
         "exhausted": epoch_state.exhausted or (over and epoch_state.position > 0 and not epoch_state.beyond),
@@ -320,10 +369,19 @@ def is_split(split: Any) -> bool:
     """Returns True if a value has the form of a state's "split"."""
     if split is None:
         return True
-    if not isinstance(split, dict) or not isinstance(split.get("order"), str) or not isinstance(split.get("rule"), str):
+    if (
+        not isinstance(split, dict)
+        or not isinstance(split.get("order"), str)
+        or not isinstance(split.get("rule"), str)
+    ):
         return False
     ranks, rank = split.get("ranks"), split.get("rank", 0)
-    return isinstance(ranks, list) and len(ranks) <= SPLITS_LIMIT and all(map(_is_pair, ranks)) and isinstance(rank, int)
+    return (
+        isinstance(ranks, list)
+        and len(ranks) <= SPLITS_LIMIT
+        and all(map(_is_pair, ranks))
+        and isinstance(rank, int)
+    )
 
 
 def check_split(settings: Settings, state: dict[str, Any]) -> None:
@@ -341,14 +399,19 @@ def check_split(settings: Settings, state: dict[str, Any]) -> None:
         )
     if split is None or sharded is None:
         return
-    for name, theirs, ours in (("shuffle", split["order"], sharded.kind), ("drop_last and even", split["rule"], sharded.rule)):
+    for name, theirs, ours in (
+        ("shuffle", split["order"], sharded.kind),
+        ("drop_last and even", split["rule"], sharded.rule),
+    ):
         if theirs != ours:
             raise ArgumentError(
                 f"the state was taken in mid-epoch with another {name} ({theirs!r}, this loader has {ours!r}): resume with the same"
             )
     ours_packed = packed_state(settings.dataset).get("packed", [])
     if [digest for _, digest in state["packed"]] != [digest for _, digest in ours_packed]:
-        raise ArgumentError("the state was taken in mid-epoch of another packed dataset, with other samples: resume with that one")
+        raise ArgumentError(
+            "the state was taken in mid-epoch of another packed dataset, with other samples: resume with that one"
+        )
     sharded.find_rank()
     world = split["ranks"][-1][0] if split["ranks"] else sharded.num_replicas
     if world != sharded.num_replicas and any(each["state"] for each in state["replicas"]):
@@ -372,4 +435,9 @@ def _batch(settings: Settings) -> tuple[int, int]:
 
 
 def _is_pair(pair: Any) -> bool:
-    return isinstance(pair, list) and len(pair) == 2 and all(type(number) is int for number in pair) and pair[0] > 0 <= pair[1]
+    return (
+        isinstance(pair, list)
+        and len(pair) == 2
+        and all(type(number) is int for number in pair)
+        and pair[0] > 0 <= pair[1]
+    )

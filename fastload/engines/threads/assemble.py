@@ -72,7 +72,15 @@ class _Rows(NamedTuple):
 class BatchAssembler:
     """Finishes the batches of one pass. It holds no reference to an iterator, and is used by one thread at a time."""
 
-    def __init__(self, engine: ThreadEngine, view: NativeView, plan: ExecutionPlan, counts: LossCounts, seed: int, epoch: int) -> None:
+    def __init__(
+        self,
+        engine: ThreadEngine,
+        view: NativeView,
+        plan: ExecutionPlan,
+        counts: LossCounts,
+        seed: int,
+        epoch: int,
+    ) -> None:
         self._engine = engine
         self._view = view
         self._seed = seed
@@ -147,24 +155,40 @@ class BatchAssembler:
             lease, instead = batch.lease(), {row: (one, memory_of(one.lease())) for row, one in alone.items()}
             parts, places = self._parts(batch, lease, instead, keep), self._engine.image_parts
             images: dict[str, Images] = {
-                name: parts[at] if isinstance(at, int) else [parts[each] for each in at] for name, at in places.items()
+                name: parts[at] if isinstance(at, int) else [parts[each] for each in at]
+                for name, at in places.items()
             }
             fields = self._engine.row_fields
-            native = {} if fields is None else native_values(batch, memory_of(lease), fields, self.layout, instead, keep)
+            native = (
+                {}
+                if fields is None
+                else native_values(batch, memory_of(lease), fields, self.layout, instead, keep)
+            )
             rows = _Rows(images, sources, indices, rest, native)
             return self._whole(rows) if self._is_whole(batch, bool(alone), keep) else self._assemble(rows)
 
         def key() -> BatchKey:
             return BatchKey(self._seed, self._epoch, number, indices, occurrences)
 
-        make = partial(_as_in_a_thread, made) if self._collate is None and torch.is_inference_mode_enabled() else made
-        return AssembledBatch(TransferredBatch(make(), key()) if self._transfer is None else self._transfer.put(make, key), lost)
+        make = (
+            partial(_as_in_a_thread, made)
+            if self._collate is None and torch.is_inference_mode_enabled()
+            else made
+        )
+        return AssembledBatch(
+            TransferredBatch(make(), key()) if self._transfer is None else self._transfer.put(make, key), lost
+        )
 
-    def _parts(self, batch: core.Batch, lease: Any, instead: dict[int, Alone], keep: list[int] | None) -> list[torch.Tensor | SlotImages]:
+    def _parts(
+        self, batch: core.Batch, lease: Any, instead: dict[int, Alone], keep: list[int] | None
+    ) -> list[torch.Tensor | SlotImages]:
         """The parts of a batch that was leased: without a copy where all rows are kept."""
         if self.layout is EQUAL:
             return [image if keep is None else image[keep] for image in _images_of(batch, lease)]
-        return [SlotImages(batch, memory_of(lease), part, self.layout, instead, keep) for part in range(len(batch.parts))]
+        return [
+            SlotImages(batch, memory_of(lease), part, self.layout, instead, keep)
+            for part in range(len(batch.parts))
+        ]
 
     def hand_over(self, finished: AssembledBatch) -> Any:
         """The batch, for the loop's thread; NOTHING if no row is left. Counts the rows that on_error replaced or skipped."""
@@ -175,7 +199,9 @@ class BatchAssembler:
             return NOTHING
         return done.batch if transfer is None or not transfer.has_rest else transfer.get(done)
 
-    def _read_stored(self, batch: core.Batch, failures: list[Failure]) -> tuple[dict[int, Stored], dict[int, Exception]]:
+    def _read_stored(
+        self, batch: core.Batch, failures: list[Failure]
+    ) -> tuple[dict[int, Stored], dict[int, Exception]]:
         """Reads the fields of the rows whose images were made that are stored in records; and why those of a row cannot be read."""
         stored: dict[int, Stored] = {}
         unread: dict[int, Exception] = {}
@@ -217,23 +243,41 @@ class BatchAssembler:
         lost = Lost()
         sources, indices = batch.row_arrays()
         reasons = {row: (code, reason) for row, _, _, code, reason in failures}
-        openable = [row for row, (code, _) in sorted(reasons.items()) if code not in core.RESOURCE_CODES and self._opens(sources[row])]
+        openable = [
+            row
+            for row, (code, _) in sorted(reasons.items())
+            if code not in core.RESOURCE_CODES and self._opens(sources[row])
+        ]
         images = self._engine.opened([(int(sources[row]), int(indices[row])) for row in openable])
         with _redoing, closing(images):
             for row in sorted((*reasons, *unread)):
                 source, index = int(sources[row]), int(indices[row])
                 image = next(images) if row in openable else None
-                error = unread.get(row) or self._made_after_all(batch, row, source, index, *reasons[row], image, stored)
+                error = unread.get(row) or self._made_after_all(
+                    batch, row, source, index, *reasons[row], image, stored
+                )
                 if error is None:
                     continue
                 if self._on_error == "raise":
                     raise error
-                instead = self._replace(batch, row, index, source, error, stored, alone) if self._on_error == "replace" else None
+                instead = (
+                    self._replace(batch, row, index, source, error, stored, alone)
+                    if self._on_error == "replace"
+                    else None
+                )
                 lost.add(row, instead, reason_of(error, index))
         return lost
 
     def _made_after_all(
-        self, batch: core.Batch, row: int, source: int, index: int, code: int, reason: str, image: Opened, stored: dict[int, Stored]
+        self,
+        batch: core.Batch,
+        row: int,
+        source: int,
+        index: int,
+        code: int,
+        reason: str,
+        image: Opened,
+        stored: dict[int, Stored],
     ) -> Exception | None:
         """Makes a row whose image failed, of a record that is fetched again or of the image as its dataset's own loader opens it.
 
@@ -244,7 +288,9 @@ class BatchAssembler:
         """
         if code in core.RESOURCE_CODES:
             dataset = self._engine.view.datasets[source]
-            raise ResourceError(str(dataset.sample_error(index, reason)) if dataset.in_place else f"sample {index}: {reason}")
+            raise ResourceError(
+                str(dataset.sample_error(index, reason)) if dataset.in_place else f"sample {index}: {reason}"
+            )
         if not self._engine.heal(batch, row, source, index):
             error = self._loaded(batch, row, source, index, reason, image)
             if error is not None:
@@ -258,7 +304,9 @@ class BatchAssembler:
     def _opened(self, source: int, index: int) -> Opened:
         return next(self._engine.opened([(source, index)])) if self._opens(source) else None
 
-    def _loaded(self, batch: core.Batch, row: int, source: int, index: int, reason: str, image: Opened) -> Exception | None:
+    def _loaded(
+        self, batch: core.Batch, row: int, source: int, index: int, reason: str, image: Opened
+    ) -> Exception | None:
         """Makes a failed row from its image. Returns the error if there is none, or that fails too."""
         dataset = self._engine.view.datasets[source]
         if image is None:
@@ -270,7 +318,9 @@ class BatchAssembler:
         except (ClosedError, ResourceError):
             raise  # the sample is not bad
         except (ArgumentError, SampleError) as error:  # it can be opened, and not be transformed
-            return dataset.own_error(index) or dataset.sample_error(index, getattr(error, "reason", None) or str(error))
+            return dataset.own_error(index) or dataset.sample_error(
+                index, getattr(error, "reason", None) or str(error)
+            )
         except Exception as error:
             return error
         self.losses.count_loaded()
@@ -296,20 +346,37 @@ class BatchAssembler:
             if other == (source, index) or not self._made_instead(batch, row, *other, occurrence, alone):
                 continue
             if self._read_row(row, *other, stored) is None:
-                batch.occurrences = np.zeros(batch.rows, np.uint32) if batch.occurrences is None else batch.occurrences
+                batch.occurrences = (
+                    np.zeros(batch.rows, np.uint32) if batch.occurrences is None else batch.occurrences
+                )
                 batch.occurrences[row] = occurrence
                 return position
         reason = error.reason if isinstance(error, SampleError) else f"{type(error).__name__}: {error}"
-        raise self._engine.sample_error(source, index, f"{reason}; and none of {len(tried)} substitutes could be made either")
+        raise self._engine.sample_error(
+            source, index, f"{reason}; and none of {len(tried)} substitutes could be made either"
+        )
 
-    def _made_instead(self, batch: core.Batch, row: int, source: int, index: int, occurrence: int, alone: dict[int, core.Batch]) -> bool:
+    def _made_instead(
+        self,
+        batch: core.Batch,
+        row: int,
+        source: int,
+        index: int,
+        occurrence: int,
+        alone: dict[int, core.Batch],
+    ) -> bool:
         """Makes another sample in the place of a row, or alone where it may have another size; True when it could be made."""
         seed = row_seed(self._seed, self._epoch, occurrence)
         if self.layout is EQUAL:
             made_again = self._engine.redo(batch, row, source, index, seed)
-            return made_again or self._loaded(batch, row, source, index, "", self._opened(source, index)) is None
+            return (
+                made_again or self._loaded(batch, row, source, index, "", self._opened(source, index)) is None
+            )
         made = self._engine.made_alone(source, index, seed, self._epoch)
-        if made is None or (made.failures() and self._loaded(made, 0, source, index, "", self._opened(source, index)) is not None):
+        if made is None or (
+            made.failures()
+            and self._loaded(made, 0, source, index, "", self._opened(source, index)) is not None
+        ):
             return False
         alone[row] = made
         return True
@@ -320,7 +387,9 @@ class BatchAssembler:
             return self._collate is None and self._batched and self.layout is EQUAL
         if alone or self._form.form == "list":
             return False
-        return keep is None if self.layout.kind == "padded" else all(places is None for places in batch.places)
+        return (
+            keep is None if self.layout.kind == "padded" else all(places is None for places in batch.places)
+        )
 
     def _whole(self, rows: _Rows) -> Any:
         """The batch, made of whole columns. Raises BatchShapeError where rows of a field cannot be stacked."""
@@ -345,7 +414,9 @@ class BatchAssembler:
             return collate(samples if self._batched else samples[0])
         if not self._batched:
             return self._as_collated(samples[0])
-        require_one_size({name: _unbound(image) for name, image in rows.images.items()}, rows.indices.tolist())
+        require_one_size(
+            {name: _unbound(image) for name, image in rows.images.items()}, rows.indices.tolist()
+        )
         return self._stacked(samples, rows)
 
     def _samples(self, rows: _Rows) -> list[Any]:
@@ -382,7 +453,11 @@ class BatchAssembler:
     def _joined(self, name: str, kind: str, values: list[Any]) -> Any:
         """The values of a field that is stored in records, as a batch has them."""
         if self._form is None:  # texts in tuples are a tuple, others a list
-            return tuple(values) if name in self._in_tuples and isinstance(values[0], str | bytes) else default_collate(values)
+            return (
+                tuple(values)
+                if name in self._in_tuples and isinstance(values[0], str | bytes)
+                else default_collate(values)
+            )
         if kind == "value":  # no schema says what it is: its form follows from the values
             return self._form([{name: value} for value in values])[name]
         return values
@@ -409,7 +484,11 @@ def _images_of(batch: core.Batch, lease: Any) -> list[torch.Tensor]:
     for at, width, height, output in batch.parts:
         channels, dtype = output.channels, TORCH_DTYPES[output.dtype]
         size, step = (rows, channels, height, width), height * width * channels
-        stride = (step, height * width, width, 1) if output.layout == "CHW" else (step, 1, width * channels, channels)
+        stride = (
+            (step, height * width, width, 1)
+            if output.layout == "CHW"
+            else (step, 1, width * channels, channels)
+        )
         # As a view that is permuted, in one call. Parts begin at multiples of 64 bytes.
         out.append(memory_of(lease, dtype).as_strided(size, stride, at // dtype.itemsize))
     return out
@@ -438,7 +517,9 @@ def _of_form(values: NativeValues, form: Collate | None) -> Any:
     return values.flat() if form.form == "flat" else values.padded()
 
 
-def _gather(columns: Sequence[Any], sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _gather(
+    columns: Sequence[Any], sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any]:
     """Values of a column of samples of several datasets, in their order. `columns`: the values of each dataset."""
     if len(columns) == 1:
         return np.ascontiguousarray(columns[0][indices])

@@ -110,7 +110,13 @@ class BatchFetch:
         error: the reason why a record could not be fetched.
     """
 
-    def __init__(self, batch: core.Batch, parts: Sequence[BatchPart], bucket_pass: BucketPass | None, asks: Sequence[Asks] = ()) -> None:
+    def __init__(
+        self,
+        batch: core.Batch,
+        parts: Sequence[BatchPart],
+        bucket_pass: BucketPass | None,
+        asks: Sequence[Asks] = (),
+    ) -> None:
         """Holds the batch, and takes its turn in the pass. `asks`: what `asks_of` returned for the parts, if the caller has it."""
         self.error: RemoteError | None = None
         self._batch = weakref.ref(batch)
@@ -177,7 +183,9 @@ class BatchFetch:
             asked += [] if asks is None else [(part, asks)]
         try:
             for part, asks in asked if self.error is None else ():
-                request = part.files.request(part.indices, batch, partial(self._done, part), self._begin, *asks)
+                request = part.files.request(
+                    part.indices, batch, partial(self._done, part), self._begin, *asks
+                )
                 if request is not None:
                     self._requests.append((part, request))
         except ClosedError as failure:
@@ -194,7 +202,9 @@ class BatchFetch:
                 self._fail(part, failure)
             else:
                 self._healed = True
-                self._request_tables(part, part.files.lacking_tables(part.shards, (PLACES,), heal=True), heal=True)
+                self._request_tables(
+                    part, part.files.lacking_tables(part.shards, (PLACES,), heal=True), heal=True
+                )
             return None
 
     def _begin(self) -> None:
@@ -272,7 +282,9 @@ class BucketPass:
         if self._block:
             self._coverage = coverage
             self._opened = np.zeros(-(-len(view) // self._block), bool)
-            self._passes = {source: begin_pass(files, self, None, coverage.buffer) for source, files in remote.items()}
+            self._passes = {
+                source: begin_pass(files, self, None, coverage.buffer) for source, files in remote.items()
+            }
         else:
             self._passes = {
                 source: begin_pass(files, self, (self._in_source(source, part) for part in coverage.parts()))

@@ -135,7 +135,9 @@ class DevicePrefetcher:
 
     def _check(self) -> None:
         if self._pid != os.getpid():
-            raise ClosedError(f"this loader's threads belong to process {self._pid}: iterate the loader anew in this process")
+            raise ClosedError(
+                f"this loader's threads belong to process {self._pid}: iterate the loader anew in this process"
+            )
         if self._closed:
             raise ClosedError("the loader is closed")
 
@@ -147,7 +149,9 @@ class DevicePrefetcher:
             self._closed = True
             self._changed.notify_all()
         self._stop.set(self._ring)
-        if self._thread is not threading.current_thread():  # garbage collection may drop the iterator in that thread
+        if (
+            self._thread is not threading.current_thread()
+        ):  # garbage collection may drop the iterator in that thread
             self._thread.join()
         with self._changed:
             self._waiting.clear()
@@ -157,7 +161,9 @@ class DevicePrefetcher:
 
     def _submit(self) -> None:
         """Submits the first batches without a slot, until `depth` batches have one."""
-        free = self._depth - sum(each.submitted and isinstance(each.batch, core.Batch) for each in self._waiting)
+        free = self._depth - sum(
+            each.submitted and isinstance(each.batch, core.Batch) for each in self._waiting
+        )
         for each in self._waiting:
             if free <= 0:
                 return

@@ -87,8 +87,14 @@ class ThreadEngine:
         self.image_parts: dict[str, int | list[int]] = first.images.by_name(first.plan, range(len(outputs)))
         self.has_stored = bool(view.datasets[0].stored_fields)
         self.row_fields = first.row_fields(first.plan) if self.core.sources[0].has_items else None
-        self._largest = max(ASKED_FROM - 1, slot_bytes)  # bytes of the largest batch so far for which memory was found
-        self._remote = {source: files for source, dataset in enumerate(view.datasets) if (files := dataset.remote) is not None}
+        self._largest = max(
+            ASKED_FROM - 1, slot_bytes
+        )  # bytes of the largest batch so far for which memory was found
+        self._remote = {
+            source: files
+            for source, dataset in enumerate(view.datasets)
+            if (files := dataset.remote) is not None
+        }
 
     def _slot_bytes(self, rows: int) -> int:
         """Bytes of a batch if all images have the same size, else 0."""
@@ -127,7 +133,17 @@ class ThreadEngine:
             self._fetch_counts(sources, indices.astype(np.int64), self.row_fields)
         sizes = self._one_size
         if sizes is not None and layout.kind != "padded":
-            batch = core.Batch(self.core, sources, indices, _wide(sizes), self.outputs, seed, epoch, even=layout.even, seeds=seeds)
+            batch = core.Batch(
+                self.core,
+                sources,
+                indices,
+                _wide(sizes),
+                self.outputs,
+                seed,
+                epoch,
+                even=layout.even,
+                seeds=seeds,
+            )
             if self._is_more(batch):
                 self._require_room(batch, "with the rows of their fields")
         else:
@@ -147,17 +163,33 @@ class ThreadEngine:
         seeds: npt.NDArray[np.uint64] | None = None,
     ) -> core.Batch:
         """Makes a batch whose images may have different sizes."""
-        found = batch_sizes(self.view.datasets, sources, indices, len(self.outputs), seed, epoch, layout, seeds)
-        batch = core.Batch(self.core, sources, indices, found.for_batch, self.outputs, seed, epoch, *found.layout, seeds=seeds)
+        found = batch_sizes(
+            self.view.datasets, sources, indices, len(self.outputs), seed, epoch, layout, seeds
+        )
+        batch = core.Batch(
+            self.core,
+            sources,
+            indices,
+            found.for_batch,
+            self.outputs,
+            seed,
+            epoch,
+            *found.layout,
+            seeds=seeds,
+        )
         for row, reason in found.failed:
             batch.fail(row, reason, remote=False)
         if self._is_more(batch):
-            self._require_room(batch, "padded to their largest" if layout.kind == "padded" else "of different sizes")
+            self._require_room(
+                batch, "padded to their largest" if layout.kind == "padded" else "of different sizes"
+            )
         return batch
 
     def _is_more(self, batch: core.Batch) -> bool:
         """Returns True if a batch is larger than all before it, or than all slots that are left: the ring gives huge slots back."""
-        return batch.bytes > self._largest or (batch.bytes >= ASKED_FROM and batch.bytes > self.ring.counts()["bytes"])
+        return batch.bytes > self._largest or (
+            batch.bytes >= ASKED_FROM and batch.bytes > self.ring.counts()["bytes"]
+        )
 
     def _require_room(self, batch: core.Batch, described: str) -> None:
         """Raises ResourceError where a batch for which memory must be mapped needs more than is free: the system may not refuse it."""
@@ -167,11 +199,15 @@ class ThreadEngine:
             raise ResourceError(f"{need} and {free} are available: lower batch_size")
         self._largest = max(self._largest, batch.bytes)
 
-    def _fetch_counts(self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.int64], fields: NativeFields) -> None:
+    def _fetch_counts(
+        self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.int64], fields: NativeFields
+    ) -> None:
         """Fetches the tables that the size of a batch depends on, and waits for those that this host lacks. Raises RemoteError."""
         for source, files in self._remote.items():
             shards = np.unique(files.rows(indices[sources == source])[0])
-            for name in (PLACES, *fields.counts) if files.lacking_tables(shards, (PLACES, *fields.counts)) else ():
+            for name in (
+                (PLACES, *fields.counts) if files.lacking_tables(shards, (PLACES, *fields.counts)) else ()
+            ):
                 files.fetch_tables(shards.tolist(), name)
 
     def made_alone(self, source: int, index: int, seed: int, epoch: int) -> core.Batch | None:
@@ -230,7 +266,9 @@ class ThreadEngine:
         mine = indices[rows]
         opened = mine[:0] if bucket_pass is None or opens is None else bucket_pass.opened(source, opens)
         shards = np.unique(files.rows(np.concatenate((mine, opened)) if len(opened) else mine)[0])
-        return BatchPart(source, files, rows, mine, opened, shards, files.lacking_tables(shards, self._tables))
+        return BatchPart(
+            source, files, rows, mine, opened, shards, files.lacking_tables(shards, self._tables)
+        )
 
     @cached_property
     def _tables(self) -> tuple[str, ...]:
@@ -252,7 +290,10 @@ class ThreadEngine:
             return 0
         try:
             sources, indices = view.rows(positions)
-            return sum(files.lacking_bytes(indices[sources == source].astype(np.int64)) for source, files in self._remote.items())
+            return sum(
+                files.lacking_bytes(indices[sources == source].astype(np.int64))
+                for source, files in self._remote.items()
+            )
         except Exception:  # the batch's turn raises it
             return 0
 
@@ -310,20 +351,31 @@ class ThreadEngine:
         datasets = self.view.datasets
         kinds = datasets[0].kinds
         native = () if self.row_fields is None else self.row_fields.names
-        columns = {name: kinds[name] in KINDS and KINDS[kinds[name]].is_column and name not in native for name in datasets[0].fields}
-        return [(name, kinds[name], [each.by_sample(name) for each in datasets] if columns[name] else []) for name in columns]
+        columns = {
+            name: kinds[name] in KINDS and KINDS[kinds[name]].is_column and name not in native
+            for name in datasets[0].fields
+        }
+        return [
+            (name, kinds[name], [each.by_sample(name) for each in datasets] if columns[name] else [])
+            for name in columns
+        ]
 
     @cached_property
     def spare_cpus(self) -> int:
         """CPUs of this process that its threads leave to others, at least 1."""
         return max(1, available_cpus() - self.core.threads)
 
-    def column_values(self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.uint64]) -> dict[str, list[object]]:
+    def column_values(
+        self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.uint64]
+    ) -> dict[str, list[object]]:
         """The values of fields that are columns, as one Python value for each row."""
         datasets = self.view.datasets
         if len(datasets) == 1:
             return datasets[0].column_values(indices.astype(np.int64).tolist())
-        rows = [datasets[s].column_values([int(i)]) for s, i in zip(sources.tolist(), indices.tolist(), strict=True)]
+        rows = [
+            datasets[s].column_values([int(i)])
+            for s, i in zip(sources.tolist(), indices.tolist(), strict=True)
+        ]
         return {name: [row[name][0] for row in rows] for name in rows[0]}
 
     def stored_values(self, source: int, index: int) -> dict[str, object]:
@@ -339,7 +391,9 @@ class ThreadEngine:
         for dataset in self.view.datasets:
             dataset.save_learnt()
 
-    def opened(self, rows: Sequence[tuple[int, int]]) -> Generator[npt.NDArray[np.uint8] | Exception, None, None]:
+    def opened(
+        self, rows: Sequence[tuple[int, int]]
+    ) -> Generator[npt.NDArray[np.uint8] | Exception, None, None]:
         """Images of rows, by source and index, as the program's own code opens them, or its exceptions, in order.
 
         Several are opened side by side, by threads of Python's: most of the work of that code, which is Pillow's, holds no lock.
@@ -352,7 +406,9 @@ class ThreadEngine:
                 return error
 
         yield from (
-            map(open_one, rows) if min(len(rows), self.core.threads) < 2 else ahead(self._openers, open_one, rows, 2 * self.core.threads)
+            map(open_one, rows)
+            if min(len(rows), self.core.threads) < 2
+            else ahead(self._openers, open_one, rows, 2 * self.core.threads)
         )
 
     @cached_property

@@ -66,7 +66,9 @@ class IndexQueue:
         batches: the sampler's iterator; None: it is exhausted.
     """
 
-    def __init__(self, batches: Iterator[Any], settings: Settings, epoch_state: EpochState, *, asks_subset: bool) -> None:
+    def __init__(
+        self, batches: Iterator[Any], settings: Settings, epoch_state: EpochState, *, asks_subset: bool
+    ) -> None:
         self.batches: Iterator[Any] | None = batches
         self._epoch_state = epoch_state
         self._at_iter = settings.drawn_at_iter
@@ -161,7 +163,11 @@ class NativeIterator(LoaderIterator):
         self._samples = 0  # samples of all batches that were announced
         self._in_flight: deque[core.Batch | Exception] = deque()
         self._numbers: deque[int] = deque()  # numbers of the batches in flight, then of the announced ones
-        self._depth, self._in_order, self._batched = plan.depth, plan.settings.in_order, plan.settings.auto_collation
+        self._depth, self._in_order, self._batched = (
+            plan.depth,
+            plan.settings.in_order,
+            plan.settings.auto_collation,
+        )
         self._threaded = plan.finished_ahead and bool(engine.core.threads)
         self._view = engine.view.at(epoch_state.epoch)
         self._assembler = BatchAssembler(engine, self._view, plan, counts, seed, epoch)
@@ -198,7 +204,9 @@ class NativeIterator(LoaderIterator):
             depth, most = self._depth, self._plan.transfer.ahead
             left = self._engine.spare_cpus if self._plan.transfer.on_cpu else None
             enter = self._assembler.enter_thread
-            self._prefetcher = DevicePrefetcher(self._engine.ring, depth, most, self._in_order, self._assembler, left, enter)
+            self._prefetcher = DevicePrefetcher(
+                self._engine.ring, depth, most, self._in_order, self._assembler, left, enter
+            )
             self._closing = weakref.finalize(self, self._prefetcher.close)
             while self._in_flight:
                 self._prefetcher.put(self._numbers.popleft(), self._in_flight.popleft(), submitted=True)
@@ -282,7 +290,13 @@ class NativeIterator(LoaderIterator):
             batch: core.Batch | Exception
             try:
                 batch = self._engine.announce(
-                    positions, self._seed, self.epoch, self._bucket_pass, self._view, self._assembler.layout, again
+                    positions,
+                    self._seed,
+                    self.epoch,
+                    self._bucket_pass,
+                    self._view,
+                    self._assembler.layout,
+                    again,
                 )
             except Exception as error:  # a Subset's indices may raise any
                 batch = error
@@ -313,7 +327,11 @@ class NativeIterator(LoaderIterator):
         self._dataset, self._dataset_kind = settings.dataset, settings.kind
         self._index_sampler, self._sampler_iter = settings.index_sampler, batches
         self._num_workers, self._persistent_workers = settings.num_workers, settings.persistent_workers
-        self._auto_collation, self._collate_fn, self._drop_last = settings.auto_collation, settings.collate_fn, settings.drop_last
+        self._auto_collation, self._collate_fn, self._drop_last = (
+            settings.auto_collation,
+            settings.collate_fn,
+            settings.drop_last,
+        )
         self._timeout, self._pin_memory = settings.timeout, self._plan.transfer.pin
         self._base_seed, self._num_yielded = self._seed, self.epoch_state.batches
         self._profile_name = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
@@ -324,19 +342,25 @@ class NativeIterator(LoaderIterator):
             self._index_queue.asked()
             self.start()
             self._begin_next_epoch()
-            if not self._in_flight and (self._prefetcher is None or self._prefetcher.exhausted(self.epoch_state.ended)):
+            if not self._in_flight and (
+                self._prefetcher is None or self._prefetcher.exhausted(self.epoch_state.ended)
+            ):
                 self.epoch_state.end()
                 self.close()
                 self._engine.save_learnt()
                 self._assembler.losses.check(self.epoch_state.batches)
                 raise StopIteration
-            delivered = self._taken_transferred(self._prefetcher) if self._prefetcher is not None else self._taken()
+            delivered = (
+                self._taken_transferred(self._prefetcher) if self._prefetcher is not None else self._taken()
+            )
             if delivered is not NOTHING:
                 self.epoch_state.deliver()
                 return delivered
 
     def _begin_next_epoch(self) -> None:
-        spare = self._depth - (len(self._in_flight) if self._prefetcher is None else self._prefetcher.in_flight)
+        spare = self._depth - (
+            len(self._in_flight) if self._prefetcher is None else self._prefetcher.in_flight
+        )
         if not self._index_queue.exhausted or self._announced or spare <= 0:
             return
         if not self._succeeded:
@@ -424,7 +448,9 @@ class ThreadEpochs:
         engine = self.engine(plan)
         early, self._early = self._early, None
         settings, epoch = plan.settings, self._progress.count_epoch()
-        epoch_state = begin(settings, self._progress, epoch, base_drawn=settings.seed is None, kept=kept is not None)
+        epoch_state = begin(
+            settings, self._progress, epoch, base_drawn=settings.seed is None, kept=kept is not None
+        )
         if kept is not None and not epoch_state.resumed:
             epoch_state.base_seed, epoch_state.passes = kept.base_seed, kept.passes
         if early is not None and not epoch_state.resumed and self._is_right(plan, early, epoch_state):
@@ -444,13 +470,23 @@ class ThreadEpochs:
         assert view is not None
         assert outputs is not None
         threads = plan.settings.num_workers
-        made_from = (view, threads, [(each.dtype, each.layout) for each in outputs], plan.slots, plan.size.rows, plan.host_memory)
+        made_from = (
+            view,
+            threads,
+            [(each.dtype, each.layout) for each in outputs],
+            plan.slots,
+            plan.size.rows,
+            plan.host_memory,
+        )
         self._plan = plan
         if engine is not None and made_from == self._made_from:
             return engine
         self._retire()
         memory = PinnedCache() if plan.host_memory == "pinned" else None
-        self._engine, self._made_from = ThreadEngine(view, threads, outputs, plan.slots, plan.size.rows, memory), made_from
+        self._engine, self._made_from = (
+            ThreadEngine(view, threads, outputs, plan.slots, plan.size.rows, memory),
+            made_from,
+        )
         return self._engine
 
     def _retire(self) -> None:
@@ -488,7 +524,9 @@ class ThreadEpochs:
         settings, seed, drawn_epoch = plan.settings, plan.transform_seed, epoch_state.epoch
         settings.seed_order(epoch_state.epoch)
         asked = engine.view.is_asked
-        iterated = iter if asked else partial(index_batches, facts=settings.order)  # the code that is asked takes integers of Python
+        iterated = (
+            iter if asked else partial(index_batches, facts=settings.order)
+        )  # the code that is asked takes integers of Python
         batches = iterated(settings.index_sampler)
         if settings.seed is None:
             base = epoch_state.base_seed
@@ -503,14 +541,23 @@ class ThreadEpochs:
         indices = follow(settings, epoch_state, batches, id if known is None else known.leave_out)
         bucket_pass = engine.bucket_pass(known, engine.view.at(epoch_state.epoch))
         successor = partial(_begin_early, weakref.ref(self), plan, engine, epoch_state)
-        iterator = NativeIterator(engine, indices, plan, self._counts, seed, drawn_epoch, successor, epoch_state, bucket_pass)
+        iterator = NativeIterator(
+            engine, indices, plan, self._counts, seed, drawn_epoch, successor, epoch_state, bucket_pass
+        )
         self._iterators.add(iterator)
         return iterator
 
-    def begin_early(self, plan: ExecutionPlan, engine: ThreadEngine, before: EpochState, allowed: int) -> NativeIterator | None:
+    def begin_early(
+        self, plan: ExecutionPlan, engine: ThreadEngine, before: EpochState, allowed: int
+    ) -> NativeIterator | None:
         """Begins the epoch after `before` for idle threads. Returns None if the draws could not be undone. `allowed`: see `hold_back`."""
         settings = plan.settings
-        if self._early is not None or engine is not self._engine or engine.view.is_asked or not _can_begin_early(settings):
+        if (
+            self._early is not None
+            or engine is not self._engine
+            or engine.view.is_asked
+            or not _can_begin_early(settings)
+        ):
             return None
         generators = list(generators_of(settings, settings.seed is None).values())
         states = _states(generators)
@@ -542,7 +589,11 @@ def _samples_of(batch: core.Batch | Exception) -> int:
 
 
 def _begin_early(
-    epochs: weakref.ref[ThreadEpochs], plan: ExecutionPlan, engine: ThreadEngine, before: EpochState, allowed: int
+    epochs: weakref.ref[ThreadEpochs],
+    plan: ExecutionPlan,
+    engine: ThreadEngine,
+    before: EpochState,
+    allowed: int,
 ) -> NativeIterator | None:
     alive = epochs()
     return None if alive is None else alive.begin_early(plan, engine, before, allowed)
@@ -553,13 +604,22 @@ def _coverage(settings: Settings, epoch_state: EpochState) -> Coverage | None:
     order = settings.order
     if not order.is_own or (settings.auto_collation and not order.in_batches):
         return None
-    return coverage(order.deciding, len(settings.dataset), epoch_state.sampler["epoch"] or 0, epoch_state.splits)
+    return coverage(
+        order.deciding, len(settings.dataset), epoch_state.sampler["epoch"] or 0, epoch_state.splits
+    )
 
 
 def _drawn_from(settings: Settings, epoch_state: EpochState) -> tuple[Any, ...]:
     """Everything that determines an epoch's order and draws, but for the generators' states. `epoch_state`: before any draw."""
     index, deciding = settings.index_sampler, settings.order.deciding
-    found: list[Any] = [epoch_state.epoch, epoch_state.drawn, epoch_state.base_seed, epoch_state.passes, index, deciding]
+    found: list[Any] = [
+        epoch_state.epoch,
+        epoch_state.drawn,
+        epoch_state.base_seed,
+        epoch_state.passes,
+        index,
+        deciding,
+    ]
     if settings.order.sharded is not None:
         return (*found, epoch_state.sampler["epoch"], *settings.order.sharded.identity())
     for sampler in (index, deciding):

@@ -42,7 +42,11 @@ def layout_for(collate_fn: Any) -> ImageLayout:
     if not isinstance(collate_fn, Collate):
         return LIST
     even = collate_fn.form == "padded"
-    return ImageLayout("list", even=even) if collate_fn.pad_to is None else ImageLayout("padded", collate_fn.pad_to, even)
+    return (
+        ImageLayout("list", even=even)
+        if collate_fn.pad_to is None
+        else ImageLayout("padded", collate_fn.pad_to, even)
+    )
 
 
 @dataclass(frozen=True)
@@ -90,17 +94,31 @@ def batch_sizes(
     failed: list[tuple[int, bool, str]] = []
     for number in np.unique(sources).tolist() if len(datasets) > 1 else (0,):
         rows = np.flatnonzero(sources == number)
-        sizes, bad = _sizes_of(datasets[number], indices[rows], seed, epoch, None if seeds is None else seeds[rows])
+        sizes, bad = _sizes_of(
+            datasets[number], indices[rows], seed, epoch, None if seeds is None else seeds[rows]
+        )
         found[:, rows] = sizes
         failed += [(int(rows[row]), unfit, reason) for row, unfit, reason in bad]
     made = BatchSizes(found, [(row, reason) for row, _, reason in failed], layout)
     if any(dataset.plan.boxed_size for dataset in datasets):
-        return replace(made, layout=layout._replace(kind="padded" if layout.kind == "padded" else "list", bounded=True))
-    return made if layout.kind == "padded" else _listed(made) if layout.kind == "list" else _equal(made, failed, datasets, sources, indices)
+        return replace(
+            made, layout=layout._replace(kind="padded" if layout.kind == "padded" else "list", bounded=True)
+        )
+    return (
+        made
+        if layout.kind == "padded"
+        else _listed(made)
+        if layout.kind == "list"
+        else _equal(made, failed, datasets, sources, indices)
+    )
 
 
 def _sizes_of(
-    dataset: NativeSource, indices: npt.NDArray[np.uint64], seed: int, epoch: int, seeds: npt.NDArray[np.uint64] | None
+    dataset: NativeSource,
+    indices: npt.NDArray[np.uint64],
+    seed: int,
+    epoch: int,
+    seeds: npt.NDArray[np.uint64] | None,
 ) -> tuple[npt.NDArray[np.uint32], list[tuple[int, bool, str]]]:
     """Sizes of all images, and the samples without, as core.image_sizes returns them."""
     fixed = dataset.images.fixed_sizes(dataset.plan)
@@ -111,7 +129,9 @@ def _sizes_of(
     found, failed = [], {}
     for image in dataset.images.images:
         heights, widths = (np.ascontiguousarray(side[indices], np.int32) for side in image.sides())
-        sizes, bad = core.image_sizes(programs, heights, widths, asked, dataset.max_pixels, seed, epoch, seeds)
+        sizes, bad = core.image_sizes(
+            programs, heights, widths, asked, dataset.max_pixels, seed, epoch, seeds
+        )
         found.append(sizes)
         failed.update({each[0]: each for each in reversed(bad) if each[0] not in failed})
     whole = np.concatenate(found)
@@ -147,7 +167,9 @@ def _equal(
         row = int(differ.any(axis=0).argmax())
         part = int(differ[:, row].argmax())
         name = datasets[0].images.part_names(datasets[0].plan)[part]
-        raise _different_sizes(name, (int(indices[first]), sizes[part, 0]), (int(indices[good[row]]), sizes[part, row]))
+        raise _different_sizes(
+            name, (int(indices[first]), sizes[part, 0]), (int(indices[good[row]]), sizes[part, row])
+        )
     return BatchSizes(sizes[:, :1], [], EQUAL)
 
 

@@ -80,7 +80,9 @@ class SlotImages:
         step = self._layout.pad_to
         sizes = np.array([each.shape[1:] for each in samples], np.int64)
         height, width = (-(-int(side) // step) * step for side in sizes.max(axis=0))
-        values = torch.zeros((len(samples), samples[0].shape[0], height, width), dtype=samples[0].dtype, device="cpu")
+        values = torch.zeros(
+            (len(samples), samples[0].shape[0], height, width), dtype=samples[0].dtype, device="cpu"
+        )
         if self._output.layout == "HWC":
             values = values.contiguous(memory_format=torch.channels_last)
         for row, each in enumerate(samples):
@@ -106,7 +108,9 @@ def padded_images(values: torch.Tensor, sizes: npt.NDArray[np.int64]) -> Padded:
     lines = np.zeros((count + 1, width), np.bool_)  # a line within each image, and one below all
     lines[:count] = np.arange(width) < sizes[:, 1:]
     which = np.where(np.arange(height) < sizes[:, :1], np.arange(count)[:, None], count)
-    mask = lines.take(which.reshape(-1), axis=0).reshape(count, height, width)  # copies whole lines, where `&` takes pixels
+    mask = lines.take(which.reshape(-1), axis=0).reshape(
+        count, height, width
+    )  # copies whole lines, where `&` takes pixels
     return Padded(values, torch.from_numpy(mask), torch.from_numpy(np.ascontiguousarray(sizes)))
 
 
@@ -151,12 +155,20 @@ class NativeRows:
             or (self.kept is not None and (self.kept != count).any())
         ):
             return None
-        step = count * int(np.prod(self.native.row_shape(self.sizes[0]), dtype=np.int64)) * self.native.dtype.itemsize
+        step = (
+            count
+            * int(np.prod(self.native.row_shape(self.sizes[0]), dtype=np.int64))
+            * self.native.dtype.itemsize
+        )
         if (np.diff(self.starts) != step).any():
             return None
         rows = self.native.values(self.memory, int(self.starts[0]), count * len(self.sizes), self.sizes[0])
         shape = rows.shape[1:]
-        return rows.view(len(self.sizes), *shape) if self.kept is None else rows.view(len(self.sizes), count, *shape)
+        return (
+            rows.view(len(self.sizes), *shape)
+            if self.kept is None
+            else rows.view(len(self.sizes), count, *shape)
+        )
 
     def joined(self, count: int) -> torch.Tensor:
         """The first `count` rows of all samples, (count, ...), as they lie one after another in frames of one size; without a copy."""
@@ -204,8 +216,14 @@ class NativeValues:
         lengths, values = self.rows.kept, self.rows.joined(int(self.rows.kept.sum()))
         if self.keep is not None:
             lengths = self.rows.kept[self.keep]
-            if len(values) != lengths.sum():  # a row that is left out for a field that Python reads has its values here
-                values = values[torch.from_numpy(np.repeat(np.isin(np.arange(len(self.rows.kept)), self.keep), self.rows.kept))]
+            if (
+                len(values) != lengths.sum()
+            ):  # a row that is left out for a field that Python reads has its values here
+                values = values[
+                    torch.from_numpy(
+                        np.repeat(np.isin(np.arange(len(self.rows.kept)), self.keep), self.rows.kept)
+                    )
+                ]
         return Flat(values, torch.from_numpy(np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))))
 
     def _masks(self) -> Any:
@@ -217,15 +235,26 @@ class NativeValues:
     def _padded(self, kept: npt.NDArray[np.uint32]) -> Padded:
         rows = self.rows
         size = rows.native.row_shape(rows.frame or rows.sizes[0])
-        room = int(rows.starts[1] - rows.starts[0]) // (int(np.prod(size, dtype=np.int64)) * rows.native.dtype.itemsize)
+        room = int(rows.starts[1] - rows.starts[0]) // (
+            int(np.prod(size, dtype=np.int64)) * rows.native.dtype.itemsize
+        )
         lengths = torch.from_numpy((kept if self.keep is None else kept[self.keep]).astype(np.int64))
         most = int(lengths.max())
         values = rows.joined(room * len(kept)).view(len(kept), room, *size)[:, :most]
-        return Padded(values if self.keep is None else values[self.keep], torch.arange(most, device="cpu") < lengths[:, None], lengths)
+        return Padded(
+            values if self.keep is None else values[self.keep],
+            torch.arange(most, device="cpu") < lengths[:, None],
+            lengths,
+        )
 
 
 def native_values(
-    batch: core.Batch, memory: torch.Tensor, fields: NativeFields, layout: ImageLayout, instead: Mapping[int, Alone], keep: list[int] | None
+    batch: core.Batch,
+    memory: torch.Tensor,
+    fields: NativeFields,
+    layout: ImageLayout,
+    instead: Mapping[int, Alone],
+    keep: list[int] | None,
 ) -> dict[str, NativeValues]:
     """The fields of a batch, by name.
 
@@ -238,12 +267,21 @@ def native_values(
     """
     found = _rows_of(batch, memory, fields, layout)
     others = {row: _rows_of(*one, fields, LIST) for row, one in instead.items()}
-    return {name: NativeValues(rows, {row: other[name] for row, other in others.items()}, keep) for name, rows in found.items()}
+    return {
+        name: NativeValues(rows, {row: other[name] for row, other in others.items()}, keep)
+        for name, rows in found.items()
+    }
 
 
-def _rows_of(batch: core.Batch, memory: torch.Tensor, fields: NativeFields, layout: ImageLayout) -> dict[str, NativeRows]:
+def _rows_of(
+    batch: core.Batch, memory: torch.Tensor, fields: NativeFields, layout: ImageLayout
+) -> dict[str, NativeRows]:
     (_, width, height, _), places = batch.parts[0], batch.places[0]
-    sizes: list[Size] = [(height, width)] * batch.rows if places is None else [(high, wide) for _, wide, high in places.tolist()]
+    sizes: list[Size] = (
+        [(height, width)] * batch.rows
+        if places is None
+        else [(high, wide) for _, wide, high in places.tolist()]
+    )
     frame = (height, width) if places is not None and layout.kind == "padded" else None
     found = {}
     for native, item in zip(fields.fields, batch.items, strict=True):

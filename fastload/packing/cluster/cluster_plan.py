@@ -53,8 +53,13 @@ class SourceSpec:
     def enter(self) -> None:
         """Makes the driver's working directory that of this process, if the source has relative paths. Raises OSError."""
         paths = self.source if isinstance(self.source, list) else [self.source]
-        if any(isinstance(path, str) and not os.path.isabs(path) for path in paths) and os.getcwd() != self.folder:
-            os.chdir(self.folder)  # not absolute paths instead: messages and the summary name samples as the user named the source
+        if (
+            any(isinstance(path, str) and not os.path.isabs(path) for path in paths)
+            and os.getcwd() != self.folder
+        ):
+            os.chdir(
+                self.folder
+            )  # not absolute paths instead: messages and the summary name samples as the user named the source
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,9 @@ def open_whole(plan: ClusterPlan, node: str) -> Source:
         if 0 <= plan.probe < len(source):
             source.read(plan.probe)
     except (FastloadError, OSError) as error:
-        raise PackError(f"node {node} cannot read the source, which the driver can ({error}): {_AGAIN}") from error
+        raise PackError(
+            f"node {node} cannot read the source, which the driver can ({error}): {_AGAIN}"
+        ) from error
     return source
 
 

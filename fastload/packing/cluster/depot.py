@@ -147,7 +147,9 @@ class BucketDepot(Depot):
         self.objects.close()
 
 
-def open_depot(out: str, storage_options: Mapping[str, object] | None, staging: str | None, timeout: float | str | None) -> Depot:
+def open_depot(
+    out: str, storage_options: Mapping[str, object] | None, staging: str | None, timeout: float | str | None
+) -> Depot:
     """The depot of an OUT, for the calling process. Raises ArgumentError."""
     if not is_url(out):
         return FolderDepot(Path(out))

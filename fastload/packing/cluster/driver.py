@@ -48,7 +48,9 @@ CANCEL_LIMIT = 30.0
 _WAIT = 5.0
 
 
-def _run(reference: list[Any], token: str, part: Part, watch: Watch | None, notes: Any) -> RangeDone | RangeFailed:
+def _run(
+    reference: list[Any], token: str, part: Part, watch: Watch | None, notes: Any
+) -> RangeDone | RangeFailed:
     """The remote function. `reference` holds the plan's, so that each process fetches the plan once, and not for each task. `notes` is the
     actor that knows the samples at hand of watched processes.
     """
@@ -68,7 +70,10 @@ def _run(reference: list[Any], token: str, part: Part, watch: Watch | None, note
 
         try:
             ray.get(notes.note.remote(part.number, watch.attempt, sample))
-        except (ray.exceptions.RayActorError, *_lost_errors()):  # the actor is lost: this process goes on without notes
+        except (
+            ray.exceptions.RayActorError,
+            *_lost_errors(),
+        ):  # the actor is lost: this process goes on without notes
             return
 
     return pack_range(plan, token, part, Watched(watch.left_out, note))
@@ -85,7 +90,9 @@ def connected(where: bool | str) -> Iterator[RayEngine]:
         PackError: there is no cluster at the address.
     """
     if where is not True and not (isinstance(where, str) and where):
-        raise ArgumentError(f"ray={where!r} is neither True nor the address of a Ray cluster, such as 'auto' or '10.0.0.5:6379'")
+        raise ArgumentError(
+            f"ray={where!r} is neither True nor the address of a Ray cluster, such as 'auto' or '10.0.0.5:6379'"
+        )
     if importlib.util.find_spec("ray") is None:
         raise ArgumentError(f"packing on a cluster needs ray, which is not installed: {pip_install('ray')}")
     import ray
@@ -119,8 +126,14 @@ def _check_listens(address: str) -> None:
     except ValueError:
         host = port = None
     if not host or not port:
-        exists = "; a source stands before it, as in `fastload pack SRC OUT --ray`" if os.path.exists(address) else ""
-        raise ArgumentError(f"ray={address!r} is no address of a Ray cluster, such as auto, 10.0.0.5:6379 or ray://head:10001{exists}")
+        exists = (
+            "; a source stands before it, as in `fastload pack SRC OUT --ray`"
+            if os.path.exists(address)
+            else ""
+        )
+        raise ArgumentError(
+            f"ray={address!r} is no address of a Ray cluster, such as auto, 10.0.0.5:6379 or ray://head:10001{exists}"
+        )
     try:
         socket.create_connection((host, port), timeout=CONNECT_LIMIT).close()
     except OSError as error:
@@ -133,7 +146,13 @@ class RayEngine:
     """The tasks of a pack on the cluster that this process is connected to."""
 
     def run(
-        self, plan: ClusterPlan, numbers: range, part: Callable[[int], Part], *, first_wins: bool, discard: Callable[[int], None]
+        self,
+        plan: ClusterPlan,
+        numbers: range,
+        part: Callable[[int], Part],
+        *,
+        first_wins: bool,
+        discard: Callable[[int], None],
     ) -> Iterator[RangeDone | RangeFailed]:
         """Results of the tasks of these ranges, as they come. A bounded number of tasks is submitted ahead.
 
@@ -180,7 +199,9 @@ class RayEngine:
                         if killer is None:
                             tasks.submit(number)
                             continue
-                        result = RangeFailed(number, PackStoppedError(f"{killer.name}: {killer.reason}"), killer.place)
+                        result = RangeFailed(
+                            number, PackStoppedError(f"{killer.name}: {killer.reason}"), killer.place
+                        )
                     if isinstance(result, RangeFailed):
                         last = min(last, result.number) if first_wins and result.place >= 0 else -1
                         tasks.cancel(lambda number, last=last: number > last)  # type: ignore[misc]
@@ -209,7 +230,9 @@ class RayEngine:
         except _lost_errors():
             raise
         except ray.exceptions.RayError as error:
-            raise PackError(f"the task of shard {number} failed: {_last_line(error)}; see Ray's logs") from error
+            raise PackError(
+                f"the task of shard {number} failed: {_last_line(error)}; see Ray's logs"
+            ) from error
         assert isinstance(result, RangeDone | RangeFailed)
         return result
 
@@ -317,7 +340,12 @@ def _lost_errors() -> tuple[type[Exception], ...]:
     """Errors of a task that ended with its process or node: it may succeed in another."""
     from ray import exceptions
 
-    return exceptions.WorkerCrashedError, exceptions.OutOfMemoryError, exceptions.NodeDiedError, exceptions.LocalRayletDiedError
+    return (
+        exceptions.WorkerCrashedError,
+        exceptions.OutOfMemoryError,
+        exceptions.NodeDiedError,
+        exceptions.LocalRayletDiedError,
+    )
 
 
 def _cause(error: Exception) -> Cause:
@@ -360,7 +388,9 @@ SHARDS_WANTED = 64
 _GO_ON = "what was made stays: go on with resume=True (--resume)"
 
 
-def run_on_cluster(job: PackJob, spec: SourceSpec, out: str | os.PathLike[str], run: RunOptions) -> PackSummary:
+def run_on_cluster(
+    job: PackJob, spec: SourceSpec, out: str | os.PathLike[str], run: RunOptions
+) -> PackSummary:
     """Makes the dataset `out` of a job's samples, on the Ray cluster that `run.ray` names.
 
     Raises:
@@ -368,7 +398,9 @@ def run_on_cluster(job: PackJob, spec: SourceSpec, out: str | os.PathLike[str], 
         PackError: as `run_job`; there is no cluster; a node does not see the source or OUT.
     """
     if run.shard_size is not None:
-        raise ArgumentError("shards made on a cluster end after so many samples: give shard_samples instead of shard_size")
+        raise ArgumentError(
+            "shards made on a cluster end after so many samples: give shard_samples instead of shard_size"
+        )
     assert run.ray is not None
     started = time.monotonic()
     with ExitStack() as stack:
@@ -393,7 +425,9 @@ class Gathered:
     def __init__(self) -> None:
         self.records: dict[int, DoneRecord] = {}
         self.packed = 0
-        self._tallies: dict[int, tuple[int, Tally]] = {}  # first range: (end, tally) of neighbours whose tallies are merged
+        self._tallies: dict[
+            int, tuple[int, Tally]
+        ] = {}  # first range: (end, tally) of neighbours whose tallies are merged
         self._firsts: dict[int, int] = {}  # end: first range
 
     def add(self, result: RangeDone) -> None:
@@ -422,7 +456,9 @@ class Gathered:
 class _Driver:
     """One run of the driver."""
 
-    def __init__(self, job: PackJob, spec: SourceSpec, out: ClusterOut, run: RunOptions, started: float) -> None:
+    def __init__(
+        self, job: PackJob, spec: SourceSpec, out: ClusterOut, run: RunOptions, started: float
+    ) -> None:
         self._job = job
         self._spec = spec
         self._out = out
@@ -435,12 +471,22 @@ class _Driver:
         samples = self._samples(before)
         options = {**self._job.identity(), "shard_samples": samples}
         if (finished := self._out.finished) is not None:
-            check_same(self._out.title, (finished.schema.to_json(), finished.options, SHARD_SIZE_LIMIT), self._now(options), VARYING)
+            check_same(
+                self._out.title,
+                (finished.schema.to_json(), finished.options, SHARD_SIZE_LIMIT),
+                self._now(options),
+                VARYING,
+            )
             self._job.refuse_others(self._out.title, finished)
             self._out.tidy(finished)
             return finished_summary(finished, self._started)
         if before is not None and self._run.resume:
-            check_same(self._out.title, (before.schema, before.options, SHARD_SIZE_LIMIT), self._now(options), VARYING)
+            check_same(
+                self._out.title,
+                (before.schema, before.options, SHARD_SIZE_LIMIT),
+                self._now(options),
+                VARYING,
+            )
         elif self._job.options.on_error == "raise":
             self._job.refuse_deep()
         token, probed = secrets.token_hex(16), probe(self._job)
@@ -471,7 +517,13 @@ class _Driver:
         """Samples of a shard: as given, else as the pack was begun with, else by the number of samples."""
         if self._run.shard_samples is not None:
             return self._run.shard_samples
-        stored = before.options if before is not None else self._out.finished.options if self._out.finished is not None else {}
+        stored = (
+            before.options
+            if before is not None
+            else self._out.finished.options
+            if self._out.finished is not None
+            else {}
+        )
         if isinstance(known := stored.get("shard_samples"), int) and known > 0:
             return known
         return max(1, min(SAMPLES_MOST, -(-len(self._job.order) // SHARDS_WANTED)))
@@ -532,4 +584,9 @@ class _Driver:
         form = attribute_of(self._job.source, "form")
         new = Manifest(self._schema, tuple(shards), names, options, summary.stored(), form=form)
         manifest = self._out.commit(new, sections, etags)
-        return replace(summary.of(manifest), shards=len(manifest.shards), seconds=time.monotonic() - self._started, packed_now=done.packed)
+        return replace(
+            summary.of(manifest),
+            shards=len(manifest.shards),
+            seconds=time.monotonic() - self._started,
+            packed_now=done.packed,
+        )

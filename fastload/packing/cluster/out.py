@@ -67,7 +67,9 @@ class ClusterOut(ABC):
             self.depot.discard(name)
 
     @abstractmethod
-    def commit(self, manifest: Manifest, sections: Mapping[str, tuple[int, int]], etags: Mapping[str, str | None]) -> Manifest:
+    def commit(
+        self, manifest: Manifest, sections: Mapping[str, tuple[int, int]], etags: Mapping[str, str | None]
+    ) -> Manifest:
         """Writes the sidecar, then the manifest, and removes the files that only the tasks needed; returns the manifest with its sidecar.
 
         Args:
@@ -118,11 +120,15 @@ class _Folder(ClusterOut):
         if (folder / MANIFEST_NAME).exists():
             self.finished = Manifest.load(folder)
             if self.finished.version > 1:
-                raise PackError(f"{self.title} is complete, and was changed since: --overwrite packs it again")
+                raise PackError(
+                    f"{self.title} is complete, and was changed since: --overwrite packs it again"
+                )
         elif (data := self.depot.read(JOURNAL_NAME, MANIFEST_BYTES)) is not None:
             self.journal = ClusterJournal.from_bytes(data, self.title)
         elif any(SHARD_NAME.fullmatch(name) for name in names):
-            raise PackError(f"{self.title} {LOST}; there is no {JOURNAL_NAME} with which to go on, --overwrite packs it again")
+            raise PackError(
+                f"{self.title} {LOST}; there is no {JOURNAL_NAME} with which to go on, --overwrite packs it again"
+            )
 
     def _sweep(self, kept: set[str]) -> None:
         """Removes fastload's files but for those that are to stay."""
@@ -130,10 +136,14 @@ class _Folder(ClusterOut):
             if is_packed_file(name) and name not in kept:
                 (self._folder / name).unlink(missing_ok=True)
 
-    def commit(self, manifest: Manifest, sections: Mapping[str, tuple[int, int]], etags: Mapping[str, str | None]) -> Manifest:
+    def commit(
+        self, manifest: Manifest, sections: Mapping[str, tuple[int, int]], etags: Mapping[str, str | None]
+    ) -> Manifest:
         (self._folder / _SIDECAR).unlink(missing_ok=True)
         known = sections_at(self.depot, sections)
-        manifest = replace(manifest, sidecars=(write_sidecar(self._folder, _SIDECAR, manifest.shards, known),))
+        manifest = replace(
+            manifest, sidecars=(write_sidecar(self._folder, _SIDECAR, manifest.shards, known),)
+        )
         manifest.write(self._folder)
         self.tidy(manifest)
         return manifest
@@ -184,11 +194,17 @@ class BucketOut(ClusterOut):
         elif run.overwrite:
             self._remove(name for name in self._bucket.listed if name.endswith((".done", ".section")))
         elif there is not None:
-            raise PackError(f"{self.title} already holds a packed dataset; --overwrite replaces it, or choose another URL")
+            raise PackError(
+                f"{self.title} already holds a packed dataset; --overwrite replaces it, or choose another URL"
+            )
         elif begun is not None:
-            raise PackError(f"{self.title} holds an unfinished pack: --resume finishes it, --overwrite starts again")
+            raise PackError(
+                f"{self.title} holds an unfinished pack: --resume finishes it, --overwrite starts again"
+            )
         elif self._bucket.begun:
-            raise PackError(f"{self.title} holds parts of a dataset that was not begun on a cluster: --overwrite starts again")
+            raise PackError(
+                f"{self.title} holds parts of a dataset that was not begun on a cluster: --overwrite starts again"
+            )
 
     def _begun(self) -> ClusterJournal | None:
         data = self.depot.read(JOURNAL_NAME, MANIFEST_BYTES) if JOURNAL_NAME in self._bucket.listed else None
@@ -204,10 +220,16 @@ class BucketOut(ClusterOut):
             if is_packed_file(name):
                 self._objects.delete(name)
 
-    def commit(self, manifest: Manifest, sections: Mapping[str, tuple[int, int]], etags: Mapping[str, str | None]) -> Manifest:
-        sent = {shard.file: ObjectInfo(shard.file, shard.bytes, etags[shard.file]) for shard in manifest.shards}
+    def commit(
+        self, manifest: Manifest, sections: Mapping[str, tuple[int, int]], etags: Mapping[str, str | None]
+    ) -> Manifest:
+        sent = {
+            shard.file: ObjectInfo(shard.file, shard.bytes, etags[shard.file]) for shard in manifest.shards
+        }
         with scratch_folder("cluster") as folder:
-            return commit_with_sidecar(self._bucket, manifest, folder, sections_at(self.depot, sections), sent)
+            return commit_with_sidecar(
+                self._bucket, manifest, folder, sections_at(self.depot, sections), sent
+            )
 
     def tidy(self, manifest: Manifest) -> None:
         self._bucket.commit(manifest, {})
@@ -215,7 +237,9 @@ class BucketOut(ClusterOut):
 
 def _made_by(journal: ClusterJournal, manifest: Manifest | None) -> bool:
     """Returns True if the manifest at a URL belongs to the pack that a journal began, and not to the dataset that it will replace."""
-    return manifest is not None and all(file_number(shard.file) >= journal.offset for shard in manifest.shards)
+    return manifest is not None and all(
+        file_number(shard.file) >= journal.offset for shard in manifest.shards
+    )
 
 
 @contextmanager

@@ -64,7 +64,12 @@ class Slice:
     def __init__(self, source: Source, positions: npt.NDArray[np.int64]) -> None:
         self._source = source
         self._positions = positions
-        self.title, self.fields, self.classes, self.concurrent = source.title, source.fields, source.classes, source.concurrent
+        self.title, self.fields, self.classes, self.concurrent = (
+            source.title,
+            source.fields,
+            source.classes,
+            source.concurrent,
+        )
         for name in ABSENT:
             if name != "notices":  # they may be made when they are asked for, and the driver has them
                 setattr(self, name, attribute_of(source, name))

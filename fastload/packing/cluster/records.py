@@ -57,7 +57,12 @@ class ClusterJournal:
 
     def to_bytes(self) -> bytes:
         """The file's content."""
-        content = {"token": self.token, "schema": self.schema, "options": dict(self.options), "offset": self.offset}
+        content = {
+            "token": self.token,
+            "schema": self.schema,
+            "options": dict(self.options),
+            "offset": self.offset,
+        }
         return seal({"format": CLUSTER_FORMAT, "version": _VERSION, **content})
 
     @classmethod
@@ -71,7 +76,9 @@ class ClusterJournal:
         try:
             content = parse(data, what)
             if not is_cluster(content):
-                raise PackError(f"{title} was begun on one machine, or is a download: go on without a cluster, or --overwrite starts again")
+                raise PackError(
+                    f"{title} was begun on one machine, or is a download: go on without a cluster, or --overwrite starts again"
+                )
             check_version(content, CLUSTER_FORMAT, _VERSION, what)
             content = unseal(content, what)
             return cls(
@@ -116,11 +123,15 @@ class DoneRecord:
         }
         data = seal({"format": _DONE_FORMAT, "version": _VERSION, **content})
         if len(data) > MANIFEST_BYTES:
-            raise PackError(f"the done-record of a shard would have {len(data):,} bytes: choose a smaller shard_samples")
+            raise PackError(
+                f"the done-record of a shard would have {len(data):,} bytes: choose a smaller shard_samples"
+            )
         return data
 
     @classmethod
-    def from_bytes(cls, data: bytes, identity: str, schema: Schema, key: int, name: str) -> tuple[DoneRecord, bytes]:
+    def from_bytes(
+        cls, data: bytes, identity: str, schema: Schema, key: int, name: str
+    ) -> tuple[DoneRecord, bytes]:
         """The record in `data`, and the log, of the shard `name` whose first key is `key`.
 
         Raises:
@@ -140,12 +151,20 @@ class DoneRecord:
         section = content.get("section")
         if not isinstance(section, list) or len(section) != 2:
             raise Bad("its section is not a size and a checksum")
-        sizes = get_int(section[0], "its size", 0, SECTION_MOST), get_int(section[1], "its checksum", 0, 2**32 - 1)
+        sizes = (
+            get_int(section[0], "its size", 0, SECTION_MOST),
+            get_int(section[1], "its checksum", 0, 2**32 - 1),
+        )
         try:
             log = base64.b64decode(get_str(content.get("log"), "the log"), validate=True)
         except binascii.Error:
             raise Bad("its log is no base64") from None
-        return cls(shard, None if etag is None else get_str(etag, "the ETag"), sizes, get_object(content.get("state"), "the tally")), log
+        return cls(
+            shard,
+            None if etag is None else get_str(etag, "the ETag"),
+            sizes,
+            get_object(content.get("state"), "the tally"),
+        ), log
 
 
 def job_identity(schema: Schema, options: Mapping[str, Any], varying: tuple[str, ...]) -> str:

@@ -103,7 +103,9 @@ class ShardWriter:
             self._file = ShardFile(self._path, self._key, self._schema, map_bytes(SHARD_SIZE_LIMIT))
         self._file.put(sample)
         if self._file.size >= SHARD_SIZE_LIMIT or self._file.column_full:
-            raise PackError(f"{self._path.name} is full with {self._file.count:,} samples: choose a smaller shard_samples")
+            raise PackError(
+                f"{self._path.name} is full with {self._file.count:,} samples: choose a smaller shard_samples"
+            )
 
     def finish(self) -> ShardEntry | None:
         """Ends the file, and syncs it; its entry, or None if it has no sample. Raises PackError, OSError."""
@@ -177,7 +179,9 @@ class RangePacker:
         if data is None:
             return None
         try:
-            record, log = DoneRecord.from_bytes(data, self._plan.identity, self._schema, number * self._plan.samples, shard_file)
+            record, log = DoneRecord.from_bytes(
+                data, self._plan.identity, self._schema, number * self._plan.samples, shard_file
+            )
             entries = SpilledBytes()
             entries.append(log)
             entries.seal()
@@ -188,7 +192,9 @@ class RangePacker:
         if record.shard is None:
             return record
         found, parts = self._depot.find(shard_file), self._depot.find(section_file)
-        same = found == (record.shard.bytes, record.etag) and parts is not None and parts[0] == record.section[0]
+        same = (
+            found == (record.shard.bytes, record.etag) and parts is not None and parts[0] == record.section[0]
+        )
         return record if same else None
 
     def _make(self, number: int, job: PackJob, watched: Watched | None) -> RangeDone:
@@ -216,20 +222,32 @@ class RangePacker:
         tally, lists = Tally(), isinstance(self._whole, Listed) and self._whole.lists_files
         tally.max_pixels = job.options.max_pixels
         prepare = partial(prepare_sample, self._schema)
-        workers = 0 if self._plan.threads == 1 else self._plan.threads  # a task of one CPU has no use for a second thread
-        made = job.outcomes(prepare, 0, len(job.order), workers) if watched is None else _watched(job, prepare, start, watched)
+        workers = (
+            0 if self._plan.threads == 1 else self._plan.threads
+        )  # a task of one CPU has no use for a second thread
+        made = (
+            job.outcomes(prepare, 0, len(job.order), workers)
+            if watched is None
+            else _watched(job, prepare, start, watched)
+        )
         with closing(made) as outcomes:
             for outcome in outcomes:
                 if lists and isinstance(outcome.error, FileNotFoundError):
-                    raise other_samples(f"{job.source.title}, in which {outcome.name} is not there,", socket.gethostname())
+                    raise other_samples(
+                        f"{job.source.title}, in which {outcome.name} is not there,", socket.gethostname()
+                    )
                 if outcome.prepared is None and job.options.on_error == "raise":
                     deep = isinstance(outcome.error, DeepImageError)
-                    raise _Bad(PackStoppedError(f"{outcome.name}: {outcome.reason}"), start + tally.position, deep)
+                    raise _Bad(
+                        PackStoppedError(f"{outcome.name}: {outcome.reason}"), start + tally.position, deep
+                    )
                 job.write(writer, outcome, tally)
         return tally
 
 
-def _watched(job: PackJob, prepare: Callable[..., Prepared], start: int, watched: Watched) -> Generator[Outcome]:
+def _watched(
+    job: PackJob, prepare: Callable[..., Prepared], start: int, watched: Watched
+) -> Generator[Outcome]:
     """Outcomes of a range, whose first place is `start`, one sample at a time, each of which is noted before it is read, or left out."""
     for at in range(len(job.order)):
         position = int(job.order[at])
@@ -247,7 +265,9 @@ _packers: dict[str, RangePacker] = {}
 """The packer of the plan that this process works for, by the plan's token."""
 
 
-def pack_range(plan: Callable[[], ClusterPlan], token: str, part: Part, watched: Watched | None = None) -> RangeDone | RangeFailed:
+def pack_range(
+    plan: Callable[[], ClusterPlan], token: str, part: Part, watched: Watched | None = None
+) -> RangeDone | RangeFailed:
     """Makes the shard of a range in this process, which keeps the source open for the next one. `plan` returns the plan of the token."""
     packer = _packers.get(token)
     if packer is None:

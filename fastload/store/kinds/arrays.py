@@ -37,10 +37,16 @@ class ArrayKind(ColumnKind):
             raise unfit(field, f"shape {shown(field.shape)}", f"at most {SIDES_MOST} sides")
         varying = field.shape[:1] == (None,)
         if not all(is_side(side) for side in field.shape[varying:]):
-            raise unfit(field, f"shape {field.shape}", "every side must be at least 1, or None if it is the first")
+            raise unfit(
+                field, f"shape {field.shape}", "every side must be at least 1, or None if it is the first"
+            )
         row = math.prod(int(side or 1) for side in field.shape) * np.dtype(field.dtype).itemsize
         if row > ROW_LIMIT:
-            raise unfit(field, f"{row} bytes a {'row' if varying else 'sample'}", f"the limit is {ROW_LIMIT}; pack it as bytes")
+            raise unfit(
+                field,
+                f"{row} bytes a {'row' if varying else 'sample'}",
+                f"the limit is {ROW_LIMIT}; pack it as bytes",
+            )
         return field.dtype, field.shape
 
     def for_field(self, field: Field) -> FieldKind:

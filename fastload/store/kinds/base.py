@@ -199,7 +199,9 @@ class FieldKind:
 
     def json_keys(self, field: Field) -> dict[str, Any]:
         """dtype and shape as the manifest stores them."""
-        return ({"dtype": field.dtype} if field.dtype else {}) | ({"shape": list(field.shape)} if field.shape else {})
+        return ({"dtype": field.dtype} if field.dtype else {}) | (
+            {"shape": list(field.shape)} if field.shape else {}
+        )
 
     def encode(self, field: Field, number: int, value: object, parts: SampleParts) -> None:
         """Adds a value to a sample that is packed.
@@ -369,7 +371,9 @@ def numbers(field: Field, value: object) -> npt.NDArray[Any]:
         raise refuse(field, value, f"its dtype is {value.dtype}")
     if not is_list(value):
         raise refuse(field, value, "it is no list of numbers")
-    strange = next((each for each in np.array(value, object).flat if np.asarray(each).dtype.kind not in "biuf"), value)
+    strange = next(
+        (each for each in np.array(value, object).flat if np.asarray(each).dtype.kind not in "biuf"), value
+    )
     raise refuse(field, value, f"{shown(strange)} in it is no number of at most 64 bits")
 
 
@@ -406,7 +410,9 @@ def array_of_json(field: Field, value: Any) -> npt.NDArray[Any]:
         raise ValueError("an array is a list of numbers, or of lists of them")
     found = np.array(value)
     if found.dtype.kind in "fO" and np.dtype(field.dtype).kind in "iu" and found.size:
-        numbers = np.array(value, object)  # NumPy makes floats of whole numbers of which some need all 64 bits
+        numbers = np.array(
+            value, object
+        )  # NumPy makes floats of whole numbers of which some need all 64 bits
         if all(type(each) is int for each in numbers.reshape(-1)):
             found = np.array(value, field.dtype)
     if found.dtype.kind not in "biuf":

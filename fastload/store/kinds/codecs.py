@@ -105,7 +105,11 @@ class FileCodec(ImageCodec):
         return core.stored_decode(self.entry, data, None, max_pixels)
 
     def verified(self, data: bytes, max_pixels: int, decode: bool) -> tuple[Size, int]:
-        height, width = self.decoded(data, max_pixels).shape[:2] if decode else core.stored_size(self.entry, data, max_pixels)
+        height, width = (
+            self.decoded(data, max_pixels).shape[:2]
+            if decode
+            else core.stored_size(self.entry, data, max_pixels)
+        )
         return (height, width), 0
 
     def file(self, data: bytes) -> bytes | Pixels:
@@ -176,7 +180,9 @@ class RawCodec(ImageCodec):
     def encoded(self, field: Field, value: object, height: int, width: int) -> Any:
         if isinstance(value, np.ndarray):
             if value.dtype != np.uint8 or value.shape != (height, width, 3):
-                raise refuse(field, value, f"pixels are uint8 ({height}, {width}, 3), not {value.dtype} {value.shape}")
+                raise refuse(
+                    field, value, f"pixels are uint8 ({height}, {width}, 3), not {value.dtype} {value.shape}"
+                )
             pixels: Any = np.ascontiguousarray(value).reshape(-1)
         elif isinstance(value, bytes | bytearray | memoryview):
             pixels = value
@@ -204,7 +210,9 @@ class RawCodec(ImageCodec):
             raise wrong(f"its raw image has {len(data)} bytes, less than its header")
         height, width, channels = self._shape(data)
         if channels != 3 or len(data) != _RAW_HEADER + height * width * channels:
-            raise wrong(f"its raw image of {height} x {width} x {channels} has {len(data) - _RAW_HEADER} bytes")
+            raise wrong(
+                f"its raw image of {height} x {width} x {channels} has {len(data) - _RAW_HEADER} bytes"
+            )
         return (height, width), 0
 
     def file(self, data: bytes) -> bytes | Pixels:
@@ -238,22 +246,39 @@ class PlanesCodec(ImageCodec):
     def encoded(self, field: Field, value: object, height: int, width: int) -> Any:
         assert isinstance(value, bytes)
         header = core.planes_header(value)
-        if (header.height, header.width) != (height, width) or (header.channels, header.dtype) != (field.channels, field.stored_dtype):
+        if (header.height, header.width) != (height, width) or (header.channels, header.dtype) != (
+            field.channels,
+            field.stored_dtype,
+        ):
             size = f"{header.width} x {header.height} pixels of {header.channels} channels of {header.dtype}"
-            raise PackError(f"field {field.name!r} ({field}) of {width} x {height} pixels cannot hold planes of {size}")
+            raise PackError(
+                f"field {field.name!r} ({field}) of {width} x {height} pixels cannot hold planes of {size}"
+            )
         return value
 
     def parsed(self, field: Field, data: bytes, size: Size) -> Pixels:
         """The pixels of a field: (height, width), or (height, width, channels) of several channels."""
         header = core.planes_header(data)
         if (header.height, header.width) != size:
-            raise wrong(f"field {field.name!r} is {header.width} x {header.height}, the columns say {size[1]} x {size[0]}")
+            raise wrong(
+                f"field {field.name!r} is {header.width} x {header.height}, the columns say {size[1]} x {size[0]}"
+            )
         if header.dtype != field.stored_dtype or header.channels != field.channels:
-            raise wrong(f"field {field.name!r} has {header.channels} channels of {header.dtype}, the schema says {field}")
+            raise wrong(
+                f"field {field.name!r} has {header.channels} channels of {header.dtype}, the schema says {field}"
+            )
         return core.decode_planes(data)
 
 
-JPEG, PNG, WEBP, DCT, RAW, PLACE, PLANES = JpegCodec(), PngCodec(), WebpCodec(), DctCodec(), RawCodec(), PlaceCodec(), PlanesCodec()
+JPEG, PNG, WEBP, DCT, RAW, PLACE, PLANES = (
+    JpegCodec(),
+    PngCodec(),
+    WebpCodec(),
+    DctCodec(),
+    RawCodec(),
+    PlaceCodec(),
+    PlanesCodec(),
+)
 BY_ENTRY: Mapping[int, ImageCodec] = {codec.entry: codec for codec in (JPEG, PNG, WEBP, DCT, RAW, PLACE)}
 """Codecs of images of 8-bit RGB, by the kind of their entry."""
 CODECS: Mapping[str, ImageCodec] = {codec.name: codec for codec in (*BY_ENTRY.values(), PLANES)}

@@ -36,7 +36,11 @@ class InstancesKind(AnyRowsKind):
 
     def encoded(self, field: Field, value: object, canvas: Size) -> tuple[tuple[Any, ...], int]:
         if not is_list(value):
-            raise refuse(field, value, "instances are a list of run lengths, masks or polygons, or an array (number, height, width)")
+            raise refuse(
+                field,
+                value,
+                "instances are a list of run lengths, masks or polygons, or an array (number, height, width)",
+            )
         counts = [_counts(field, row, each, canvas) for row, each in enumerate(value)]
         lengths = u32(len(counts), *(len(each) for each in counts))
         values = np.concatenate(counts).astype("<u4") if counts else np.empty(0, "<u4")
@@ -62,7 +66,9 @@ class InstancesKind(AnyRowsKind):
         return []
 
     def arrow_type(self, field: Field, arrow: Any) -> Any:
-        return arrow.large_list(arrow.struct([("size", arrow.list_(arrow.int32())), ("counts", arrow.large_string())]))
+        return arrow.large_list(
+            arrow.struct([("size", arrow.list_(arrow.int32())), ("counts", arrow.large_string())])
+        )
 
     def exported_type(self, field: Field, arrow: Any) -> Any:
         return self.arrow_type(field, arrow)
@@ -94,11 +100,15 @@ def _turned(value: Any, turn: UprightTurn) -> Any:
     return turn.pixels(np.asarray(value))
 
 
-def _parsed(lengths: npt.NDArray[np.uint32], values: npt.NDArray[np.uint8], canvas: Size) -> list[dict[str, Any]]:
+def _parsed(
+    lengths: npt.NDArray[np.uint32], values: npt.NDArray[np.uint8], canvas: Size
+) -> list[dict[str, Any]]:
     counts = values.copy().view("<u4")
     ends, total = np.cumsum(lengths, dtype=np.int64), canvas[0] * canvas[1]
     runs = [counts[end - size : end] for end, size in zip(ends.tolist(), lengths.tolist(), strict=True)]
     for each in runs:
         if (found := int(each.sum(dtype=np.uint64))) != total:
-            raise wrong(f"the run lengths of a mask sum to {found}, its {canvas[1]} x {canvas[0]} pixels are {total}")
+            raise wrong(
+                f"the run lengths of a mask sum to {found}, its {canvas[1]} x {canvas[0]} pixels are {total}"
+            )
     return [{"size": list(canvas), "counts": counts_text(each)} for each in runs]

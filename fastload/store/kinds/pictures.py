@@ -109,7 +109,9 @@ class ImageKind(PictureKind):
     def _entry(self, field: Field, image: StoredImage) -> tuple[int, Any]:
         """(record kind, bytes) of an image. Raises PackError."""
         if not (1 <= image.height <= SIDE_LIMIT and 1 <= image.width <= SIDE_LIMIT):
-            raise PackError(f"field {field.name!r} (image) has height {image.height} and width {image.width}; both must be at least 1")
+            raise PackError(
+                f"field {field.name!r} (image) has height {image.height} and width {image.width}; both must be at least 1"
+            )
         codec = CODECS.get(image.kind)
         if codec is PLANES or not self.is_rgb:
             if codec is not PLANES or self.is_rgb or not isinstance(image.data, bytes):
@@ -172,13 +174,17 @@ class MaskKind(PictureKind):
         if labels.dtype.kind not in "bui":
             raise refuse(field, value, f"labels are whole numbers, not {labels.dtype}")
         if labels.shape != parts.canvas:
-            raise PackError(f"field {field.name!r} (mask) has shape {labels.shape}, its image {parts.canvas} (height, width)")
+            raise PackError(
+                f"field {field.name!r} (mask) has shape {labels.shape}, its image {parts.canvas} (height, width)"
+            )
         limit = np.iinfo(field.dtype).max
         if labels.dtype != field.stored_dtype and not (labels.min() >= 0 and labels.max() <= limit):
             raise PackError(
                 f"field {field.name!r} (mask) has labels from {labels.min()} to {labels.max()}; {field.dtype} holds 0 to {limit}"
             )
-        parts.entries.append((number, self.entry, core.encode_planes(labels.astype(field.stored_dtype, copy=False))))
+        parts.entries.append(
+            (number, self.entry, core.encode_planes(labels.astype(field.stored_dtype, copy=False)))
+        )
 
     def parse(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> Any:
         self.check_entry(field, kind)

@@ -95,7 +95,11 @@ def _line(field: Field, row: int, part: object) -> npt.NDArray[np.float32]:
     with np.errstate(over="ignore"):
         line = numbers.astype("<f4")
     if line.size % _POINT or not np.isfinite(line).all():
-        raise RowError(field, row, f"a part of its polygon has {line.size} numbers; it has x and y of each point, all finite")
+        raise RowError(
+            field,
+            row,
+            f"a part of its polygon has {line.size} numbers; it has x and y of each point, all finite",
+        )
     return line
 
 
@@ -112,10 +116,14 @@ def polygons_of(row: memoryview) -> list[list[npt.NDArray[np.float32]]]:
     parts = numbers[1 : 1 + objects]
     points = numbers[1 + objects : 1 + objects + int(parts.sum(dtype=np.int64))]
     first = 4 * (1 + objects + len(points))
-    return _parsed((parts, points), np.frombuffer(row, np.uint8, 4 * _POINT * int(points.sum(dtype=np.int64)), first))
+    return _parsed(
+        (parts, points), np.frombuffer(row, np.uint8, 4 * _POINT * int(points.sum(dtype=np.int64)), first)
+    )
 
 
-def _parsed(lengths: tuple[npt.NDArray[np.uint32], ...], values: npt.NDArray[np.uint8]) -> list[list[npt.NDArray[np.float32]]]:
+def _parsed(
+    lengths: tuple[npt.NDArray[np.uint32], ...], values: npt.NDArray[np.uint8]
+) -> list[list[npt.NDArray[np.float32]]]:
     points = values.copy().view("<f4").reshape(-1, _POINT)
     ends = np.cumsum(lengths[1], dtype=np.int64)
     lines = [points[end - size : end] for end, size in zip(ends.tolist(), lengths[1].tolist(), strict=True)]

@@ -83,7 +83,9 @@ class AnyRowsKind(FieldKind):
 
     def check_entry(self, field: Field, kind: int) -> None:
         if kind != self.entry:
-            raise wrong(f"field {field.name!r} ({self.name}) is stored as kind {kind}, not as rows of any number")
+            raise wrong(
+                f"field {field.name!r} ({self.name}) is stored as kind {kind}, not as rows of any number"
+            )
 
     def native_item(self, field: Field) -> dict[str, Any]:
         return {"kind": self.native_name or self.name, "unit": self.unit(field)}
@@ -153,11 +155,17 @@ class BoxesKind(RowsKind):
         if field.format == "xyxyxyxy":
             return
         sides = rows[:, 2:4] - rows[:, 0:2] if field.format == "xyxy" else rows[:, 2:4]
-        names = ("x2 < x1", "y2 < y1") if field.format == "xyxy" else ("a negative width", "a negative height")
+        names = (
+            ("x2 < x1", "y2 < y1") if field.format == "xyxy" else ("a negative width", "a negative height")
+        )
         for axis in (0, 1):
             bad = np.flatnonzero(sides[:, axis] < 0)
             if bad.size:
-                raise RowError(field, int(bad[0]), f"its box has {names[axis]} ({[float(number) for number in rows[bad[0]]]})")
+                raise RowError(
+                    field,
+                    int(bad[0]),
+                    f"its box has {names[axis]} ({[float(number) for number in rows[bad[0]]]})",
+                )
 
     def can_turn(self, field: Field) -> bool:
         return field.format not in ROTATED
@@ -167,7 +175,9 @@ class BoxesKind(RowsKind):
         first, second = boxes[:, :2], boxes[:, 2:]
         if field.format == "cxcywh":
             return np.concatenate([turn.points(first), second[:, ::-1] if turn.swaps else second], 1)
-        ends = np.stack([turn.points(first), turn.points(second if field.format == "xyxy" else first + second)])
+        ends = np.stack(
+            [turn.points(first), turn.points(second if field.format == "xyxy" else first + second)]
+        )
         low, high = ends.min(0), ends.max(0)
         return np.concatenate([low, high if field.format == "xyxy" else high - low], 1)
 
@@ -193,7 +203,11 @@ class KeypointsKind(RowsKind):
         dtype = self.settled_dtype(field)
         points, *sides = field.shape or (None,)
         if not is_side(points) or int(points or 0) > POINT_LIMIT or sides not in ([2], [3]):
-            raise unfit(field, f"shape {shown(field.shape)}", f"keypoints have (K, 2) or (K, 3), K at most {POINT_LIMIT}")
+            raise unfit(
+                field,
+                f"shape {shown(field.shape)}",
+                f"keypoints have (K, 2) or (K, 3), K at most {POINT_LIMIT}",
+            )
         return dtype, field.shape
 
     def row_shape(self, field: Field) -> tuple[int, ...]:

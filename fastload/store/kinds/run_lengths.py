@@ -60,7 +60,9 @@ def counts_of(value: object, canvas: Size) -> Counts:
         return _of_polygons(value, canvas)
     mask = np.asarray(value)
     if mask.shape != canvas or mask.dtype.kind not in "bui":
-        raise PackError(f"its mask is {mask.dtype} {mask.shape}, its image has {canvas[0]} x {canvas[1]} (height x width)")
+        raise PackError(
+            f"its mask is {mask.dtype} {mask.shape}, its image has {canvas[0]} x {canvas[1]} (height x width)"
+        )
     if mask.size and not (mask.min() >= 0 and mask.max() <= 1):
         raise PackError("its mask has values other than 0 and 1")
     return _of_mask(mask.astype(np.uint8))
@@ -76,7 +78,11 @@ def _of_mask(mask: npt.NDArray[np.uint8]) -> Counts:
 def _of_rle(value: Mapping[Any, Any], canvas: Size) -> Counts:
     size, counts = value.get("size"), value.get("counts")
     if not isinstance(size, Sequence | np.ndarray) or len(size) != 2 or tuple(size) != canvas:
-        given = f"{list(size)!r:.60}" if isinstance(size, list | tuple | np.ndarray) and len(size) == 2 else shown(size)
+        given = (
+            f"{list(size)!r:.60}"
+            if isinstance(size, list | tuple | np.ndarray) and len(size) == 2
+            else shown(size)
+        )
         raise PackError(f"its run lengths are of size {given}, its image has {list(canvas)} (height, width)")
     try:
         text = counts.encode("ascii") if isinstance(counts, str) else counts
@@ -87,9 +93,13 @@ def _of_rle(value: Mapping[Any, Any], canvas: Size) -> Counts:
         raise PackError(f"its run lengths are {shown(counts)}, not a list of whole numbers")
     total = canvas[0] * canvas[1]
     if found.size and (found.min() < 0 or found.max() > total):
-        raise PackError(f"its run lengths go from {found.min()} to {found.max()}, its image has {total} pixels")
+        raise PackError(
+            f"its run lengths go from {found.min()} to {found.max()}, its image has {total} pixels"
+        )
     if int(found.sum()) != total:
-        raise PackError(f"its run lengths sum to {int(found.sum())}, its {canvas[0]} x {canvas[1]} pixels are {total}")
+        raise PackError(
+            f"its run lengths sum to {int(found.sum())}, its {canvas[0]} x {canvas[1]} pixels are {total}"
+        )
     return found.astype(np.uint32)
 
 
@@ -138,17 +148,23 @@ def _of_polygons(parts: Sequence[Any], canvas: Size) -> Counts:
         raise PackError(f"polygons become masks by pycocotools: {pip_install('coco')}") from None
     lines, drawn = [], 0
     if parts and canvas[0] * canvas[1] > _CANVAS_MOST:
-        raise PackError(f"masks of polygons are made for images of at most {_CANVAS_MOST:,} pixels: give it as run lengths or polygons")
+        raise PackError(
+            f"masks of polygons are made for images of at most {_CANVAS_MOST:,} pixels: give it as run lengths or polygons"
+        )
     for part in parts:
         try:
             line = np.asarray(part, np.float64).reshape(-1)
         except (ValueError, TypeError, OverflowError) as error:
             raise PackError(f"a part of its polygon is no list of numbers: {error}") from None
         if line.size < 6 or line.size % 2 or not np.isfinite(line).all():
-            raise PackError(f"a part of its polygon has {line.size} numbers; it has x and y of at least three points, all finite")
+            raise PackError(
+                f"a part of its polygon has {line.size} numbers; it has x and y of at least three points, all finite"
+            )
         drawn += _drawn_points(line.reshape(-1, 2), canvas)
         if drawn > _DRAWN_MOST:
-            raise PackError(f"the outline of its polygon is longer than {_DRAWN_MOST // _UPSAMPLED:,} pixels: correct or remove it")
+            raise PackError(
+                f"the outline of its polygon is longer than {_DRAWN_MOST // _UPSAMPLED:,} pixels: correct or remove it"
+            )
         lines.append(line.tolist())
     if not lines:
         return np.array([canvas[0] * canvas[1]], np.uint32)

@@ -44,21 +44,33 @@ def jpeg(number: int, **options: Any) -> bytes:
 def rows(count: int = COUNT) -> list[dict[str, Any]]:
     """Rows of FEATURES."""
     pictures = [{"bytes": jpeg(number), "path": f"{number}.jpg"} for number in range(count)]
-    return [{"image": each, "label": n % 3, "name": f"é{n}", "score": n / 7} for n, each in enumerate(pictures)]
+    return [
+        {"image": each, "label": n % 3, "name": f"é{n}", "score": n / 7} for n, each in enumerate(pictures)
+    ]
 
 
-def stored(root: Path, table: list[dict[str, Any]] | None = None, features: dict[str, Any] | None = None, shards: int = 1) -> Any:
+def stored(
+    root: Path,
+    table: list[dict[str, Any]] | None = None,
+    features: dict[str, Any] | None = None,
+    shards: int = 1,
+) -> Any:
     """A dataset of rows, saved under root and loaded again."""
     columns = datasets.Features(features or FEATURES)
     table = rows() if table is None else table
-    made = datasets.Dataset.from_dict({name: [row[name] for row in table] for name in columns}, features=columns)
+    made = datasets.Dataset.from_dict(
+        {name: [row[name] for row in table] for name in columns}, features=columns
+    )
     made.save_to_disk(str(root), num_shards=shards)
     return datasets.load_from_disk(str(root))
 
 
 def of_images(images: list[Any], root: Path) -> Any:
     """A dataset of images alone, each as bytes, or as a path; and labels."""
-    values = [{"bytes": None, "path": str(each)} if isinstance(each, Path) else {"bytes": each, "path": None} for each in images]
+    values = [
+        {"bytes": None, "path": str(each)} if isinstance(each, Path) else {"bytes": each, "path": None}
+        for each in images
+    ]
     table = [{"image": value, "label": number} for number, value in enumerate(values)]
     features = datasets.Features({"image": datasets.Image(), "label": datasets.Value("int64")})
     return datasets.Dataset.from_generator(lambda: iter(table), features=features, cache_dir=str(root))
@@ -82,7 +94,9 @@ def assert_same(ours: Any, theirs: Any) -> None:
         assert ours == theirs or ours != ours
 
 
-def assert_as_torch(dataset: Any, *, epochs: int = 1, transform: Any = EXACT, **options: Any) -> FastLoader[Any]:
+def assert_as_torch(
+    dataset: Any, *, epochs: int = 1, transform: Any = EXACT, **options: Any
+) -> FastLoader[Any]:
     """Native epochs hold the batches of torch's own loader, to the bit; returns the loader. A format of the dataset's own is kept."""
     if getattr(dataset, "format", {"type": ""})["type"] is None:
         dataset = dataset.with_transform(OnImages(transform))
@@ -104,7 +118,11 @@ def copied(batch: Any) -> Any:
 
 def why_not(dataset: Any) -> str:
     """The reason for the engine, as explain() has it."""
-    return next(line for line in FastLoader(dataset, batch_size=2, num_workers=0).explain(all=True).splitlines() if line.startswith("why"))
+    return next(
+        line
+        for line in FastLoader(dataset, batch_size=2, num_workers=0).explain(all=True).splitlines()
+        if line.startswith("why")
+    )
 
 
 Make = Callable[[Path], Any]

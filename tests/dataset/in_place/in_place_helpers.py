@@ -41,7 +41,9 @@ def folder(root: Path, **options: Any) -> Any:
 
 def dataset_folder(root: Path, **options: Any) -> Any:
     """DatasetFolder with torchvision's loader."""
-    return datasets.DatasetFolder(str(image_folder(root)), datasets.folder.default_loader, (".jpg",), **options)
+    return datasets.DatasetFolder(
+        str(image_folder(root)), datasets.folder.default_loader, (".jpg",), **options
+    )
 
 
 def eurosat(root: Path, **options: Any) -> Any:
@@ -76,7 +78,9 @@ def pets(root: Path, **options: Any) -> Any:
     for number, name in enumerate(names):
         save(base / "images" / f"{name}.jpg", number)
     (base / "annotations").mkdir()
-    (base / "annotations" / "trainval.txt").write_text("".join(f"{name} {1 + n % 3} 1 1\n" for n, name in enumerate(names)))
+    (base / "annotations" / "trainval.txt").write_text(
+        "".join(f"{name} {1 + n % 3} 1 1\n" for n, name in enumerate(names))
+    )
     return datasets.OxfordIIITPet(str(root), **options)
 
 
@@ -102,12 +106,17 @@ def cars(root: Path, **options: Any) -> Any:
     from scipy.io import savemat
 
     base = root / "stanford_cars"
-    annotations = np.array([(f"{n}.jpg", 1 + n % 4) for n in range(COUNT)], dtype=[("fname", object), ("class", "u1")])
+    annotations = np.array(
+        [(f"{n}.jpg", 1 + n % 4) for n in range(COUNT)], dtype=[("fname", object), ("class", "u1")]
+    )
     for number in range(COUNT):
         save(base / "cars_train" / f"{number}.jpg", number)
     (base / "devkit").mkdir()
     savemat(base / "devkit" / "cars_train_annos.mat", {"annotations": annotations})
-    savemat(base / "devkit" / "cars_meta.mat", {"class_names": np.array([f"car{n}" for n in range(4)], dtype=object)})
+    savemat(
+        base / "devkit" / "cars_meta.mat",
+        {"class_names": np.array([f"car{n}" for n in range(4)], dtype=object)},
+    )
     return datasets.StanfordCars(str(root), **options)
 
 
@@ -124,8 +133,13 @@ def places(root: Path, **options: Any) -> Any:
     for number in range(COUNT):
         save(root / "val_256" / f"{number}.jpg", number)
     (root / "categories_places365.txt").write_text("/a/one 0\n/b/two 1\n")
-    (root / "places365_val.txt").write_text("".join(f"{number}.jpg {number % 2}\n" for number in range(COUNT)))
-    check, datasets.Places365._check_integrity = datasets.Places365._check_integrity, lambda self, file, md5, download: True
+    (root / "places365_val.txt").write_text(
+        "".join(f"{number}.jpg {number % 2}\n" for number in range(COUNT))
+    )
+    check, datasets.Places365._check_integrity = (
+        datasets.Places365._check_integrity,
+        lambda self, file, md5, download: True,
+    )
     try:
         return datasets.Places365(str(root), "val", small=True, **options)
     finally:
@@ -133,7 +147,8 @@ def places(root: Path, **options: Any) -> Any:
 
 
 KNOWN: dict[str, Callable[..., Any]] = {
-    each.__name__: each for each in (folder, dataset_folder, eurosat, imagenet, food, pets, flowers, cars, naturalist, places)
+    each.__name__: each
+    for each in (folder, dataset_folder, eurosat, imagenet, food, pets, flowers, cars, naturalist, places)
 }
 
 

@@ -24,7 +24,9 @@ SMALL = transforms.Compose([transforms.CenterCrop(16), transforms.PILToTensor()]
 def assert_same_now(loader: Any, dataset: Any) -> None:
     ours, theirs = list(loader), list(DataLoader(dataset, batch_size=4))
     assert len(ours) == len(theirs)
-    assert all(torch.equal(x, y) for a, b in zip(ours, theirs, strict=True) for x, y in zip(a, b, strict=True))
+    assert all(
+        torch.equal(x, y) for a, b in zip(ours, theirs, strict=True) for x, y in zip(a, b, strict=True)
+    )
 
 
 def test_lists_and_transforms_are_read_at_every_pass(tmp_path: Path) -> None:
@@ -87,7 +89,9 @@ def test_a_loader_goes_through_pickle_and_fork(tmp_path: Path) -> None:
     dataset = folder(tmp_path, transform=EXACT)
     loader = FastLoader(dataset, batch_size=4, num_workers=2)
     first = list(loader)
-    assert all(torch.equal(a[0], b[0]) for a, b in zip(first, pickle.loads(pickle.dumps(loader)), strict=True))
+    assert all(
+        torch.equal(a[0], b[0]) for a, b in zip(first, pickle.loads(pickle.dumps(loader)), strict=True)
+    )
     child = os.fork()
     if child == 0:
         torch.set_num_threads(1)  # as workers do: OpenMP's pool did not come along
@@ -97,7 +101,9 @@ def test_a_loader_goes_through_pickle_and_fork(tmp_path: Path) -> None:
 
 
 def test_resume_in_mid_epoch(tmp_path: Path) -> None:
-    dataset = folder(tmp_path, transform=transforms.Compose([transforms.RandomResizedCrop(24), transforms.ToTensor()]))
+    dataset = folder(
+        tmp_path, transform=transforms.Compose([transforms.RandomResizedCrop(24), transforms.ToTensor()])
+    )
 
     def make() -> Any:
         return FastLoader(dataset, batch_size=4, shuffle=True, seed=2, num_workers=2, engine="native")
@@ -124,7 +130,10 @@ def test_no_file_and_no_handle_stays(tmp_path: Path) -> None:
 
 def test_relative_paths_and_names_of_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder(tmp_path / "tree", transform=EXACT)
-    os.rename(os.fsencode(tmp_path / "tree" / "class0" / "000.jpg"), os.fsencode(tmp_path / "tree" / "class0") + b"/\xff\xfe name.jpg")
+    os.rename(
+        os.fsencode(tmp_path / "tree" / "class0" / "000.jpg"),
+        os.fsencode(tmp_path / "tree" / "class0") + b"/\xff\xfe name.jpg",
+    )
     monkeypatch.chdir(tmp_path)
     from torchvision import datasets
 
@@ -155,7 +164,14 @@ def test_indexes_stay_within_their_room() -> None:
 
 
 @pytest.mark.parametrize(
-    ("prefix", "names", "count"), [(b"", b"a\0b\0", 3), (b"", b"a\0b\0", 1), (b"", b"a", 1), (b"x" * 4090, b"long.jpg\0", 1), (b"", b"", 1)]
+    ("prefix", "names", "count"),
+    [
+        (b"", b"a\0b\0", 3),
+        (b"", b"a\0b\0", 1),
+        (b"", b"a", 1),
+        (b"x" * 4090, b"long.jpg\0", 1),
+        (b"", b"", 1),
+    ],
 )
 def test_lists_of_names_that_do_not_hold(prefix: bytes, names: bytes, count: int) -> None:
     with pytest.raises(ValueError, match=r"path|bytes"):

@@ -36,14 +36,18 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::F
 
 def generated(root: Path) -> Any:
     """Written row by row into the library's cache."""
-    return datasets.Dataset.from_generator(lambda: iter(rows()), features=datasets.Features(FEATURES), cache_dir=str(root))
+    return datasets.Dataset.from_generator(
+        lambda: iter(rows()), features=datasets.Features(FEATURES), cache_dir=str(root)
+    )
 
 
 def of_paths(root: Path) -> Any:
     """A column of texts, cast."""
     image_folder(root / "tree")
     paths = sorted(map(str, (root / "tree").rglob("*.jpg")))
-    return datasets.Dataset.from_dict({"image": paths, "n": list(range(len(paths)))}).cast_column("image", datasets.Image())
+    return datasets.Dataset.from_dict({"image": paths, "n": list(range(len(paths)))}).cast_column(
+        "image", datasets.Image()
+    )
 
 
 def of_paths_and_bytes(root: Path) -> Any:
@@ -54,13 +58,17 @@ def of_paths_and_bytes(root: Path) -> Any:
 
 def folder(root: Path) -> Any:
     """The library's own loader of folders."""
-    return datasets.load_dataset("imagefolder", data_dir=str(image_folder(root / "tree")), cache_dir=str(root / "cache"), split="train")
+    return datasets.load_dataset(
+        "imagefolder", data_dir=str(image_folder(root / "tree")), cache_dir=str(root / "cache"), split="train"
+    )
 
 
 def parquet(root: Path) -> Any:
     """A Parquet file, which the library turns into Arrow files."""
     stored(root / "first").to_parquet(str(root / "rows.parquet"))
-    return datasets.load_dataset("parquet", data_files=str(root / "rows.parquet"), cache_dir=str(root / "cache"), split="train")
+    return datasets.load_dataset(
+        "parquet", data_files=str(root / "rows.parquet"), cache_dir=str(root / "cache"), split="train"
+    )
 
 
 def in_name_of_blanks(root: Path) -> Any:
@@ -72,13 +80,18 @@ def in_name_of_blanks(root: Path) -> Any:
 def beside(root: Path) -> Any:
     """Tables side by side."""
     first = stored(root / "a")
-    return datasets.concatenate_datasets([first.select_columns(["image", "name"]), stored(root / "b").select_columns(["score"])], axis=1)
+    return datasets.concatenate_datasets(
+        [first.select_columns(["image", "name"]), stored(root / "b").select_columns(["score"])], axis=1
+    )
 
 
 SOURCES: dict[str, Make] = {
     "stored": lambda root: stored(root / "a"),
     "shards": lambda root: stored(root / "a", shards=3),
-    **{each.__name__: each for each in (generated, of_paths, of_paths_and_bytes, folder, parquet, in_name_of_blanks, beside)},
+    **{
+        each.__name__: each
+        for each in (generated, of_paths, of_paths_and_bytes, folder, parquet, in_name_of_blanks, beside)
+    },
     "selected": lambda root: stored(root / "a", shards=2).select([20, 3, 3, 0, 11]),
     "range": lambda root: stored(root / "a", shards=2).select(range(9, 20)),
     "shuffled": lambda root: stored(root / "a", shards=2).shuffle(seed=4),
@@ -89,13 +102,17 @@ SOURCES: dict[str, Make] = {
     "joined": lambda root: datasets.concatenate_datasets(
         [stored(root / "a"), stored(root / "b", shards=2).shuffle(seed=2), generated(root)]
     ),
-    "joined twice": lambda root: datasets.concatenate_datasets([one := stored(root / "a").select(range(5)), one, one.select([2, 1])]),
+    "joined twice": lambda root: datasets.concatenate_datasets(
+        [one := stored(root / "a").select(range(5)), one, one.select([2, 1])]
+    ),
     "removed": lambda root: stored(root / "a").remove_columns(["label", "score"]),
     "renamed": lambda root: stored(root / "a").rename_column("label", "target"),
     "ordered": lambda root: stored(root / "a").select_columns(["score", "image", "label"]),
     "mapped": lambda root: stored(root / "a").map(lambda row: {"twice": row["label"] * 2}),
     "flattened": lambda root: stored(root / "a").shuffle(seed=3).flatten_indices(),
-    "indices in a file": lambda root: stored(root / "a").select([5, 1, 9], indices_cache_file_name=str(root / "indices.arrow")),
+    "indices in a file": lambda root: stored(root / "a").select(
+        [5, 1, 9], indices_cache_file_name=str(root / "indices.arrow")
+    ),
 }
 
 
@@ -110,7 +127,10 @@ def test_the_same_batches_as_torch(name: str, tmp_path: Path) -> None:
 def test_columns_of_every_type(tmp_path: Path) -> None:
     """Python values with their types, as the library itself gives them."""
     kinds = {
-        **{name: datasets.Value(name) for name in ("int8", "int64", "uint8", "uint64", "bool", "float16", "float32", "float64")},
+        **{
+            name: datasets.Value(name)
+            for name in ("int8", "int64", "uint8", "uint64", "bool", "float16", "float32", "float64")
+        },
         "none": datasets.Value("int32"),
         "text": datasets.Value("large_string"),
         "data": datasets.Value("binary"),
@@ -130,7 +150,9 @@ def test_columns_of_every_type(tmp_path: Path) -> None:
         "nested": [{"a": n, "b": [{"c": str(n)}] * n} for n in range(6)],
         "array": [np.full((2, 2), n, np.float32).tolist() for n in range(6)],
     }
-    table = [{"image": {"bytes": jpeg(n), "path": None}, **{k: v[n] for k, v in values.items()}} for n in range(6)]
+    table = [
+        {"image": {"bytes": jpeg(n), "path": None}, **{k: v[n] for k, v in values.items()}} for n in range(6)
+    ]
     dataset = stored(tmp_path, table, {**kinds, "image": datasets.Image()}, 2)
     assert_as_torch(dataset, collate_fn=list)
     plain = dataset.remove_columns(["none", "text", "data", "when", "list", "nested"])
@@ -140,7 +162,9 @@ def test_columns_of_every_type(tmp_path: Path) -> None:
 
 def test_an_error_of_collate_is_torchs(tmp_path: Path) -> None:
     table = [{"image": {"bytes": jpeg(n), "path": None}, "n": None if n == 2 else n} for n in range(4)]
-    dataset = stored(tmp_path, table, {"image": datasets.Image(), "n": datasets.Value("int64")}).with_transform(OnImages(EXACT))
+    dataset = stored(
+        tmp_path, table, {"image": datasets.Image(), "n": datasets.Value("int64")}
+    ).with_transform(OnImages(EXACT))
     with pytest.raises((RuntimeError, TypeError)) as theirs:
         list(DataLoader(dataset, batch_size=4))
     with pytest.raises(type(theirs.value)) as ours:
@@ -222,7 +246,9 @@ def given(transform: Any, **options: Any) -> Make:
 def in_memory(root: Path) -> Any:
     """A table that is in no file."""
     table = rows(4)
-    return datasets.Dataset.from_dict({name: [row[name] for row in table] for name in FEATURES}, features=datasets.Features(FEATURES))
+    return datasets.Dataset.from_dict(
+        {name: [row[name] for row in table] for name in FEATURES}, features=datasets.Features(FEATURES)
+    )
 
 
 def one_more(root: Path) -> Any:
@@ -232,7 +258,9 @@ def one_more(root: Path) -> Any:
 
 def grey(root: Path) -> Any:
     """Images that the library converts."""
-    return stored(root, rows(4), {**FEATURES, "image": datasets.Image(mode="L")}).with_transform(OnImages(EXACT))
+    return stored(root, rows(4), {**FEATURES, "image": datasets.Image(mode="L")}).with_transform(
+        OnImages(EXACT)
+    )
 
 
 def undecoded(root: Path) -> Any:
@@ -248,7 +276,10 @@ REASONS: dict[str, tuple[Make, str]] = {
     "a subclass": (given(Derived(EXACT)), "fastload.OnImages"),
     "torch": (lambda root: stored(root).with_format("torch"), "'torch'"),
     "own code": (owned, "code of its own"),
-    "a python step": (given(OnImages([transforms.CenterCrop(8), transforms.ToTensor(), torch.square])), "square"),
+    "a python step": (
+        given(OnImages([transforms.CenterCrop(8), transforms.ToTensor(), torch.square])),
+        "square",
+    ),
     "pillow": (given(OnImages(transforms.CenterCrop(8))), "Pillow images"),
     "sizes": (given(OnImages(transforms.ToTensor())), "different sizes"),
     "no such column": (given(OnImages(EXACT, "photo")), "'photo'"),
@@ -256,12 +287,18 @@ REASONS: dict[str, tuple[Make, str]] = {
     "left out": (given(OnImages(EXACT), columns=["name"]), "'image'"),
     "left to the rest": (given(OnImages(EXACT), columns=["name"], output_all_columns=True), "'image'"),
     "a name twice": (given(OnImages(EXACT, to="label")), "'label'"),
-    "another image": (lambda root: with_column(root, datasets.Image(), [{"bytes": jpeg(1), "path": None}] * 4), "'other' is Image"),
+    "another image": (
+        lambda root: with_column(root, datasets.Image(), [{"bytes": jpeg(1), "path": None}] * 4),
+        "'other' is Image",
+    ),
     "grey": (grey, "converted to L"),
     "not decoded": (undecoded, "not images"),
     "memory": (lambda root: in_memory(root).with_transform(OnImages(EXACT)), "in memory"),
     "partly memory": (lambda root: one_more(root).with_transform(OnImages(EXACT)), "in memory"),
-    "null": (lambda root: stored(root, [*rows(2), {**rows(1)[0], "image": None}]).with_transform(OnImages(EXACT)), "null"),
+    "null": (
+        lambda root: stored(root, [*rows(2), {**rows(1)[0], "image": None}]).with_transform(OnImages(EXACT)),
+        "null",
+    ),
 }
 
 
@@ -277,7 +314,9 @@ def test_why_not(name: str, tmp_path: Path) -> None:
 
 
 def test_paths_of_other_machines(tmp_path: Path) -> None:
-    paths = datasets.Dataset.from_dict({"image": ["https://example.org/a.jpg"]}).cast_column("image", datasets.Image())
+    paths = datasets.Dataset.from_dict({"image": ["https://example.org/a.jpg"]}).cast_column(
+        "image", datasets.Image()
+    )
     assert "no file on this machine" in why_not(paths.with_transform(OnImages(EXACT)))
 
 
@@ -285,7 +324,9 @@ def test_few_of_a_native_format(tmp_path: Path) -> None:
     from hugging_face_helpers import encoded
     from pictures import photo
 
-    dataset = of_images([encoded(photo(n, 20, 20), "BMP") if n % 3 else jpeg(n) for n in range(12)], tmp_path / "cache")
+    dataset = of_images(
+        [encoded(photo(n, 20, 20), "BMP") if n % 3 else jpeg(n) for n in range(12)], tmp_path / "cache"
+    )
     assert "4 of 12" in why_not(dataset.with_transform(OnImages(EXACT)))
 
 
@@ -299,7 +340,9 @@ def test_tables_without_images_and_streams_run_as_ever(tmp_path: Path) -> None:
 
 def test_on_images_in_plain_python(tmp_path: Path) -> None:
     """The same samples one by one, by slices and columns; clear errors."""
-    dataset = stored(tmp_path).with_transform(OnImages([transforms.CenterCrop(8), transforms.PILToTensor()], to="pixels"))
+    dataset = stored(tmp_path).with_transform(
+        OnImages([transforms.CenterCrop(8), transforms.PILToTensor()], to="pixels")
+    )
     assert list(dataset[0]) == ["pixels", "label", "name", "score"]
     assert [tuple(each.shape) for each in dataset[:2]["pixels"]] == [(3, 8, 8)] * 2
     assert OnImages(None)({"image": [], "other": [1]}) == {"image": [], "other": [1]}

@@ -16,7 +16,17 @@ import pytest
 import torch
 from early import read_early
 from handles import descriptors, none_left, opened_since
-from hugging_face_helpers import assert_as_torch, copied, datasets, encoded, jpeg, of_images, rows, stored, why_not
+from hugging_face_helpers import (
+    assert_as_torch,
+    copied,
+    datasets,
+    encoded,
+    jpeg,
+    of_images,
+    rows,
+    stored,
+    why_not,
+)
 from in_place_helpers import EXACT, save
 from pictures import photo
 from PIL import Image, PngImagePlugin
@@ -45,13 +55,17 @@ def turned(orientation: int, **options: Any) -> bytes:
 
 def in_xmp(orientation: int) -> bytes:
     """A JPEG with an orientation in XMP."""
-    return encoded(PICTURE, xmp=f'<x:xmpmeta><rdf:Description tiff:Orientation="{orientation}"/></x:xmpmeta>'.encode())
+    return encoded(
+        PICTURE, xmp=f'<x:xmpmeta><rdf:Description tiff:Orientation="{orientation}"/></x:xmpmeta>'.encode()
+    )
 
 
 def png_in_xmp(orientation: int) -> bytes:
     """A PNG with an orientation in XMP."""
     info = PngImagePlugin.PngInfo()
-    info.add_itxt("XML:com.adobe.xmp", f'<x:xmpmeta><rdf:Description tiff:Orientation="{orientation}"/></x:xmpmeta>')
+    info.add_itxt(
+        "XML:com.adobe.xmp", f'<x:xmpmeta><rdf:Description tiff:Orientation="{orientation}"/></x:xmpmeta>'
+    )
     return encoded(PICTURE, "PNG", pnginfo=info)
 
 
@@ -96,7 +110,10 @@ COLUMNS: dict[str, tuple[Any, Callable[[int], Any]]] = {
     "text": (datasets.Value("string"), lambda n: f"caption {n}"),
     "none": (datasets.Value("int64"), lambda n: None if n == 9 else n),
     "list": (datasets.Sequence(datasets.Value("int64")), lambda n: [n] * (n % 3)),
-    "json": ({"a": datasets.Value("int64"), "b": [{"c": datasets.Value("string")}]}, lambda n: {"a": n, "b": [{"c": str(n)}] * 2}),
+    "json": (
+        {"a": datasets.Value("int64"), "b": [{"c": datasets.Value("string")}]},
+        lambda n: {"a": n, "b": [{"c": str(n)}] * 2},
+    ),
     "float": (datasets.Value("float32"), lambda n: n / 7),
     "half": (datasets.Value("float16"), float),
     "huge": (datasets.Value("uint64"), lambda n: n),
@@ -121,9 +138,14 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 
 
-def table_of(images: list[bytes], names: Iterable[str] = COLUMNS) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def table_of(
+    images: list[bytes], names: Iterable[str] = COLUMNS
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Rows of images with columns beside them, and their features."""
-    made = [{"image": {"bytes": each, "path": None}, **{name: COLUMNS[name][1](n) for name in names}} for n, each in enumerate(images)]
+    made = [
+        {"image": {"bytes": each, "path": None}, **{name: COLUMNS[name][1](n) for name in names}}
+        for n, each in enumerate(images)
+    ]
     return made, {"image": datasets.Image(), **{name: COLUMNS[name][0] for name in names}}
 
 
@@ -162,20 +184,31 @@ def test_bad_rows_among_images_that_the_library_opens(tmp_path: Path, form: str,
         assert not {3, 4, 7} & set(numbers)
         assert numbers == [0, 1, 2, *INSTEAD[0:2], 5, 6, INSTEAD[2], 8, 9, 10, 11]
     height, width = 60, 80
-    assert all(torch.equal(image[..., :height, :width], dataset[n]["image"]) for n, (_, image) in zip(numbers, found, strict=True))
+    assert all(
+        torch.equal(image[..., :height, :width], dataset[n]["image"])
+        for n, (_, image) in zip(numbers, found, strict=True)
+    )
     assert (loader.skipped, loader.replaced) == ((3, 0) if on_error == "skip" else (0, 3))
 
 
-INSTEAD = [position for row in (3, 4, 7) for position in [next(p for p in substitutes(1, 0, row, 12) if p not in (3, 4, 7))]]
+INSTEAD = [
+    position
+    for row in (3, 4, 7)
+    for position in [next(p for p in substitutes(1, 0, row, 12) if p not in (3, 4, 7))]
+]
 """Positions that seed 1 puts in the places of rows 3, 4 and 7 of twelve."""
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_column_that_cannot_be_read_is_a_bad_sample(tmp_path: Path, workers: int) -> None:
     """A text that is no UTF-8 in one row: torch's error by default, with the file; one sample less with on_error="skip"."""
-    table = pa.table({"image": pa.array([{"bytes": jpeg(n), "path": None} for n in range(8)]), "text": spoilt_texts(8, 5)})
+    table = pa.table(
+        {"image": pa.array([{"bytes": jpeg(n), "path": None} for n in range(8)]), "text": spoilt_texts(8, 5)}
+    )
     features = datasets.Features({"image": datasets.Image(), "text": datasets.Value("string")})
-    datasets.Dataset(table.cast(features.arrow_schema), info=datasets.DatasetInfo(features=features)).save_to_disk(str(tmp_path))
+    datasets.Dataset(
+        table.cast(features.arrow_schema), info=datasets.DatasetInfo(features=features)
+    ).save_to_disk(str(tmp_path))
     dataset = datasets.load_from_disk(str(tmp_path)).with_transform(OnImages(EXACT))
     with pytest.raises(UnicodeDecodeError):
         dataset[5]
@@ -198,10 +231,15 @@ def spoilt_texts(count: int, bad: int) -> Any:
 @pytest.mark.parametrize("how", ["cut", "no image", "one byte", "changed"])
 def test_a_broken_image_is_the_librarys_error(tmp_path: Path, how: str) -> None:
     data = jpeg(2)
-    spoilt = {"cut": data[: len(data) // 2], "no image": b"text, not an image", "one byte": b"\xff", "changed": data[:300] + data[310:]}[
-        how
-    ]
-    dataset = of_images([*(jpeg(n) for n in range(20)), spoilt], tmp_path / "cache").with_transform(OnImages(EXACT))
+    spoilt = {
+        "cut": data[: len(data) // 2],
+        "no image": b"text, not an image",
+        "one byte": b"\xff",
+        "changed": data[:300] + data[310:],
+    }[how]
+    dataset = of_images([*(jpeg(n) for n in range(20)), spoilt], tmp_path / "cache").with_transform(
+        OnImages(EXACT)
+    )
     loader = FastLoader(Subset(dataset, [3, 20]), num_workers=1, engine="native")
     batches = iter(loader)
     assert torch.equal(next(batches)["image"][0], dataset[3]["image"])
@@ -216,14 +254,18 @@ def test_a_broken_image_is_the_librarys_error(tmp_path: Path, how: str) -> None:
 
 
 def test_on_error(tmp_path: Path) -> None:
-    dataset = of_images([*(jpeg(n) for n in range(20)), b"no image"], tmp_path / "cache").with_transform(OnImages(EXACT))
+    dataset = of_images([*(jpeg(n) for n in range(20)), b"no image"], tmp_path / "cache").with_transform(
+        OnImages(EXACT)
+    )
     skipping = FastLoader(dataset, batch_size=7, num_workers=2, on_error="skip", engine="native")
     assert [label for batch in skipping for label in batch["label"].tolist()] == list(range(20))
     assert skipping.skipped == 1
     replacing = FastLoader(dataset, batch_size=7, num_workers=2, on_error="replace", seed=1, engine="native")
     last = [copied(batch) for batch in replacing][-1]
     assert replacing.replaced == 1
-    assert torch.equal(last["image"][-1], dataset[20 if last["label"][-1] == 20 else int(last["label"][-1])]["image"])
+    assert torch.equal(
+        last["image"][-1], dataset[20 if last["label"][-1] == 20 else int(last["label"][-1])]["image"]
+    )
 
 
 def spoil(path: Path, how: str) -> None:
@@ -270,7 +312,9 @@ def test_a_new_loader_does_not_list_a_file_that_changed(tmp_path: Path, how: str
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_systems_that_show_another_device_for_mapped_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: bool) -> None:
+def test_systems_that_show_another_device_for_mapped_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: bool
+) -> None:
     """As btrfs does: there the bytes tell whether a file is the one that is mapped."""
     dataset = stored(tmp_path / "a").with_transform(OnImages(EXACT))
     (path,) = (tmp_path / "a").glob("*.arrow")
@@ -340,11 +384,16 @@ def test_another_dataset_in_a_subset(tmp_path: Path) -> None:
 
 def test_what_is_learnt_of_a_table_serves_any_rows_of_it(tmp_path: Path) -> None:
     """In the index cache: one file for one table, whatever rows and order; another for another table in the same file."""
-    table = [{**row, "image": {"bytes": encoded(photo(n, 480, 640), quality=95), "path": None}} for n, row in enumerate(rows(6))]
+    table = [
+        {**row, "image": {"bytes": encoded(photo(n, 480, 640), quality=95), "path": None}}
+        for n, row in enumerate(rows(6))
+    ]
     dataset = stored(tmp_path / "a", table).with_transform(OnImages(EXACT))
 
     def learnt(part: Any) -> tuple[int, int]:
-        loader = FastLoader(part, batch_size=4, num_workers=1, engine="native", index_cache=tmp_path / "cache")
+        loader = FastLoader(
+            part, batch_size=4, num_workers=1, engine="native", index_cache=tmp_path / "cache"
+        )
         native = loader._fastload.read(loader).native.datasets[0]
         before = native.learnt()[0]
         list(loader)
@@ -361,7 +410,9 @@ def test_what_is_learnt_of_a_table_serves_any_rows_of_it(tmp_path: Path) -> None
 
 
 def test_a_loader_goes_through_pickle_and_fork(tmp_path: Path) -> None:
-    loader = FastLoader(stored(tmp_path).with_transform(OnImages(EXACT)), batch_size=4, num_workers=2, engine="native")
+    loader = FastLoader(
+        stored(tmp_path).with_transform(OnImages(EXACT)), batch_size=4, num_workers=2, engine="native"
+    )
     first = [copied(batch) for batch in loader]
     again = pickle.loads(pickle.dumps(loader))
     assert all(torch.equal(a["image"], b["image"]) for a, b in zip(first, again, strict=True))
@@ -374,7 +425,9 @@ def test_a_loader_goes_through_pickle_and_fork(tmp_path: Path) -> None:
 
 
 def test_resume_in_mid_epoch(tmp_path: Path) -> None:
-    dataset = stored(tmp_path).with_transform(OnImages([transforms.RandomResizedCrop(24), transforms.ToTensor()]))
+    dataset = stored(tmp_path).with_transform(
+        OnImages([transforms.RandomResizedCrop(24), transforms.ToTensor()])
+    )
 
     def make() -> Any:
         return FastLoader(dataset, batch_size=4, shuffle=True, seed=2, num_workers=2, engine="native")
@@ -407,7 +460,14 @@ def places(**changes: Any) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"stamps": []}, {"sizes": [1]}, {"paths": [0, 1]}, {"sizes": [0, 2**30 + 1]}, {"offsets": [1, 1]}, {"offsets": [0, 2**64 - 1]}],
+    [
+        {"stamps": []},
+        {"sizes": [1]},
+        {"paths": [0, 1]},
+        {"sizes": [0, 2**30 + 1]},
+        {"offsets": [1, 1]},
+        {"offsets": [0, 2**64 - 1]},
+    ],
 )
 def test_places_that_do_not_hold(changes: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"place|stamps"):
@@ -441,7 +501,9 @@ REPLACED = {
 
 
 @pytest.mark.parametrize("case", REPLACED)
-def test_replaced_code_of_the_library_runs(tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replaced_code_of_the_library_runs(
+    tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The dataset is then read as it is, in Python, and natively when the function is put back."""
     owner, name, path = REPLACED[case]
     dataset = stored(tmp_path).with_transform(OnImages(EXACT))

@@ -61,7 +61,9 @@ def test_samples(folder: Path) -> None:
         dataset[COUNT]
 
 
-@pytest.mark.parametrize("steps", [fastload.transforms.CenterCrop(16), [fastload.transforms.CenterCrop(16)]], ids=["step", "list"])
+@pytest.mark.parametrize(
+    "steps", [fastload.transforms.CenterCrop(16), [fastload.transforms.CenterCrop(16)]], ids=["step", "list"]
+)
 def test_transforms_that_only_a_loader_runs(folder: Path, steps: Any) -> None:
     """fastload's own: a loader makes batches, and the dataset itself says so in a sentence."""
     images = fastload.Images(folder, steps)

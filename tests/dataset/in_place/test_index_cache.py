@@ -76,7 +76,10 @@ def test_a_changed_file_is_proved_anew(tree: Path, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="truncated"):
         images(loader)
     save(path, 77)
-    assert torch.equal(images(loader_of(tree, tmp_path / "cache")), images(DataLoader(datasets.ImageFolder(str(tree), EXACT))))
+    assert torch.equal(
+        images(loader_of(tree, tmp_path / "cache")),
+        images(DataLoader(datasets.ImageFolder(str(tree), EXACT))),
+    )
 
 
 @pytest.mark.parametrize("at", [0, 9, 17, 25, 40, 300, -1])
@@ -129,7 +132,9 @@ def test_nothing_is_written_where_nothing_is_new(tree: Path, tmp_path: Path) -> 
     assert cache_file(tmp_path / "cache").stat().st_ino == before
 
 
-def test_a_disk_that_refuses_is_told_and_the_epoch_goes_on(tree: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_disk_that_refuses_is_told_and_the_epoch_goes_on(
+    tree: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     loader = loader_of(tree, tmp_path / "cache")
     (tmp_path / "cache").rmdir()
     assert len(images(loader)) == COUNT
@@ -154,7 +159,12 @@ def test_lengths_that_do_not_fit() -> None:
     stamps, sizes = np.ones(2, np.uint64), np.array([1, 2], np.uint32)
     files.learn(stamps, sizes, b"123")
     assert (files.export()[1].tolist(), files.export()[2]) == ([1, 2], b"123")
-    for arguments in ((stamps[:1], sizes, b"123"), (stamps, sizes[:1], b"1"), (stamps, sizes, b"12"), (stamps, sizes, b"1234")):
+    for arguments in (
+        (stamps[:1], sizes, b"123"),
+        (stamps, sizes[:1], b"1"),
+        (stamps, sizes, b"12"),
+        (stamps, sizes, b"1234"),
+    ):
         with pytest.raises(ArgumentError):
             files.learn(*arguments)
 

@@ -27,7 +27,9 @@ def test_samples_are_those_of_the_dataset(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["folder", "cars"])
-@pytest.mark.parametrize("options", [{"collate_fn": list}, {"batch_size": None}, {"drop_last": True}, {"sampler": [3, 1, 1]}])
+@pytest.mark.parametrize(
+    "options", [{"collate_fn": list}, {"batch_size": None}, {"drop_last": True}, {"sampler": [3, 1, 1]}]
+)
 def test_other_ways_to_make_batches(tmp_path: Path, name: str, options: dict[str, Any]) -> None:
     dataset = KNOWN[name](tmp_path, transform=EXACT)
     ours = list(FastLoader(dataset, num_workers=2, engine="native", **options))
@@ -46,15 +48,24 @@ def test_subsets_and_several_datasets(tmp_path: Path) -> None:
     [
         transforms.Compose([transforms.Resize((64, 48)), transforms.ToTensor()]),
         transforms.Compose(
-            [transforms.Resize(70), transforms.CenterCrop(64), transforms.ToTensor(), transforms.Normalize([0.5] * 3, [0.2] * 3)]
+            [
+                transforms.Resize(70),
+                transforms.CenterCrop(64),
+                transforms.ToTensor(),
+                transforms.Normalize([0.5] * 3, [0.2] * 3),
+            ]
         ),
-        v2.Compose([v2.Resize((64, 48), antialias=True), v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]),
+        v2.Compose(
+            [v2.Resize((64, 48), antialias=True), v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
+        ),
     ],
     ids=["v1", "normalised", "v2"],
 )
 def test_resampled_pixels_are_within_one(tmp_path: Path, transform: Any) -> None:
     dataset = folder(tmp_path, transform=transform)
-    ours = torch.cat([batch[0] for batch in FastLoader(dataset, batch_size=4, num_workers=2, engine="native")])
+    ours = torch.cat(
+        [batch[0] for batch in FastLoader(dataset, batch_size=4, num_workers=2, engine="native")]
+    )
     theirs = torch.cat([batch[0] for batch in DataLoader(dataset, batch_size=4)])
     scale = 1 / 255 / (0.2 if len(getattr(transform, "transforms", ())) == 4 else 1)
     assert ours.dtype == theirs.dtype
@@ -62,7 +73,9 @@ def test_resampled_pixels_are_within_one(tmp_path: Path, transform: Any) -> None
 
 
 def test_random_transforms_follow_seed_epoch_and_index(tmp_path: Path) -> None:
-    transform = transforms.Compose([transforms.RandomResizedCrop(48), transforms.RandomHorizontalFlip(), transforms.ToTensor()])
+    transform = transforms.Compose(
+        [transforms.RandomResizedCrop(48), transforms.RandomHorizontalFlip(), transforms.ToTensor()]
+    )
     dataset = folder(tmp_path, transform=transform)
     fastload.pack(tmp_path, tmp_path / "out.fl")
     packed = PackedDataset(tmp_path / "out.fl", transform=transform)
@@ -128,7 +141,10 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "__getitems__": (lambda root: Batched(str(root), EXACT), "__getitems__ of its own"),
     "target_transform": (lambda root: datasets.ImageFolder(str(root), EXACT, doubled), "target_transform"),
     "loader": (lambda root: datasets.ImageFolder(str(root), EXACT, loader=own_loader), "own_loader"),
-    "a Python step": (lambda root: datasets.ImageFolder(str(root), transforms.Compose([EXACT, darker])), "darker"),
+    "a Python step": (
+        lambda root: datasets.ImageFolder(str(root), transforms.Compose([EXACT, darker])),
+        "darker",
+    ),
     "Caltech101": (lambda root: caltech(root), "their own mode"),
 }
 
@@ -136,7 +152,14 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
 def caltech(root: Path) -> Any:
     """Caltech101, of which some images are grey."""
     for number in range(6):
-        save(root / "caltech101" / "101_ObjectCategories" / f"kind{number % 2}" / f"image_{number // 2 + 1:04d}.jpg", number)
+        save(
+            root
+            / "caltech101"
+            / "101_ObjectCategories"
+            / f"kind{number % 2}"
+            / f"image_{number // 2 + 1:04d}.jpg",
+            number,
+        )
     (root / "caltech101" / "101_ObjectCategories" / "BACKGROUND_Google").mkdir()
     for kind in ("kind0", "kind1"):
         (root / "caltech101" / "Annotations" / kind).mkdir(parents=True)
@@ -159,7 +182,8 @@ def test_what_is_not_known_runs_as_under_torch(tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("transform", "why"), [(None, "Pillow images"), (transforms.CenterCrop(20), "Pillow images"), (SIZES, "different sizes")]
+    ("transform", "why"),
+    [(None, "Pillow images"), (transforms.CenterCrop(20), "Pillow images"), (SIZES, "different sizes")],
 )
 def test_what_makes_no_batches_fails_as_under_torch(tmp_path: Path, transform: Any, why: str) -> None:
     dataset = folder(tmp_path, transform=transform)
@@ -175,15 +199,20 @@ def test_what_makes_no_batches_fails_as_under_torch(tmp_path: Path, transform: A
 def test_a_folder_of_other_formats_runs_in_processes(tmp_path: Path) -> None:
     dataset = folder(tmp_path, transform=EXACT)
     dataset.samples = [
-        (path if number % 3 else path.replace(".jpg", ".bmp"), label) for number, (path, label) in enumerate(dataset.samples)
+        (path if number % 3 else path.replace(".jpg", ".bmp"), label)
+        for number, (path, label) in enumerate(dataset.samples)
     ]
     assert "8 of its 12 files are JPEGs, PNGs or WebPs" in FastLoader(dataset).explain(all=True)
 
 
 def test_packed_and_loose_together_run_in_python(tmp_path: Path) -> None:
     fastload.pack(image_folder(tmp_path / "tree"), tmp_path / "out.fl")
-    both = ConcatDataset([PackedDataset(tmp_path / "out.fl", EXACT), folder(tmp_path / "tree", transform=EXACT)])
-    assert [str(batch) for batch in batches(FastLoader(both, 4))] == [str(batch) for batch in batches(DataLoader(both, 4))]
+    both = ConcatDataset(
+        [PackedDataset(tmp_path / "out.fl", EXACT), folder(tmp_path / "tree", transform=EXACT)]
+    )
+    assert [str(batch) for batch in batches(FastLoader(both, 4))] == [
+        str(batch) for batch in batches(DataLoader(both, 4))
+    ]
 
 
 def test_a_subclass_that_overrides_nothing_of_a_sample(tmp_path: Path) -> None:

@@ -40,7 +40,15 @@ def test_it_is_said_once_in_a_process(tmp_path: Path) -> None:
     assert len(said) == 1, lines
     assert lines.index("engine native") + 1 == lines.index(said[0])
     assert said[0].startswith("WARNING ImageFolder is read in place by native threads")
-    assert all(part in said[0] for part in ("(seed, epoch, index)", "within 1 of Pillow's", 'engine="python"', "FASTLOAD_ENGINE=python"))
+    assert all(
+        part in said[0]
+        for part in (
+            "(seed, epoch, index)",
+            "within 1 of Pillow's",
+            'engine="python"',
+            "FASTLOAD_ENGINE=python",
+        )
+    )
     assert lines.count("12 samples") == 8
 
 

@@ -62,7 +62,9 @@ def test_every_format_gives_pillows_pixels(tmp_path: Path) -> None:
     assert loader.stats()["loaded"] == 2 * len(odd)
 
 
-def test_several_are_opened_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_leaks: None) -> None:
+def test_several_are_opened_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_leaks: None
+) -> None:
     """By the loader's own threads, at most two for each; rows keep their places, and a file that cannot be opened is that row's error."""
     root = image_folder(tmp_path, 60)
     for number in range(6):
@@ -143,26 +145,38 @@ def assert_same(dataset: Any, loader: Any) -> tuple[int, int]:
 @pytest.mark.parametrize("seed", range(2))
 def test_damaged_files_are_what_pillow_makes_of_them(tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)
-    sources = [save(tmp_path / "kept" / f"{n}.jpg", n, **options).read_bytes() for n, options in enumerate(KINDS)]
+    sources = [
+        save(tmp_path / "kept" / f"{n}.jpg", n, **options).read_bytes() for n, options in enumerate(KINDS)
+    ]
     (tmp_path / "tree" / "a").mkdir(parents=True)
     for number in range(150):
         data = bytearray(draw.choice(sources))
         for _ in range(draw.choice((1, 1, 2, 4))):
             at = draw.randrange(2, len(data))
             data[at : at + draw.choice((0, 1, 1, 3))] = draw.randbytes(draw.choice((0, 1, 1, 2)))
-        (tmp_path / "tree" / "a" / f"{number:03d}.jpg").write_bytes(data[: draw.choice((len(data), len(data), draw.randrange(len(data))))])
+        (tmp_path / "tree" / "a" / f"{number:03d}.jpg").write_bytes(
+            data[: draw.choice((len(data), len(data), draw.randrange(len(data))))]
+        )
     dataset = datasets.ImageFolder(str(tmp_path / "tree"), EXACT)
     good, bad = assert_same(dataset, FastLoader(dataset, num_workers=2, engine="native"))
     assert min(good, bad) > 10
 
 
-KINDS: tuple[dict[str, Any], ...] = ({}, {"progressive": True}, {"subsampling": 0}, {"restart_marker_blocks": 3}, {"quality": 30})
+KINDS: tuple[dict[str, Any], ...] = (
+    {},
+    {"progressive": True},
+    {"subsampling": 0},
+    {"restart_marker_blocks": 3},
+    {"quality": 30},
+)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_odd_jpegs_of_the_shared_folder(shared: Path, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    files = sorted(path for part in ("torture", "findings") for path in (shared / part).rglob("*") if path.is_file())
+    files = sorted(
+        path for part in ("torture", "findings") for path in (shared / part).rglob("*") if path.is_file()
+    )
     for number, path in enumerate(files):
         if path.suffix not in (".md", ".txt", ".json", ".py"):
             os.symlink(path, tmp_path / "a" / f"{number:04d}.jpg")
@@ -230,10 +244,15 @@ def test_on_error(tmp_path: Path, workers: int) -> None:
     assert skipping.skipped == 2
     assert torch.equal(images, torch.stack([good[index] for index in range(12) if index not in (4, 7)]))
     assert any("UnidentifiedImageError" in reason for reason in skipping.stats()["bad_samples"])
-    replacing = FastLoader(dataset, batch_size=5, num_workers=workers, on_error="replace", seed=1, engine="native")
+    replacing = FastLoader(
+        dataset, batch_size=5, num_workers=workers, on_error="replace", seed=1, engine="native"
+    )
     images = torch.cat([batch[0] for batch in replacing])
     assert (len(images), replacing.replaced) == (12, 2)
-    assert all(any(torch.equal(images[row], other) for index, other in good.items() if index not in (4, 7)) for row in (4, 7))
+    assert all(
+        any(torch.equal(images[row], other) for index, other in good.items() if index not in (4, 7))
+        for row in (4, 7)
+    )
 
 
 def test_no_sample_at_all(tmp_path: Path) -> None:
@@ -254,7 +273,9 @@ def test_a_file_that_was_replaced_is_read_as_it_is_now(tmp_path: Path) -> None:
     assert all(torch.equal(a[0], b[0]) for a, b in zip(ours, theirs, strict=True))
 
 
-@pytest.mark.parametrize("form", [{}, {"collate_fn": list}, {"batch_transform": [v2.RandomHorizontalFlip(p=0)]}])
+@pytest.mark.parametrize(
+    "form", [{}, {"collate_fn": list}, {"batch_transform": [v2.RandomHorizontalFlip(p=0)]}]
+)
 def test_files_that_change_between_two_epochs(tmp_path: Path, form: dict[str, Any]) -> None:
     """An epoch has the files as they are at its iter(), although batches of it were made before: written, gone, broken, mended."""
     dataset = folder(tmp_path, transform=EXACT)
@@ -268,7 +289,11 @@ def test_files_that_change_between_two_epochs(tmp_path: Path, form: dict[str, An
     paths[2].unlink()
     paths[3].write_bytes(b"no image")
     read = loader.stats()["samples"]
-    ours = [image for batch in loader for image in (batch[0] if not form.get("collate_fn") else [image for image, _ in batch])]
+    ours = [
+        image
+        for batch in loader
+        for image in (batch[0] if not form.get("collate_fn") else [image for image, _ in batch])
+    ]
     expected = [dataset[index][0] for index in range(12) if index not in (2, 3)]
     assert len(ours) == len(expected)
     assert all(torch.equal(one, other) for one, other in zip(ours, expected, strict=True))
@@ -307,7 +332,10 @@ def test_an_image_too_thin_for_a_resize_is_torchvisions_error(tmp_path: Path, st
     (tmp_path / "a").mkdir()
     for number, size in enumerate([(70, 80), (900, 1), (1, 900), (80, 70)]):
         Image.new("RGB", size).save(tmp_path / "a" / f"{number}.jpg")
-    dataset = datasets.ImageFolder(str(tmp_path), transforms.Compose([*THIN[steps], *([] if steps == "FiveCrop" else [v2.CenterCrop(8)])]))
+    dataset = datasets.ImageFolder(
+        str(tmp_path),
+        transforms.Compose([*THIN[steps], *([] if steps == "FiveCrop" else [v2.CenterCrop(8)])]),
+    )
     before = torch.get_rng_state()
     ours = list(each(FastLoader(dataset, 1, num_workers=1, engine="native", seed=1)))
     assert torch.equal(before, torch.get_rng_state())
@@ -330,7 +358,9 @@ def test_fastloads_own_resize_leaves_a_row_or_column(tmp_path: Path) -> None:
 def test_an_error_of_the_transform_is_found_beside_a_loop_that_draws(tmp_path: Path) -> None:
     """The thread that works ahead asks a dataset's own transform for its error: the global generators, from which the loop draws meanwhile,
     stay as they are."""
-    steps = transforms.Compose([transforms.RandomHorizontalFlip(), transforms.RandomCrop(500), transforms.PILToTensor()])
+    steps = transforms.Compose(
+        [transforms.RandomHorizontalFlip(), transforms.RandomCrop(500), transforms.PILToTensor()]
+    )
     found = InPlaceDatasets().find(folder(tmp_path, transform=steps))
     assert found is not None
     states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()

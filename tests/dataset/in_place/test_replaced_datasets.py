@@ -37,7 +37,9 @@ def turned(function: Callable[..., Any]) -> Callable[..., Any]:
 def assert_as_torch_in_python(loader: FastLoader[Any], dataset: Any, why: str) -> None:
     """An epoch has the batches of torch's own loader, on another engine than native threads, for that reason."""
     ours, theirs = batches(loader), batches(DataLoader(dataset, batch_size=4))
-    assert all(torch.equal(x, y) for a, b in zip(ours, theirs, strict=True) for x, y in zip(a, b, strict=True))
+    assert all(
+        torch.equal(x, y) for a, b in zip(ours, theirs, strict=True) for x, y in zip(a, b, strict=True)
+    )
     assert loader.stats()["engine"] != "threads"
     assert why in loader.explain(all=True)
 
@@ -45,12 +47,27 @@ def assert_as_torch_in_python(loader: FastLoader[Any], dataset: Any, why: str) -
 REPLACED: dict[str, tuple[Any, Any, str, str]] = {
     "pil_loader": (folder, folders, "pil_loader", "torchvision.datasets.folder.pil_loader"),
     "default_loader": (folder, folders, "default_loader", "torchvision.datasets.folder.default_loader"),
-    "__getitem__": (folder, datasets.DatasetFolder, "__getitem__", "torchvision.datasets.folder.DatasetFolder.__getitem__"),
-    "of a dataset without a loader": (food, datasets.Food101, "__getitem__", "torchvision.datasets.food101.Food101.__getitem__"),
+    "__getitem__": (
+        folder,
+        datasets.DatasetFolder,
+        "__getitem__",
+        "torchvision.datasets.folder.DatasetFolder.__getitem__",
+    ),
+    "of a dataset without a loader": (
+        food,
+        datasets.Food101,
+        "__getitem__",
+        "torchvision.datasets.food101.Food101.__getitem__",
+    ),
     "Image.open": (folder, Image, "open", "PIL.Image.open"),
     "Image.open, without a loader": (pets, Image, "open", "PIL.Image.open"),
     "Image.convert": (folder, Image.Image, "convert", "PIL.Image.Image.convert"),
-    "Subset": (lambda *a, **o: Subset(folder(*a, **o), range(8)), Subset, "__getitems__", "torch.utils.data.dataset.Subset.__getitems__"),
+    "Subset": (
+        lambda *a, **o: Subset(folder(*a, **o), range(8)),
+        Subset,
+        "__getitems__",
+        "torch.utils.data.dataset.Subset.__getitems__",
+    ),
     "ConcatDataset": (
         lambda *a, **o: ConcatDataset([folder(*a, **o)]),
         *(ConcatDataset, "__getitem__", "torch.utils.data.dataset.ConcatDataset.__getitem__"),
@@ -69,11 +86,17 @@ def test_a_replaced_function_is_called(tmp_path: Path, case: str, monkeypatch: p
         with monkeypatch.context() as patch:
             of_batches = name == "__getitems__"
             value = (
-                (lambda self, at: [turned(Subset.__getitem__)(self, each) for each in at]) if of_batches else turned(getattr(owner, name))
+                (lambda self, at: [turned(Subset.__getitem__)(self, each) for each in at])
+                if of_batches
+                else turned(getattr(owner, name))
             )
             patch.setattr(owner, name, value)
             assert_as_torch_in_python(loader, dataset, f"{path} was replaced")
-        assert all(torch.equal(x, y) for a, b in zip(before, batches(loader), strict=True) for x, y in zip(a, b, strict=True))
+        assert all(
+            torch.equal(x, y)
+            for a, b in zip(before, batches(loader), strict=True)
+            for x, y in zip(a, b, strict=True)
+        )
         assert loader.stats()["engine"] == "threads"
 
 
@@ -123,9 +146,15 @@ def test_a_class_is_not_known_by_its_name(tmp_path: Path) -> None:
 
     DatasetFolder.__qualname__ = "DatasetFolder"
     one, other, third = DatasetFolder(), folder(tmp_path, transform=EXACT), folder(tmp_path, transform=EXACT)
-    other.__class__ = type("ImageFolder", (datasets.ImageFolder,), {"__getitem__": turned(datasets.ImageFolder.__getitem__)})
+    other.__class__ = type(
+        "ImageFolder", (datasets.ImageFolder,), {"__getitem__": turned(datasets.ImageFolder.__getitem__)}
+    )
     third.__getitems__ = lambda at: [turned(type(third).__getitem__)(third, each) for each in at]
-    for dataset, why in ((one, "of Python"), (other, "__getitem__ of its own"), (third, "__getitems__ of its own")):
+    for dataset, why in (
+        (one, "of Python"),
+        (other, "__getitem__ of its own"),
+        (third, "__getitems__ of its own"),
+    ):
         with FastLoader(dataset, batch_size=4, num_workers=0) as loader:
             assert_as_torch_in_python(loader, dataset, why)
 
@@ -173,10 +202,14 @@ def test_the_image_backend_is_read_at_every_epoch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_pillows_limit_of_pixels_is_read_at_every_epoch(tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pillows_limit_of_pixels_is_read_at_every_epoch(
+    tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Lowered, it makes Pillow warn or refuse; raised, or taken away, it does neither any more."""
     dataset = folder(tmp_path, transform=EXACT)
-    largest = max(70 + number % 30 for number in range(12)) * max(90 + number % 40 for number in range(12))  # of in_place_helpers.save
+    largest = max(70 + number % 30 for number in range(12)) * max(
+        90 + number % 40 for number in range(12)
+    )  # of in_place_helpers.save
     with FastLoader(dataset, batch_size=12, num_workers=workers, engine="native") as loader:
         before = batches(loader)
         for limit in (largest // 3, 0):
@@ -193,7 +226,9 @@ def test_pillows_limit_of_pixels_is_read_at_every_epoch(tmp_path: Path, workers:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_pass_keeps_its_limit_of_pixels(tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pass_keeps_its_limit_of_pixels(
+    tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A limit that is lowered in mid-pass holds from the next one on."""
     dataset = folder(tmp_path, transform=EXACT)
     with FastLoader(dataset, batch_size=1, num_workers=workers, engine="native") as loader:
@@ -220,7 +255,12 @@ def test_a_limit_of_pixels_below_pillows(tmp_path: Path, monkeypatch: pytest.Mon
 
 TV_STEPS: dict[str, list[Any]] = {
     "ToImage": [v2.ToImage(), v2.CenterCrop(60)],
-    "floats": [v2.CenterCrop(60), v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize([0.5], [0.5])],
+    "floats": [
+        v2.CenterCrop(60),
+        v2.ToImage(),
+        v2.ToDtype(torch.float32, scale=True),
+        v2.Normalize([0.5], [0.5]),
+    ],
     "PILToTensor": [v2.CenterCrop(60), v2.PILToTensor()],
     "ToPureTensor": [v2.ToImage(), v2.CenterCrop(60), v2.ToPureTensor()],
     "tensors first": [v2.PILToTensor(), v2.CenterCrop(60), v2.ToImage()],
@@ -228,11 +268,19 @@ TV_STEPS: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("steps", TV_STEPS)
-@pytest.mark.parametrize("options", [{"batch_size": None}, {"batch_size": 5, "collate_fn": list}, {"batch_size": 5}])
-def test_images_are_tv_tensors_where_torchvisions_are(tmp_path: Path, steps: str, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "options", [{"batch_size": None}, {"batch_size": 5, "collate_fn": list}, {"batch_size": 5}]
+)
+def test_images_are_tv_tensors_where_torchvisions_are(
+    tmp_path: Path, steps: str, options: dict[str, Any]
+) -> None:
     """The type of what native threads make is that of the dataset's own samples, one by one and in batches."""
     dataset = folder(tmp_path, transform=v2.Compose(TV_STEPS[steps]))
-    for mine, other in zip(FastLoader(dataset, num_workers=2, engine="native", **options), DataLoader(dataset, **options), strict=True):
+    for mine, other in zip(
+        FastLoader(dataset, num_workers=2, engine="native", **options),
+        DataLoader(dataset, **options),
+        strict=True,
+    ):
         pairs = zip(mine, other, strict=True) if options.get("collate_fn") else [(mine, other)]
         for (image, _), (theirs, _) in pairs:
             assert type(image) is type(theirs)

@@ -87,7 +87,9 @@ def test_what_is_known_of_a_file(tmp_path: Path) -> None:
     root = webp_folder(tmp_path, 4)
     for number in range(8):
         photo(number, 160, 200).save(root / "class0" / f"photo{number}.webp", quality=80)
-    dataset = datasets.ImageFolder(str(root), transforms.Compose([transforms.RandomResizedCrop(32), transforms.PILToTensor()]))
+    dataset = datasets.ImageFolder(
+        str(root), transforms.Compose([transforms.RandomResizedCrop(32), transforms.PILToTensor()])
+    )
     with FastLoader(dataset, batch_size=16, num_workers=2, seed=3, engine="native") as loader:
         passes = []
         for _ in range(2):
@@ -115,7 +117,11 @@ def test_another_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
     def other(image: Image.Image, mode: str) -> Image.Image:
         found = real(image, mode)
-        return Image.fromarray(np.asarray(found) ^ 1) if isinstance(image, WebPImagePlugin.WebPImageFile) else found
+        return (
+            Image.fromarray(np.asarray(found) ^ 1)
+            if isinstance(image, WebPImagePlugin.WebPImageFile)
+            else found
+        )
 
     formats.webps_are_pillows.cache_clear()
     with monkeypatch.context() as patch:
@@ -135,6 +141,8 @@ def test_replaced_code_of_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         patch.setattr(WebPImagePlugin.WebPImageFile, "load", lambda self: None)
         with FastLoader(dataset, num_workers=0) as loader:
             assert "native" not in str(loader.explain()).splitlines()[0]
-    monkeypatch.setitem(Image.OPEN, "WEBP", (type("Own", (WebPImagePlugin.WebPImageFile,), {}), Image.OPEN["WEBP"][1]))
+    monkeypatch.setitem(
+        Image.OPEN, "WEBP", (type("Own", (WebPImagePlugin.WebPImageFile,), {}), Image.OPEN["WEBP"][1])
+    )
     with FastLoader(dataset, num_workers=0) as loader:
         assert "Pillow opens WEBP files by another plugin than its own" in str(loader.explain())

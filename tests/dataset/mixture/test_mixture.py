@@ -43,12 +43,16 @@ def unchanged(image: torch.Tensor) -> torch.Tensor:
 
 
 def write(path: Path, count: int, first: int, kind: str = "int") -> Path:
-    writer = DatasetWriter(path, Schema((Field("image", "image"), Field("label", kind))), shard_size=1 << 20, options={})
+    writer = DatasetWriter(
+        path, Schema((Field("image", "image"), Field("label", kind))), shard_size=1 << 20, options={}
+    )
     for label in range(first, first + count):
         jpeg = io.BytesIO()
         photo(label, 24, 24).save(jpeg, "JPEG")
         value = label if kind == "int" else str(label)
-        writer.append({"image": jpeg.getvalue(), "label": value}, image_kind="jpeg", height=24, width=24, state={})
+        writer.append(
+            {"image": jpeg.getvalue(), "label": value}, image_kind="jpeg", height=24, width=24, state={}
+        )
     writer.finish(None, {})
     return path
 
@@ -60,18 +64,24 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return write(root / "a.fl", FIRST, 0), write(root / "b.fl", SECOND, 100)
 
 
-def mixture_on(engine: str, paths: tuple[Path, Path], weights: tuple[float, float] = (0.7, 0.3), **options: Any) -> Mixture:
+def mixture_on(
+    engine: str, paths: tuple[Path, Path], weights: tuple[float, float] = (0.7, 0.3), **options: Any
+) -> Mixture:
     kind = engine.partition(",")[0]
     if kind == "map":
         sources: list[Any] = [Numbers(FIRST, 0), Numbers(SECOND, 100)]
     else:
         transform = [T.RandomCrop(16), *([unchanged] if kind == "packed" else [])]
         sources = [PackedDataset(path, transform=transform) for path in paths]
-    return Mixture(list(zip(sources, weights, strict=True)), **{"samples_per_epoch": 50, "seed": 9, **options})
+    return Mixture(
+        list(zip(sources, weights, strict=True)), **{"samples_per_epoch": 50, "seed": 9, **options}
+    )
 
 
 def loader_of(engine: str, mixture: Mixture, **options: Any) -> FastLoader[Any]:
-    return FastLoader(mixture, **{"batch_size": 7, "num_workers": 0 if engine.endswith("0") else 2, "seed": 3, **options})
+    return FastLoader(
+        mixture, **{"batch_size": 7, "num_workers": 0 if engine.endswith("0") else 2, "seed": 3, **options}
+    )
 
 
 def labels(batches: Any) -> list[int]:
@@ -171,7 +181,16 @@ def test_states_that_do_not_fit(paths: tuple[Path, Path]) -> None:
     with FastLoader(Numbers(50, 0), 7, seed=3) as loader:
         next(iter(loader))
         plain = loader.state_dict()
-    damaged: list[Any] = [[], [[0, [1.0]]], [[1, [1, 1]]], [[0, [1, float("nan")]]], [[0, [0, 0]]], [[0, [1, 1]], [0, [1, 2]]], [3], "no"]
+    damaged: list[Any] = [
+        [],
+        [[0, [1.0]]],
+        [[1, [1, 1]]],
+        [[0, [1, float("nan")]]],
+        [[0, [0, 0]]],
+        [[0, [1, 1]], [0, [1, 2]]],
+        [3],
+        "no",
+    ]
     with loader_of("map, 0", mixture) as loader:
         with pytest.raises(ArgumentError, match="without a Mixture"):
             loader.load_state_dict(plain)
@@ -240,7 +259,10 @@ def test_what_is_refused(tmp_path: Path, paths: tuple[Path, Path]) -> None:
     one, two = Numbers(4, 0), Numbers(5, 0)
     nan = float("nan")
     for weight in (-1, nan, float("inf"), "1", True, None):
-        with pytest.raises(ArgumentError, match=r"the weight of source 1 of the Mixture \(Numbers\) is .*: give a number of 0 or more"):
+        with pytest.raises(
+            ArgumentError,
+            match=r"the weight of source 1 of the Mixture \(Numbers\) is .*: give a number of 0 or more",
+        ):
             Mixture([(one, 1), (two, weight)])  # type: ignore[list-item]
     mixture = Mixture({one: 1, two: 0})
     assert set(mixture.rows(range(9))[0].tolist()) == {0}
@@ -276,7 +298,9 @@ def test_what_is_refused(tmp_path: Path, paths: tuple[Path, Path]) -> None:
         with pytest.raises(IndexError, match=f"index {position} is out of range for 9 samples"):
             mixture[position]
     other = PackedDataset(write(tmp_path / "text.fl", 3, 0, "text"))
-    with pytest.raises(ArgumentError, match=r"has the fields image \(image\), label \(text\), and source 0 .* label \(int\)"):
+    with pytest.raises(
+        ArgumentError, match=r"has the fields image \(image\), label \(text\), and source 0 .* label \(int\)"
+    ):
         Mixture([(PackedDataset(paths[0]), 1), (other, 1)])
 
 
@@ -321,7 +345,10 @@ def test_shared_out_and_resumed_by_other_ranks(paths: tuple[Path, Path], engine:
 @pytest.mark.parametrize("engine", ["native", "python"])
 def test_images_in_place(tmp_path: Path, engine: Any) -> None:
     """torchvision's ImageFolders are read where they lie, by native threads, and as Python gives them, in the same order."""
-    folders, v2 = pytest.importorskip("torchvision.datasets"), pytest.importorskip("torchvision.transforms.v2")
+    folders, v2 = (
+        pytest.importorskip("torchvision.datasets"),
+        pytest.importorskip("torchvision.transforms.v2"),
+    )
     for name, count in (("a", 9), ("b", 4)):
         for label in range(count):
             place = tmp_path / name / f"{label:02d}"
@@ -331,7 +358,9 @@ def test_images_in_place(tmp_path: Path, engine: Any) -> None:
     one, two = (folders.ImageFolder(tmp_path / name, transform) for name in ("a", "b"))
     mixture = Mixture({one: 1, two: 1}, samples_per_epoch=20)
     with FastLoader(mixture, 5, num_workers=0, engine=engine, seed=1) as loader:
-        assert ("images in place" in loader.explain(all=True) or "files in place" in loader.explain(all=True)) == (engine == "native")
+        assert (
+            "images in place" in loader.explain(all=True) or "files in place" in loader.explain(all=True)
+        ) == (engine == "native")
         found = [labels(loader) for _ in range(2)]
     plain = Mixture([(range(9), 1), (range(4), 1)], samples_per_epoch=20)
     for epoch in range(2):

@@ -59,11 +59,19 @@ def test_as_a_plain_walk_has_it(seed: int, samples: int, lengths: list[int], dat
                 passes[source, number] = keyed.at(np.arange(lengths[source])).tolist()
             assert index == passes[source, number][place]
             cursors[source] += 1
-        assert np.bincount(sources, minlength=len(lengths)).tolist() == list(order.counts(epoch)) == list(shares(weights, samples))
+        assert (
+            np.bincount(sources, minlength=len(lengths)).tolist()
+            == list(order.counts(epoch))
+            == list(shares(weights, samples))
+        )
 
 
 @settings(max_examples=40)
-@given(samples=st.integers(1, 3 * SPAN), positions=st.lists(st.integers(0, 3 * SPAN), max_size=50), epoch=st.integers(0, 2**40))
+@given(
+    samples=st.integers(1, 3 * SPAN),
+    positions=st.lists(st.integers(0, 3 * SPAN), max_size=50),
+    epoch=st.integers(0, 2**40),
+)
 def test_any_positions(samples: int, positions: list[int], epoch: int) -> None:
     """Positions alone, in any order and repeated, have what the whole epoch has there."""
     changes: Changes = ((0, (0.5, 0.2, 0.3)),)
@@ -104,7 +112,10 @@ def test_a_rank_of_two_gets_both() -> None:
 def test_known_order() -> None:
     """An order stays what it is, from release to release and on every machine: runs that were begun go on."""
     order = MixtureOrder(7, 20, (9, 4), ((0, (0.7, 0.3)), (2, (0.0, 1.0))))
-    found = [list(zip(*(each.tolist() for each in order.rows(epoch, np.arange(20))), strict=True))[:6] for epoch in range(3)]
+    found = [
+        list(zip(*(each.tolist() for each in order.rows(epoch, np.arange(20))), strict=True))[:6]
+        for epoch in range(3)
+    ]
     assert found == [
         [(0, 3), (1, 3), (0, 7), (1, 1), (0, 2), (0, 4)],
         [(0, 7), (0, 3), (0, 1), (0, 8), (1, 2), (0, 8)],

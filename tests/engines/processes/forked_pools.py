@@ -36,7 +36,9 @@ def multiplied() -> float:
 def blurred() -> float:
     import cv2
 
-    return float(cv2.GaussianBlur(cv2.resize(np.ones((1500, 1500, 3), np.uint8), (2000, 2000)), (9, 9), 2).mean())
+    return float(
+        cv2.GaussianBlur(cv2.resize(np.ones((1500, 1500, 3), np.uint8), (2000, 2000)), (9, 9), 2).mean()
+    )
 
 
 def decoded() -> float:
@@ -45,7 +47,13 @@ def decoded() -> float:
 
 def works() -> dict[str, Callable[[], float]]:
     """What is here to be used, by library."""
-    found = {"torch conv": convolved, "torch add": added, "torch svd": sorted_out, "numpy": multiplied, "fastload": decoded}
+    found = {
+        "torch conv": convolved,
+        "torch add": added,
+        "torch svd": sorted_out,
+        "numpy": multiplied,
+        "fastload": decoded,
+    }
     try:
         import cv2
     except ImportError:
@@ -73,7 +81,13 @@ def main() -> None:
     engine = iter(FastLoader(PACKED, batch_size=2, num_workers=2, seed=1))
     next(engine)  # its threads go on while others fork
     here = [function() for function in functions.values()]
-    loader = FastLoader(Works(list(functions.values())), batch_size=None, num_workers=2, timeout=30, multiprocessing_context="fork")
+    loader = FastLoader(
+        Works(list(functions.values())),
+        batch_size=None,
+        num_workers=2,
+        timeout=30,
+        multiprocessing_context="fork",
+    )
     there = [[float(value) for value in loader] for _ in range(2)]
     sys.stdout.write(json.dumps({"names": list(functions), "here": here, "there": there}) + "\n")
 

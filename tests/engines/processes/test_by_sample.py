@@ -33,14 +33,22 @@ def listed(samples: list[Any]) -> Any:
 
 
 @pytest.mark.parametrize("seed", [None, 11])
-@pytest.mark.parametrize(("make", "collate"), [(drawn, None), (drawn, listed), (lambda i: f"{i} {random.random()}", None)])
+@pytest.mark.parametrize(
+    ("make", "collate"), [(drawn, None), (drawn, listed), (lambda i: f"{i} {random.random()}", None)]
+)
 def test_by_sample_does_not_depend_on_workers(seed: int | None, make: Any, collate: Any) -> None:
     """Any number of workers gives the same batches, containers and strings included, in epoch 0 and 1."""
     runs = []
     for workers in range(4):
         torch.manual_seed(5)
         loader = FastLoader(
-            Made(make, 22), batch_size=4, shuffle=True, num_workers=workers, seed_by="sample", seed=seed, collate_fn=collate
+            Made(make, 22),
+            batch_size=4,
+            shuffle=True,
+            num_workers=workers,
+            seed_by="sample",
+            seed=seed,
+            collate_fn=collate,
         )
         runs.append([list(loader) for _ in range(2)])
     for run in runs[1:]:
@@ -71,14 +79,22 @@ def test_mismatching_samples(make: Any) -> None:
             assert type(error) is expected.type
             assert str(expected.value).splitlines()[0] in str(error)
             got.append("failed")
-    assert [batch == "failed" if isinstance(batch, str) else False for batch in got] == [False, False, True, False, False]
+    assert [batch == "failed" if isinstance(batch, str) else False for batch in got] == [
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]
     assert same(got[0], default_collate([make(index) for index in range(4)]))
 
 
 def test_samples_of_a_local_class() -> None:
     """A named tuple that is defined in a function works by sample as well."""
     Local = namedtuple("Local", ["x", "n"])
-    batches = list(FastLoader(Made(lambda i: Local(ones(i), i), 12), batch_size=4, num_workers=2, seed_by="sample"))
+    batches = list(
+        FastLoader(Made(lambda i: Local(ones(i), i), 12), batch_size=4, num_workers=2, seed_by="sample")
+    )
     assert [batch.n.tolist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
     assert type(batches[0]).__name__ == "Local"
 
@@ -89,6 +105,10 @@ def test_indices_of_any_kind(kind: Any) -> None:
     batches = [[3, 1, 2], [0, 5], [4]]
     expected = list(FastLoader(Made(drawn, 6), batch_sampler=batches, seed_by="sample", seed=1))
     dataset = Made(lambda index: drawn(int(index)), 6)
-    got = list(FastLoader(dataset, batch_sampler=[kind(batch) for batch in batches], num_workers=2, seed_by="sample", seed=1))
+    got = list(
+        FastLoader(
+            dataset, batch_sampler=[kind(batch) for batch in batches], num_workers=2, seed_by="sample", seed=1
+        )
+    )
     assert same([batch["rand"] for batch in expected], [batch["rand"] for batch in got])
     assert [batch["name"] for batch in expected] == [batch["name"] for batch in got]

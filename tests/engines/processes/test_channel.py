@@ -59,7 +59,14 @@ def wait(parent: Channel) -> tuple[Any, tuple[int, ...]]:
 
 
 @settings(max_examples=40)
-@given(st.lists(st.one_of(st.none(), st.integers(), st.binary(max_size=300), st.lists(st.text(max_size=5), max_size=5)), max_size=30))
+@given(
+    st.lists(
+        st.one_of(
+            st.none(), st.integers(), st.binary(max_size=300), st.lists(st.text(max_size=5), max_size=5)
+        ),
+        max_size=30,
+    )
+)
 def test_round_trip(messages: list[Any]) -> None:
     """Messages of any size, the empty ones too, come out of both ends as they went in."""
     ours, theirs = pair()

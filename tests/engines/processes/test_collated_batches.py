@@ -25,7 +25,12 @@ def test_samples_that_change_kind(mode: str) -> None:
 
     def make(index: int) -> Any:
         batch = index // 4
-        return [{"x": torch.ones(2), "n": index}, [index, index / 2], {"x": torch.ones(2).double(), "n": index}, (str(index),)][batch % 4]
+        return [
+            {"x": torch.ones(2), "n": index},
+            [index, index / 2],
+            {"x": torch.ones(2).double(), "n": index},
+            (str(index),),
+        ][batch % 4]
 
     expected = [default_collate([make(index) for index in range(at, at + 4)]) for at in range(0, 64, 4)]
     got = list(FastLoader(Made(make, 64), batch_size=4, num_workers=2, **MODES[mode]))

@@ -25,9 +25,15 @@ def test_libraries_that_the_parent_has_used(packed: Path, variables: dict[str, s
     fork, give in two rounds of forked workers what they give in the parent, for every setting of the variables that count threads."""
     clean = {name: value for name, value in os.environ.items() if name not in NAMES}
     done = subprocess.run(
-        [sys.executable, PROGRAM, packed], env={**clean, **variables}, capture_output=True, text=True, timeout=200
+        [sys.executable, PROGRAM, packed],
+        env={**clean, **variables},
+        capture_output=True,
+        text=True,
+        timeout=200,
     )  # a worker ends with its parent
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     for row in told["there"]:
-        assert dict(zip(told["names"], row, strict=True)) == pytest.approx(dict(zip(told["names"], told["here"], strict=True)))
+        assert dict(zip(told["names"], row, strict=True)) == pytest.approx(
+            dict(zip(told["names"], told["here"], strict=True))
+        )

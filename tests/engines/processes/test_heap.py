@@ -39,7 +39,11 @@ def test_a_worker_keeps_the_memory_of_a_batch_for_the_next() -> None:
 
 @pytest.mark.parametrize(
     "variable",
-    [{"MALLOC_TRIM_THRESHOLD_": "131072"}, {"MALLOC_MMAP_THRESHOLD_": "131072"}, {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=131072"}],
+    [
+        {"MALLOC_TRIM_THRESHOLD_": "131072"},
+        {"MALLOC_MMAP_THRESHOLD_": "131072"},
+        {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=131072"},
+    ],
 )
 def test_what_the_user_set_stays(variable: dict[str, str]) -> None:
     assert faults_per_sample(**variable) > PAGES / 2

@@ -35,7 +35,9 @@ ENGINES: dict[str, dict[str, Any]] = {
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ten packed samples, of which 3, 5 and 7 cannot be decoded."""
     out = tmp_path_factory.mktemp("broken") / "broken.fl"
-    writer = DatasetWriter(out, Schema((Field("image", "image"), Field("label", "int"))), shard_size=1 << 30, options={})
+    writer = DatasetWriter(
+        out, Schema((Field("image", "image"), Field("label", "int"))), shard_size=1 << 30, options={}
+    )
     for label in range(10):
         jpeg = io.BytesIO()
         photo(label, 120, 160).save(jpeg, "JPEG", quality=90)
@@ -63,7 +65,12 @@ class Files(Dataset[Any]):
             raise IndexError(index)
         if index in self.bad:
             raise self.kind(f"file {index} is broken")
-        return {"x": torch.full((2, 3), index), "y": index, "name": f"file {index}", "z": np.float32(index) * np.ones(2, np.float32)}
+        return {
+            "x": torch.full((2, 3), index),
+            "y": index,
+            "name": f"file {index}",
+            "z": np.float32(index) * np.ones(2, np.float32),
+        }
 
 
 class Several(Files):
@@ -198,7 +205,10 @@ def test_collate_fn_of_the_user(engine: str) -> None:
     def fails(samples: list[Any]) -> Any:
         raise ValueError("of the program")
 
-    with loader(Files(), engine, collate_fn=fails) as under, pytest.raises(ValueError, match="of the program"):
+    with (
+        loader(Files(), engine, collate_fn=fails) as under,
+        pytest.raises(ValueError, match="of the program"),
+    ):
         list(under)
 
 
@@ -220,12 +230,15 @@ def test_all_skipped_is_an_error(engine: str) -> None:
     with loader(Files(range(12)), engine) as under:
         for _ in range(2):
             iterator = iter(under)
-            with pytest.raises(SampleError, match=r"all 12 samples of the epoch .*: ValueError: file .* is broken.*on_error="):
+            with pytest.raises(
+                SampleError, match=r"all 12 samples of the epoch .*: ValueError: file .* is broken.*on_error="
+            ):
                 next(iterator)
             assert list(iterator) == []
         assert under.skipped == 24
         assert re.search(
-            r"advice:\n- samples that could not be made: 24 skipped \(100% of all\); sample \d+: ValueError", under.health.report()
+            r"advice:\n- samples that could not be made: 24 skipped \(100% of all\); sample \d+: ValueError",
+            under.health.report(),
         )
 
 
@@ -290,10 +303,15 @@ class Step:
 def test_packed_data_with_a_python_step(broken: Path, engine: str, on_error: str) -> None:
     """One Python step in the transform leaves on_error what it is on native threads: the same samples, the same counts."""
     results = []
-    for transform, arguments in ((T.CenterCrop(100), {"num_workers": 2}), ([T.CenterCrop(100), Step()], ENGINES[engine])):
+    for transform, arguments in (
+        (T.CenterCrop(100), {"num_workers": 2}),
+        ([T.CenterCrop(100), Step()], ENGINES[engine]),
+    ):
         data = Subset(PackedDataset(broken, transform=transform), [9, 3, 0, 5, 5, 1, 2, 7])
         with FastLoader(data, batch_size=3, seed=5, on_error=on_error, **arguments) as under:  # type: ignore[arg-type]
-            results.append((sorted(([*y.tolist()], x.sum().item()) for x, y in under), under.skipped, under.replaced))
+            results.append(
+                (sorted(([*y.tolist()], x.sum().item()) for x, y in under), under.skipped, under.replaced)
+            )
     assert results[0] == results[1]
     assert results[0][1] + results[0][2] == 4
 
@@ -301,7 +319,10 @@ def test_packed_data_with_a_python_step(broken: Path, engine: str, on_error: str
 @by_engine
 def test_the_error_knows_its_sample_outside_a_worker(broken: Path, engine: str) -> None:
     data = PackedDataset(broken, transform=[T.Resize((32, 32)), torch.clone])
-    with FastLoader(data, batch_size=4, **ENGINES[engine], seed=1) as loader, pytest.raises(SampleError) as caught:
+    with (
+        FastLoader(data, batch_size=4, **ENGINES[engine], seed=1) as loader,
+        pytest.raises(SampleError) as caught,
+    ):
         list(loader)
     # Without an order the batch of samples 4 to 7 may be the first to fail, by its sample 5.
     first = {3, 5} if engine == "any free process" else {3}
@@ -317,7 +338,10 @@ def test_errors_of_a_python_step_are_the_programs(broken: Path) -> None:
     def fails(image: Any) -> Any:
         raise ValueError("of the program")
 
-    with loader(PackedDataset(broken, transform=fails)) as under, pytest.raises(ValueError, match="of the program"):
+    with (
+        loader(PackedDataset(broken, transform=fails)) as under,
+        pytest.raises(ValueError, match="of the program"),
+    ):
         list(under)
 
 
@@ -328,7 +352,12 @@ def test_all_skipped_on_native_threads(broken: Path) -> None:
         with FastLoader(data, batch_size=2, on_error="skip", num_workers=2, **arguments) as under:  # type: ignore[arg-type]
             for _ in range(2):
                 iterator = iter(under)
-                with pytest.raises(SampleError, match=r"all 4 samples of the epoch.*sample 3 of shard-00000\.lmdb: "):
+                with pytest.raises(
+                    SampleError, match=r"all 4 samples of the epoch.*sample 3 of shard-00000\.lmdb: "
+                ):
                     next(iterator)
                 assert list(iterator) == []
-            assert "advice:\n- samples that could not be made: 8 skipped (100% of all); sample 3 of " in under.health.report()
+            assert (
+                "advice:\n- samples that could not be made: 8 skipped (100% of all); sample 3 of "
+                in under.health.report()
+            )

@@ -27,7 +27,13 @@ from fastload.transforms.steps import functions_replaced, known
 pytestmark = engine_marks
 
 STEPS = [
-    *(v2.CenterCrop(8), v2.Resize(9), v2.SanitizeBoundingBoxes(), v2.ConvertBoundingBoxFormat("XYXY"), v2.Normalize([0.5], [0.2])),
+    *(
+        v2.CenterCrop(8),
+        v2.Resize(9),
+        v2.SanitizeBoundingBoxes(),
+        v2.ConvertBoundingBoxFormat("XYXY"),
+        v2.Normalize([0.5], [0.2]),
+    ),
     *(v2.RandomHorizontalFlip(), v2.ColorJitter(0.5), v2.ToDtype(torch.float32, scale=True), v2.ToImage()),
 ]
 NATIVE = v2.Compose([v2.ToImage(), v2.CenterCrop(8), v2.RandomHorizontalFlip()])
@@ -43,7 +49,10 @@ QUESTIONS: dict[str, Callable[[], Any]] = {
 def answers(index: int = 0) -> dict[str, Any]:
     """Answers of this process, and which of three functions fastload has exchanged in it."""
     functions = tensors.normalize, Image.OPEN["JPEG"][0], collate.default_collate_fn_map[torch.Tensor]
-    return {**{name: ask() for name, ask in QUESTIONS.items()}, "exchanged": [original(each) is not each for each in functions]}
+    return {
+        **{name: ask() for name, ask in QUESTIONS.items()},
+        "exchanged": [original(each) is not each for each in functions],
+    }
 
 
 def test_a_worker_has_the_answers_of_its_parent() -> None:
@@ -51,7 +60,9 @@ def test_a_worker_has_the_answers_of_its_parent() -> None:
     Image.preinit()
     here = answers()
     assert here.pop("exchanged") == [False, False, False]
-    with FastLoader(Made(answers, 1), batch_size=None, num_workers=1, multiprocessing_context="fork") as loader:
+    with FastLoader(
+        Made(answers, 1), batch_size=None, num_workers=1, multiprocessing_context="fork"
+    ) as loader:
         there = dict(next(iter(loader)))
     assert there.pop("exchanged") == [True, True, True]
     assert there == here == {"known": [], "functions": "", "plan": here["plan"], "opening": "", "collate": ""}
@@ -102,7 +113,9 @@ def test_a_program_s_code_is_found_over_and_under_a_stand_in(monkeypatch: pytest
         for function in (own, own, ours):
             assert asked.replaced() == ""
             with monkeypatch.context() as patched:
-                patched.setattr(function, "__code__", mine.__code__ if function is own else twin(ours).__code__)
+                patched.setattr(
+                    function, "__code__", mine.__code__ if function is own else twin(ours).__code__
+                )
                 assert "normalize was replaced" in asked.replaced()
                 assert "normalize was replaced" in OwnCode(NORMALIZE).replaced()
     assert asked.replaced() == ""

@@ -25,7 +25,9 @@ _ARRAYS = ["u1", "i1", "i2", "i4", "i8", "u2", "u4", "u8", "f2", "f4", "f8", "c8
 
 def _tensor(shape: tuple[int, ...], dtype: torch.dtype, flipped: bool) -> Any:
     return lambda seed: (
-        numbers(shape[::-1], dtype, seed).permute(tuple(reversed(range(len(shape))))) if flipped else numbers(shape, dtype, seed)
+        numbers(shape[::-1], dtype, seed).permute(tuple(reversed(range(len(shape)))))
+        if flipped
+        else numbers(shape, dtype, seed)
     )
 
 

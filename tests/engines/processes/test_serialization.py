@@ -92,7 +92,11 @@ def test_arena_tensors_are_not_copied(dtype: torch.dtype) -> None:
     assert torch.equal(got["x"], numbers((3, 5), dtype, 1))
 
 
-@given(st.lists(st.tuples(st.lists(st.integers(0, 40), max_size=3).map(tuple), st.sampled_from(PLAIN)), max_size=12))
+@given(
+    st.lists(
+        st.tuples(st.lists(st.integers(0, 40), max_size=3).map(tuple), st.sampled_from(PLAIN)), max_size=12
+    )
+)
 @quick
 def test_arena_gives_room_once(asked: list[tuple[tuple[int, ...], torch.dtype]]) -> None:
     """Tensors of an arena never overlap, whether the slot has room or not, and all arrive with their values."""
@@ -135,7 +139,11 @@ def test_local_things_travel() -> None:
 def test_what_goes_by_value_is_counted() -> None:
     """Tensors that are more than dense numbers are counted, for each batch anew."""
     packer = BatchPickler()
-    odd = [torch.ones(2, requires_grad=True), torch.ones(2, 2).to_sparse(), torch.ones(2, dtype=torch.complex64).conj()]
+    odd = [
+        torch.ones(2, requires_grad=True),
+        torch.ones(2, 2).to_sparse(),
+        torch.ones(2, dtype=torch.complex64).conj(),
+    ]
     packer.pack([*odd, torch.ones(2)], Arena(core.SharedSlot(4096)))
     assert packer.by_value == 3
     packer.pack([torch.ones(2)], Arena(core.SharedSlot(4096)))
@@ -148,7 +156,9 @@ def test_tv_tensors_lie_in_the_slot(dtype: torch.dtype) -> None:
     tv = pytest.importorskip("torchvision.tv_tensors")
     slot, packer, values = core.SharedSlot(1 << 16), BatchPickler(), numbers((6, 4), dtype, 1)
     boxes = tv.BoundingBoxes(values, format="XYWH", canvas_size=(7, 9))
-    got = unpack(packer.pack([boxes, {"mask": tv.Mask(values)}, tv.Mask(values[:, 1:3]), boxes], Arena(slot)), slot)
+    got = unpack(
+        packer.pack([boxes, {"mask": tv.Mask(values)}, tv.Mask(values[:, 1:3]), boxes], Arena(slot)), slot
+    )
     assert packer.by_value == 0
     assert (type(got[0]), type(got[1]["mask"])) == (tv.BoundingBoxes, tv.Mask)
     assert got[3] is got[0]
@@ -214,7 +224,9 @@ def test_views_outlive_the_slot_object() -> None:
 def test_a_batch_without_tensors_leases_nothing() -> None:
     """Strings, numbers and tensors by value leave the slot free."""
     slot = core.SharedSlot(4096)
-    batch = unpack(BatchPickler().pack(["a", 1, torch.ones(3, requires_grad=True), torch.empty(0)], Arena(slot)), slot)
+    batch = unpack(
+        BatchPickler().pack(["a", 1, torch.ones(3, requires_grad=True), torch.empty(0)], Arena(slot)), slot
+    )
     assert not slot.leased
     assert batch[0] == "a"
 

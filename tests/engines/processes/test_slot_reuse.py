@@ -22,7 +22,9 @@ pytestmark = engine_marks
 @pytest.mark.parametrize("persistent", [False, True])
 def test_slots_are_reused(mode: str, persistent: bool) -> None:
     """Two hundred batches need a few slots, the number in flight and those that the loop holds, over epochs too."""
-    loader = FastLoader(Made(ones, 400), batch_size=4, num_workers=2, persistent_workers=persistent, **MODES[mode])
+    loader = FastLoader(
+        Made(ones, 400), batch_size=4, num_workers=2, persistent_workers=persistent, **MODES[mode]
+    )
     for _ in range(2):
         iterator = iter(loader)
         most = 0

@@ -31,12 +31,18 @@ class SlotsMachine(RuleBasedStateMachine):
         self.retired: set[int] = set()
         self.told_dropped: set[int] = set()
 
-    @rule(least=st.integers(1, 40_000), worker=st.none() | st.integers(0, 1), most=st.none() | st.integers(1, 60_000))
+    @rule(
+        least=st.integers(1, 40_000),
+        worker=st.none() | st.integers(0, 1),
+        most=st.none() | st.integers(1, 60_000),
+    )
     def take(self, least: int, worker: int | None, most: int | None) -> None:
         slot = self.slots.take(least, worker, most)
         if slot is None:
             self.numbers += 1
-            slot = self.slots.add(self.numbers, core.SharedSlot(least), {0, 1} if worker is None else {worker})
+            slot = self.slots.add(
+                self.numbers, core.SharedSlot(least), {0, 1} if worker is None else {worker}
+            )
         else:
             assert slot.memory.bytes >= least
             assert worker is None or worker in slot.known

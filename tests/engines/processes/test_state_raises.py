@@ -19,7 +19,10 @@ def numbers(kind: str, state_dict: Any) -> Any:
     """A dataset of 0 to 9 with a state_dict()."""
     methods: dict[str, Any] = {"state_dict": state_dict, "load_state_dict": lambda self, state: None}
     if kind == "map":
-        methods |= {"__len__": lambda self: 10, "__getitem__": lambda self, index: torch.tensor(range(10)[index])}
+        methods |= {
+            "__len__": lambda self: 10,
+            "__getitem__": lambda self, index: torch.tensor(range(10)[index]),
+        }
         return type("Map", (Dataset,), methods)()
 
     def iterate(self: Any) -> Iterator[int]:
@@ -42,7 +45,9 @@ def test_a_state_that_needs_arguments_is_not_asked_for(kind: str, workers: int) 
 @by_workers
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("error", "raised"), [(KeyError("lost"), KeyError), (StopIteration(), RuntimeError)])
-def test_an_error_of_state_dict_comes_back(kind: str, workers: int, error: Exception, raised: type[Exception]) -> None:
+def test_an_error_of_state_dict_comes_back(
+    kind: str, workers: int, error: Exception, raised: type[Exception]
+) -> None:
     """It is raised in the loop, or by the loader's own state_dict(), with its traceback; no worker dies of it, no epoch ends early."""
 
     def fails(self: Any) -> None:

@@ -26,13 +26,23 @@ def test_a_reset_waits_for_nothing_that_is_there() -> None:
         time.sleep(0.2 if index == 0 else 0)
         return torch.tensor([index])
 
-    loader = FastLoader(Made(make, 4), batch_size=2, num_workers=2, persistent_workers=True, seed_by="sample", prefetch_factor=4)
+    loader = FastLoader(
+        Made(make, 4),
+        batch_size=2,
+        num_workers=2,
+        persistent_workers=True,
+        seed_by="sample",
+        prefetch_factor=4,
+    )
     list(loader)
     for _ in range(3):
         next(iter(loader))  # of two batches; the second is often made before the first
         iterator = loader._iterator
         deadline = time.monotonic() + 20
-        while any(task.made is None for task in iterator._scheduler.tasks.values()) and time.monotonic() < deadline:
+        while (
+            any(task.made is None for task in iterator._scheduler.tasks.values())
+            and time.monotonic() < deadline
+        ):
             iterator._listen([0, 1], 20)
         assert [task.made is not None for task in iterator._queue] == [True]
     assert [batch.flatten().tolist() for batch in loader] == [[0, 1], [2, 3]]
@@ -42,7 +52,9 @@ def test_a_reset_waits_for_nothing_that_is_there() -> None:
 @modes
 def test_a_loop_broken_off(mode: str) -> None:
     """Persistent workers begin the next epoch anew wherever the last one was broken off."""
-    loader = FastLoader(Made(ones, 40), batch_size=2, num_workers=2, persistent_workers=True, prefetch_factor=3, **MODES[mode])
+    loader = FastLoader(
+        Made(ones, 40), batch_size=2, num_workers=2, persistent_workers=True, prefetch_factor=3, **MODES[mode]
+    )
     pids = None
     for stop in [0, 1, 5, 13, 19, 20]:
         for number, _batch in enumerate(loader):
@@ -160,11 +172,20 @@ class Uneven(IterableDataset[Any]):
 )
 def test_exhausted_replicas(lengths: list[int], in_order: bool, size: int | None) -> None:
     """Every replica is read to its end, in its own order, in each epoch of persistent workers, and after a loop that was broken off."""
-    loader = FastLoader(Uneven(lengths), batch_size=size, num_workers=3, persistent_workers=True, prefetch_factor=2, in_order=in_order)
+    loader = FastLoader(
+        Uneven(lengths),
+        batch_size=size,
+        num_workers=3,
+        persistent_workers=True,
+        prefetch_factor=2,
+        in_order=in_order,
+    )
     for _ in range(2):
         seen = [value for batch in loader for value in (batch.tolist() if size else [batch])]
         for worker, length in enumerate(lengths):
-            assert [value for value in seen if value // 1000 == worker] == [worker * 1000 + number for number in range(length)]
+            assert [value for value in seen if value // 1000 == worker] == [
+                worker * 1000 + number for number in range(length)
+            ]
         assert len(seen) == sum(lengths)
         for _batch in loader:
             break
@@ -200,7 +221,9 @@ def test_counters() -> None:
 
     def collate(samples: list[Any]) -> Any:
         return (
-            {"x": torch.stack(samples), "odd": samples[0].clone().requires_grad_()} if int(samples[0][0]) % 8 == 0 else torch.stack(samples)
+            {"x": torch.stack(samples), "odd": samples[0].clone().requires_grad_()}
+            if int(samples[0][0]) % 8 == 0
+            else torch.stack(samples)
         )
 
     loader = FastLoader(Made(ones, 40), batch_size=4, num_workers=2, collate_fn=collate)
@@ -213,6 +236,8 @@ def test_counters() -> None:
     assert counts.python_seconds > 0
     assert counts.collate_seconds > 0
     assert len(counts.slow) == 10
-    assert [seconds for _, seconds in counts.slow] == sorted((seconds for _, seconds in counts.slow), reverse=True)
+    assert [seconds for _, seconds in counts.slow] == sorted(
+        (seconds for _, seconds in counts.slow), reverse=True
+    )
     list(loader)
     assert counts.batches == 20

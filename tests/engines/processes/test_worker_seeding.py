@@ -69,7 +69,9 @@ def test_seeding_a_worker_reads_no_source() -> None:
     assert not hasattr(sys, "tracebacklimit")
 
 
-indices = st.integers(-(2**70), 2**70) | st.text(max_size=5) | st.tuples(st.integers(0, 9), st.text(max_size=3))
+indices = (
+    st.integers(-(2**70), 2**70) | st.text(max_size=5) | st.tuples(st.integers(0, 9), st.text(max_size=3))
+)
 
 
 @settings(max_examples=60)
@@ -159,7 +161,13 @@ def held(**env: str) -> dict[str, Any]:
         }))
     """
     clean = {key: value for key, value in os.environ.items() if key not in NAMES}
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], env={**clean, **env}, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**clean, **env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == 0, done.stderr
     told: dict[str, Any] = json.loads(done.stdout)
     return told
@@ -207,5 +215,12 @@ def test_openblas_has_no_threads_in_a_worker() -> None:
         multiplies(worker)
 
     multiplies(0)  # the parent's threads run
-    for init, threads in ((None, 2), (multiplies, 2), (multiplies_in_two, 3)):  # one is Python's, one waits for the parent's end
-        assert list(FastLoader(Threads(), batch_size=None, num_workers=1, worker_init_fn=init)) == [threads, threads]
+    for init, threads in (
+        (None, 2),
+        (multiplies, 2),
+        (multiplies_in_two, 3),
+    ):  # one is Python's, one waits for the parent's end
+        assert list(FastLoader(Threads(), batch_size=None, num_workers=1, worker_init_fn=init)) == [
+            threads,
+            threads,
+        ]

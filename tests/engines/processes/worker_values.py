@@ -29,7 +29,17 @@ class Custom:
 
 
 PLAIN = [
-    *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64, torch.bool),
+    *(
+        torch.uint8,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.uint16,
+        torch.uint32,
+        torch.uint64,
+        torch.bool,
+    ),
     *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128),
 ]
 
@@ -159,7 +169,11 @@ def same(a: Any, b: Any) -> bool:
         return _same_tensor(a, b)
     if isinstance(a, np.ndarray):
         # NumPy's own pickles of small strided arrays bring them into this machine's byte order
-        return bool(a.dtype.newbyteorder("=") == b.dtype.newbyteorder("=") and a.shape == b.shape and np.array_equal(a, b))
+        return bool(
+            a.dtype.newbyteorder("=") == b.dtype.newbyteorder("=")
+            and a.shape == b.shape
+            and np.array_equal(a, b)
+        )
     if isinstance(a, dict):
         return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
     if isinstance(a, list | tuple):
@@ -170,7 +184,10 @@ def same(a: Any, b: Any) -> bool:
 
 
 def _same_tensor(a: torch.Tensor, b: torch.Tensor) -> bool:
-    told = [(t.dtype, t.layout, t.requires_grad, t.is_nested, t.is_conj(), t.is_neg(), t.is_quantized) for t in (a, b)]
+    told = [
+        (t.dtype, t.layout, t.requires_grad, t.is_nested, t.is_conj(), t.is_neg(), t.is_quantized)
+        for t in (a, b)
+    ]
     if told[0] != told[1]:
         return False
     if a.is_nested:
@@ -180,6 +197,12 @@ def _same_tensor(a: torch.Tensor, b: torch.Tensor) -> bool:
     if a.layout is not torch.strided:
         return torch.equal(a.to_dense(), b.to_dense())
     if a.numel() and torch.ops.aten.is_non_overlapping_and_dense(a):
-        if [a.stride(d) for d in range(a.dim()) if a.shape[d] > 1] != [b.stride(d) for d in range(b.dim()) if b.shape[d] > 1]:
+        if [a.stride(d) for d in range(a.dim()) if a.shape[d] > 1] != [
+            b.stride(d) for d in range(b.dim()) if b.shape[d] > 1
+        ]:
             return False
-    return torch.equal(a.float(), b.float()) if a.dtype.itemsize == 1 and a.dtype.is_floating_point else torch.equal(a, b)
+    return (
+        torch.equal(a.float(), b.float())
+        if a.dtype.itemsize == 1 and a.dtype.is_floating_point
+        else torch.equal(a, b)
+    )

@@ -13,7 +13,9 @@ from fastload import FastLoader, PackedDataset
 from fastload import transforms as T
 from fastload.augment import Seeded
 
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than this machine's CPUs
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:This DataLoader will create"
+)  # more workers than this machine's CPUs
 
 
 def python_step(image: Any) -> Any:
@@ -51,7 +53,12 @@ def test_packed(packed: Path, engine: str, shuffle: bool) -> None:
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_map_style(workers: int, persistent: bool, shuffle: bool) -> None:
     """The same in Python, where the order comes from torch's global generator; a short last batch is dropped where shuffled."""
-    options = {"num_workers": workers, "persistent_workers": persistent, "drop_last": shuffle, "shuffle": shuffle}
+    options = {
+        "num_workers": workers,
+        "persistent_workers": persistent,
+        "drop_last": shuffle,
+        "shuffle": shuffle,
+    }
     check_resumes(lambda: FastLoader(Numbers(), batch_size=5, **options), 1, -1, None)
 
 
@@ -63,7 +70,9 @@ def test_iterable(workers: int, lazy: bool, batch_size: int | None) -> None:
     batch was a whole one or not."""
 
     def make() -> Any:
-        return FastLoader(Epochs(lazy), batch_size=batch_size, num_workers=workers, persistent_workers=workers > 0)
+        return FastLoader(
+            Epochs(lazy), batch_size=batch_size, num_workers=workers, persistent_workers=workers > 0
+        )
 
     check_resumes(make, 1, 3, -1, None)
 
@@ -111,7 +120,9 @@ def test_an_empty_rest_is_an_epoch_of_its_own() -> None:
 def test_counting_dataset_at_an_epochs_end() -> None:
     """A map-style dataset's own state goes over the epoch's end in the calling process and in persistent workers."""
     check_resumes(lambda: FastLoader(Counting(), batch_size=4), 1, -1, None)
-    check_resumes(lambda: FastLoader(Counting(), batch_size=4, num_workers=2, persistent_workers=True), 1, -1, None)
+    check_resumes(
+        lambda: FastLoader(Counting(), batch_size=4, num_workers=2, persistent_workers=True), 1, -1, None
+    )
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -120,6 +131,13 @@ def test_batch_transforms_of_an_iterable_dataset(workers: int) -> None:
 
     def make() -> Any:
         data = Epochs()
-        return FastLoader(data, batch_size=4, num_workers=workers, seed=2, batch_transform=Seeded(noise), persistent_workers=workers > 0)
+        return FastLoader(
+            data,
+            batch_size=4,
+            num_workers=workers,
+            seed=2,
+            batch_transform=Seeded(noise),
+            persistent_workers=workers > 0,
+        )
 
     check_resumes(make, 0, 3)

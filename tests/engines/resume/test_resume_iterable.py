@@ -13,7 +13,9 @@ from torch.utils.data import IterableDataset, get_worker_info
 from fastload import FastLoader
 from fastload.errors import ArgumentError
 
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than this machine's CPUs
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:This DataLoader will create"
+)  # more workers than this machine's CPUs
 
 
 class Stream(IterableDataset[int]):
@@ -78,7 +80,9 @@ def test_iterable(keeps: str | None, options: tuple[int, bool, int | None, bool]
 
     def make(prefetch: int = 2) -> Any:
         more = {"prefetch_factor": prefetch, "persistent_workers": persistent} if workers else {}
-        return FastLoader(Stream(keeps), batch_size=batch_size, drop_last=drop_last, num_workers=workers, **more)
+        return FastLoader(
+            Stream(keeps), batch_size=batch_size, drop_last=drop_last, num_workers=workers, **more
+        )
 
     whole = trained(make())
     assert len(whole) >= 4
@@ -117,7 +121,10 @@ def test_iterable_needs_as_many_workers() -> None:
         assert trained(one)[0] == [8, 9, 10, 11]
 
 
-@pytest.mark.parametrize(("workers", "data", "place"), pairwise([0, 2], ["map", None, "dataset", "iterator"], ["first", "middle", "last"]))
+@pytest.mark.parametrize(
+    ("workers", "data", "place"),
+    pairwise([0, 2], ["map", None, "dataset", "iterator"], ["first", "middle", "last"]),
+)
 @pytest.mark.filterwarnings("ignore")
 def test_as_torchdata(workers: int, data: str | None, place: str) -> None:
     """After the same number of batches torchdata's StatefulDataLoader goes on with the same ones."""

@@ -13,7 +13,19 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from resume_helpers import COUNT, Numbers, Resetting, check_rest, flat, plain, resume, scattered, seeded, through_json, trained
+from resume_helpers import (
+    COUNT,
+    Numbers,
+    Resetting,
+    check_rest,
+    flat,
+    plain,
+    resume,
+    scattered,
+    seeded,
+    through_json,
+    trained,
+)
 from torch.utils.data import (
     BatchSampler,
     DistributedSampler,
@@ -27,7 +39,9 @@ from torch.utils.data import (
 from fastload import FastLoader, KeyedSampler, WindowSampler
 from fastload.errors import ArgumentError
 
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than this machine's CPUs
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:This DataLoader will create"
+)  # more workers than this machine's CPUs
 
 
 class Noisy(Numbers):
@@ -59,7 +73,9 @@ SAMPLERS: dict[str, Any] = {
     "seed": lambda: {"shuffle": True, "seed": 3},
     "generator": lambda: {"shuffle": True, "generator": generator()},
     "own": lambda: {"sampler": RandomSampler(range(COUNT), generator=generator())},
-    "replacement": lambda: {"sampler": RandomSampler(range(COUNT), replacement=True, num_samples=90, generator=generator())},
+    "replacement": lambda: {
+        "sampler": RandomSampler(range(COUNT), replacement=True, num_samples=90, generator=generator())
+    },
     "twice": lambda: {"sampler": RandomSampler(range(COUNT), num_samples=2 * COUNT, generator=generator())},
     "subset": lambda: {"sampler": SubsetRandomSampler(range(3, COUNT))},
     "weighted": lambda: {"sampler": WeightedRandomSampler([1.0] * COUNT, 40)},
@@ -106,7 +122,9 @@ SETTLED = {
     prefetch=st.integers(1, 4),
     persistent=st.booleans(),
 )
-def test_any_sampler_any_workers(kind: str, steps: int, epochs: int, first: int, second: int, prefetch: int, persistent: bool) -> None:
+def test_any_sampler_any_workers(
+    kind: str, steps: int, epochs: int, first: int, second: int, prefetch: int, persistent: bool
+) -> None:
     """Position and order, over epochs, whatever draws them and whoever makes the batches. A lazily drawing custom sampler shares torch's
     generator with the loop, so that only the first of these can be expected of it."""
 
@@ -130,7 +148,11 @@ def check_custom(first: int, second: int, steps: int) -> None:
 
     def consumed(loader: Any, steps: int | None = None) -> list[Any]:
         batches = iter(loader)
-        return [plain(batch) for batch in batches] if steps is None else [plain(next(batches)) for _ in range(steps)]
+        return (
+            [plain(batch) for batch in batches]
+            if steps is None
+            else [plain(next(batches)) for _ in range(steps)]
+        )
 
     seeded()
     whole = consumed(make(first))
@@ -163,16 +185,26 @@ def test_random_transforms_under_seed_by_sample(seed: int | None, workers: tuple
 
     def make(workers: int) -> Any:
         more = {"persistent_workers": True} if workers else {}
-        return FastLoader(Noisy(), batch_size=4, shuffle=True, seed=seed, seed_by="sample", num_workers=workers, **more)
+        return FastLoader(
+            Noisy(), batch_size=4, shuffle=True, seed=seed, seed_by="sample", num_workers=workers, **more
+        )
 
-    check_rest(lambda: make(workers[0]), lambda: make(workers[1]), 1 if workers[0] else 0, 2, following=seed is not None)
+    check_rest(
+        lambda: make(workers[0]),
+        lambda: make(workers[1]),
+        1 if workers[0] else 0,
+        2,
+        following=seed is not None,
+    )
 
 
 def test_distributed_sampler_keeps_its_epoch() -> None:
     """The sampler's set_epoch() is called with what it was."""
 
     def make() -> Any:
-        return FastLoader(Numbers(), batch_size=4, sampler=DistributedSampler(range(COUNT), num_replicas=2, rank=0, seed=1))
+        return FastLoader(
+            Numbers(), batch_size=4, sampler=DistributedSampler(range(COUNT), num_replicas=2, rank=0, seed=1)
+        )
 
     first = make()
     first.sampler.set_epoch(3)

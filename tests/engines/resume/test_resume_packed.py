@@ -13,7 +13,9 @@ from resume_helpers import check_rest, plain, through_json, trained
 from fastload import FastLoader, PackedDataset
 from fastload import transforms as T
 
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than this machine's CPUs
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:This DataLoader will create"
+)  # more workers than this machine's CPUs
 TRAIN = [T.RandomResizedCrop(16), T.RandomHorizontalFlip()]
 
 
@@ -23,9 +25,19 @@ TRAIN = [T.RandomResizedCrop(16), T.RandomHorizontalFlip()]
     epochs=st.integers(0, 1),
     workers=st.tuples(st.integers(0, 3), st.integers(0, 3)),
     prefetch=st.integers(1, 5),
-    options=st.sampled_from([{}, {"shuffle": True}, {"shuffle": True, "seed": 7}, {"seed": 7}, {"shuffle": True, "drop_last": True}]),
+    options=st.sampled_from(
+        [
+            {},
+            {"shuffle": True},
+            {"shuffle": True, "seed": 7},
+            {"seed": 7},
+            {"shuffle": True, "drop_last": True},
+        ]
+    ),
 )
-def test_packed(packed: Path, steps: int, epochs: int, workers: tuple[int, int], prefetch: int, options: dict[str, Any]) -> None:
+def test_packed(
+    packed: Path, steps: int, epochs: int, workers: tuple[int, int], prefetch: int, options: dict[str, Any]
+) -> None:
     """On packed data the pixels are the same as well."""
     data = PackedDataset(packed, transform=TRAIN)
 
@@ -53,7 +65,9 @@ def test_packed_reads_only_what_is_left(packed: Path) -> None:
 
 def test_packed_load_while_the_next_epoch_is_under_way(packed: Path) -> None:
     """The epoch begun early is not taken for the one that a state asks for."""
-    loader = FastLoader(PackedDataset(packed, transform=TRAIN), batch_size=4, num_workers=2, shuffle=True, seed=2)
+    loader = FastLoader(
+        PackedDataset(packed, transform=TRAIN), batch_size=4, num_workers=2, shuffle=True, seed=2
+    )
     batches = iter(loader)
     next(batches)
     state = through_json(loader.state_dict())

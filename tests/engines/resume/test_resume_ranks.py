@@ -36,7 +36,10 @@ class Numbers(Dataset[Any]):
 
 def ranks(world: int, count: int = 0, **options: Any) -> list[FastLoader[Any]]:
     """A loader for each rank."""
-    return [FastLoader(**{"dataset": Numbers(count), "seed": 3, **options}, shard=(rank, world)) for rank in range(world)]
+    return [
+        FastLoader(**{"dataset": Numbers(count), "seed": 3, **options}, shard=(rank, world))
+        for rank in range(world)
+    ]
 
 
 def numbers(batch: Any) -> list[int]:
@@ -44,7 +47,9 @@ def numbers(batch: Any) -> list[int]:
     return (batch[1] if isinstance(batch, list) else batch).tolist()
 
 
-def after(loaders: list[FastLoader[Any]], steps: int, state: Any = None) -> tuple[list[list[list[int]]], list[Any]]:
+def after(
+    loaders: list[FastLoader[Any]], steps: int, state: Any = None
+) -> tuple[list[list[list[int]]], list[Any]]:
     """Each rank's batches of that many steps, or as many as it has, and its state then; from a state, where one is given."""
     had, states = [], []
     for loader in loaders:
@@ -83,7 +88,13 @@ def steps_of(loaders: list[FastLoader[Any]], most: int) -> int:
     data=st.data(),
 )
 def test_any_ranks_go_on(
-    count: int, shuffle: Any, even: bool, drop_last: bool, runs: list[tuple[int, int, int]], epoch: int, data: st.DataObject
+    count: int,
+    shuffle: Any,
+    even: bool,
+    drop_last: bool,
+    runs: list[tuple[int, int, int]],
+    epoch: int,
+    data: st.DataObject,
 ) -> None:
     """Several resumes in a row, each by other ranks, with another batch size, from the state of any rank; all states are equal, and small.
 
@@ -119,7 +130,9 @@ def test_any_ranks_go_on(
         return
     new = counted.keys() - set(had)
     went = [each for each, samples in state["split"]["ranks"] if samples] if state is not None else []
-    goes_on = went[-1:] == [world] and not drop_last  # as many ranks as had a batch last: they pad as if nothing had been between
+    goes_on = (
+        went[-1:] == [world] and not drop_last
+    )  # as many ranks as had a batch last: they pad as if nothing had been between
     assert len(new) == len(counted) or anywhere or goes_on
     if even:
         assert len({sum(map(len, part)) for part in parts}) == 1  # of equal length
@@ -248,7 +261,11 @@ def test_pixels_do_not_depend_on_the_ranks(packed: Path) -> None:
     """With a seed, the samples that other ranks go on with have the pixels of an uninterrupted epoch."""
 
     def pixels(loader: Any) -> dict[int, torch.Tensor]:
-        return {int(label): image.clone() for images, labels in loader for image, label in zip(images, labels, strict=True)}
+        return {
+            int(label): image.clone()
+            for images, labels in loader
+            for image, label in zip(images, labels, strict=True)
+        }
 
     data = PackedDataset(packed, transform=[T.RandomResizedCrop(8)])
     with FastLoader(data, batch_size=4, seed=3, shuffle=True) as loader:
@@ -269,7 +286,12 @@ def test_samplers_of_the_users() -> None:
 
     def sampled(world: int) -> list[FastLoader[Any]]:
         return [
-            FastLoader(Numbers(20), batch_size=2, shard=(r, world), sampler=RandomSampler(range(20), generator=_generator()))
+            FastLoader(
+                Numbers(20),
+                batch_size=2,
+                shard=(r, world),
+                sampler=RandomSampler(range(20), generator=_generator()),
+            )
             for r in range(world)
         ]
 
@@ -370,7 +392,10 @@ def test_between_epochs_with_and_without_shard(shuffle: Any, had: int) -> None:
     def plain() -> FastLoader[Any]:
         return FastLoader(Numbers(21), batch_size=2, seed=3, shuffle=shuffle)
 
-    for made, loaded in ((plain(), ranks(2, 21, batch_size=2, shuffle=shuffle)), (ranks(1, 21, shuffle=shuffle)[0], [plain()])):
+    for made, loaded in (
+        (plain(), ranks(2, 21, batch_size=2, shuffle=shuffle)),
+        (ranks(1, 21, shuffle=shuffle)[0], [plain()]),
+    ):
         for _ in range(had):
             list(made)
         state = json.loads(json.dumps(made.state_dict()))
@@ -422,4 +447,7 @@ def test_the_generator_of_a_batch_samplers_sampler() -> None:
     _, (state,) = after([loader(1)], 1)
     resumed = loader(99)
     resumed.load_state_dict(state)
-    assert [[numbers(batch) for batch in epoch] for epoch in itertools.repeat(resumed, 2)] == [whole[0][1:], whole[1]]
+    assert [[numbers(batch) for batch in epoch] for epoch in itertools.repeat(resumed, 2)] == [
+        whole[0][1:],
+        whole[1],
+    ]

@@ -6,13 +6,27 @@ from typing import Any
 
 import pytest
 import torch
-from resume_helpers import COUNT, Batches, Counting, Epochs, Numbers, Resetting, check_resumes, epochs_of, plain, saved_after, through_json
+from resume_helpers import (
+    COUNT,
+    Batches,
+    Counting,
+    Epochs,
+    Numbers,
+    Resetting,
+    check_resumes,
+    epochs_of,
+    plain,
+    saved_after,
+    through_json,
+)
 from torch.utils.data import DistributedSampler
 
 from fastload import FastLoader
 from fastload.errors import ArgumentError
 
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than this machine's CPUs
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:This DataLoader will create"
+)  # more workers than this machine's CPUs
 
 
 class Position(DistributedSampler[int]):
@@ -53,11 +67,19 @@ def test_samplers(kind: str) -> None:
 
 def test_samplers_ahead_of_workers() -> None:
     """Workers pull ahead; the state is the sampler's at the batches that the loop has had."""
-    check_resumes(lambda: FastLoader(Numbers(), num_workers=2, prefetch_factor=3, **SAMPLERS["resetting"]()), 0, 1, -1)
+    check_resumes(
+        lambda: FastLoader(Numbers(), num_workers=2, prefetch_factor=3, **SAMPLERS["resetting"]()), 0, 1, -1
+    )
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}, {"num_workers": 1, "batch_size": None}]
+    "options",
+    [
+        {},
+        {"num_workers": 2},
+        {"num_workers": 2, "persistent_workers": True},
+        {"num_workers": 1, "batch_size": None},
+    ],
 )
 def test_map_style_datasets(options: dict[str, Any]) -> None:
     """Each worker's copy goes on from its own state after each batch, in a later epoch too, and no prefetched sample is counted."""
@@ -114,7 +136,9 @@ def test_snapshot_every_n_steps(every: int | None) -> None:
     """However seldom workers send their states, a state is exact: the rest is drawn again; in a later epoch of persistent workers too."""
 
     def make() -> Any:
-        return FastLoader(Epochs(), batch_size=2, num_workers=2, persistent_workers=True, snapshot_every_n_steps=every)
+        return FastLoader(
+            Epochs(), batch_size=2, num_workers=2, persistent_workers=True, snapshot_every_n_steps=every
+        )
 
     check_resumes(make, 1, 1, 8)
 
@@ -137,7 +161,9 @@ def test_another_number_of_workers(data: Any) -> None:
             loader.load_state_dict(state)
         assert loader.state_dict()["batches"] == 0
     one = FastLoader(data(), batch_size=4, num_workers=1)
-    one.load_state_dict(saved_after(lambda: FastLoader(data(), batch_size=4), 0, 3))  # in none it stands as in one
+    one.load_state_dict(
+        saved_after(lambda: FastLoader(data(), batch_size=4), 0, 3)
+    )  # in none it stands as in one
     assert len(epochs_of(one, 1)[0]) == len(epochs_of(FastLoader(data(), batch_size=4), 1)[0]) - 3
 
 
@@ -145,7 +171,12 @@ def test_another_number_of_workers(data: Any) -> None:
 def test_load_while_iterated(persistent: bool) -> None:
     """The last of several loads holds from the next iter(); a loop that runs goes on undisturbed, and what state_dict() gives is loaded."""
     torch.manual_seed(1)
-    options: dict[str, Any] = {"batch_size": 4, "num_workers": 2, "persistent_workers": persistent, "sampler": Resetting()}
+    options: dict[str, Any] = {
+        "batch_size": 4,
+        "num_workers": 2,
+        "persistent_workers": persistent,
+        "sampler": Resetting(),
+    }
     loader = FastLoader(Counting(), **options)
     batches = iter(loader)
     states = []

@@ -14,7 +14,9 @@ from resume_helpers import COUNT, Numbers, flat, plain, resume, scattered, seede
 from fastload import FastLoader
 from fastload.errors import ArgumentError
 
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than this machine's CPUs
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:This DataLoader will create"
+)  # more workers than this machine's CPUs
 
 
 def test_where_a_state_stands() -> None:

@@ -33,7 +33,11 @@ EARLIER: set[threading.Thread] = set()
 
 
 def movers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "fastload-ahead" and thread not in EARLIER]
+    return [
+        thread
+        for thread in threading.enumerate()
+        if thread.name == "fastload-ahead" and thread not in EARLIER
+    ]
 
 
 @pytest.fixture
@@ -85,8 +89,18 @@ class Noted:
 @pytest.mark.parametrize("in_order", [True, False])
 def test_same_batches_as_without_a_device(packed: Path, prefetch: int, in_order: bool) -> None:
     """Order and bytes are those of device=None, over epochs, for any device_prefetch."""
-    common: dict[str, Any] = {"batch_size": 8, "shuffle": True, "num_workers": 2, "transform": TRAIN, "seed": 7, "in_order": in_order}
-    with FastLoader(packed, **common) as plain, FastLoader(packed, **common, device="cpu", device_prefetch=prefetch) as moved:
+    common: dict[str, Any] = {
+        "batch_size": 8,
+        "shuffle": True,
+        "num_workers": 2,
+        "transform": TRAIN,
+        "seed": 7,
+        "in_order": in_order,
+    }
+    with (
+        FastLoader(packed, **common) as plain,
+        FastLoader(packed, **common, device="cpu", device_prefetch=prefetch) as moved,
+    ):
         want, got = epochs(plain), epochs(moved)
     if not in_order:
         want.sort(key=lambda batch: batch[0].sum().item())
@@ -112,7 +126,9 @@ def test_draws_are_made_in_the_loops_thread_and_repeat(packed: Path) -> None:
     def run(delay: float) -> tuple[list[Any], list[float]]:
         torch.manual_seed(5)
         mine = []
-        with FastLoader(packed, 4, sampler=Drawing(), num_workers=2, transform=TRAIN, device="cpu", device_prefetch=2) as loader:
+        with FastLoader(
+            packed, 4, sampler=Drawing(), num_workers=2, transform=TRAIN, device="cpu", device_prefetch=2
+        ) as loader:
             labels = []
             for images, own in loader:
                 time.sleep(delay)
@@ -139,7 +155,14 @@ def test_moved_ahead_and_bounded(packed: Path) -> None:
     for most in (1, 3):
         noted = Noted()
         with FastLoader(
-            packed, 5, num_workers=2, transform=TRAIN, batch_transform=noted, device="cpu", device_prefetch=most, seed=0
+            packed,
+            5,
+            num_workers=2,
+            transform=TRAIN,
+            batch_transform=noted,
+            device="cpu",
+            device_prefetch=most,
+            seed=0,
         ) as loader:
             iterator = iter(loader)
             for taken in range(1, 4):
@@ -157,7 +180,14 @@ def test_transforms_get_the_rows_indices(packed: Path) -> None:
     for prefetch in (0, 2):
         noted = Noted()
         with FastLoader(
-            packed, 8, shuffle=True, num_workers=2, transform=TRAIN, batch_transform=noted, device_prefetch=prefetch, seed=4
+            packed,
+            8,
+            shuffle=True,
+            num_workers=2,
+            transform=TRAIN,
+            batch_transform=noted,
+            device_prefetch=prefetch,
+            seed=4,
         ) as loader:
             labels = [own for _, own in loader]
             column = PackedDataset(packed).column("label")
@@ -168,7 +198,9 @@ def test_transforms_get_the_rows_indices(packed: Path) -> None:
 
 def test_a_failed_sample_is_its_own_batchs(packed_broken: Path) -> None:
     """An undecodable sample raises at its batch's turn, and the batches after it come."""
-    with FastLoader(packed_broken, 4, num_workers=2, transform=T.Resize((16, 16)), device="cpu", device_prefetch=3) as loader:
+    with FastLoader(
+        packed_broken, 4, num_workers=2, transform=T.Resize((16, 16)), device="cpu", device_prefetch=3
+    ) as loader:
         iterator, got = iter(loader), []
         while True:
             try:
@@ -186,7 +218,14 @@ def test_on_error_counts_what_the_loop_has_had(packed_broken: Path, how: Any) ->
     counted = []
     for prefetch in (0, 2):
         with FastLoader(
-            packed_broken, 4, num_workers=2, transform=T.Resize((16, 16)), device="cpu", device_prefetch=prefetch, on_error=how, seed=1
+            packed_broken,
+            4,
+            num_workers=2,
+            transform=T.Resize((16, 16)),
+            device="cpu",
+            device_prefetch=prefetch,
+            on_error=how,
+            seed=1,
         ) as loader:
             iterator = iter(loader)
             next(iterator)
@@ -208,7 +247,9 @@ def test_a_transforms_error_is_its_own_batchs(packed: Path) -> None:
             return images
 
     for prefetch in (0, 3):
-        with FastLoader(packed, 10, num_workers=2, transform=TRAIN, batch_transform=Fails(), device_prefetch=prefetch) as loader:
+        with FastLoader(
+            packed, 10, num_workers=2, transform=TRAIN, batch_transform=Fails(), device_prefetch=prefetch
+        ) as loader:
             iterator = iter(loader)
             next(iterator)
             with pytest.raises(RuntimeError, match="in the second batch"):
@@ -295,7 +336,9 @@ def test_timeout_holds(packed: Path) -> None:
             assert release.wait(60)
             return images
 
-    with FastLoader(packed, 25, num_workers=1, transform=TRAIN, batch_transform=Slow(), timeout=0.2) as loader:
+    with FastLoader(
+        packed, 25, num_workers=1, transform=TRAIN, batch_transform=Slow(), timeout=0.2
+    ) as loader:
         iterator = iter(loader)
         with pytest.raises(LoaderTimeout):
             next(iterator)
@@ -305,7 +348,14 @@ def test_timeout_holds(packed: Path) -> None:
 
 def test_resumes_where_the_loop_was(packed: Path) -> None:
     """state_dict() counts what the loop has had, not what was moved ahead."""
-    common: dict[str, Any] = {"batch_size": 4, "shuffle": True, "num_workers": 2, "transform": TRAIN, "seed": 2, "device": "cpu"}
+    common: dict[str, Any] = {
+        "batch_size": 4,
+        "shuffle": True,
+        "num_workers": 2,
+        "transform": TRAIN,
+        "seed": 2,
+        "device": "cpu",
+    }
     with FastLoader(packed, **common, device_prefetch=3) as loader:
         whole = epochs(loader, 1)
     with FastLoader(packed, **common, device_prefetch=3) as loader:
@@ -322,7 +372,9 @@ def test_resumes_where_the_loop_was(packed: Path) -> None:
 
 def test_held_batches_stay(packed: Path) -> None:
     """Batches kept on the CPU, which are not copied, are never overwritten."""
-    with FastLoader(packed, 4, num_workers=2, transform=TRAIN, device="cpu", device_prefetch=3, seed=1) as loader:
+    with FastLoader(
+        packed, 4, num_workers=2, transform=TRAIN, device="cpu", device_prefetch=3, seed=1
+    ) as loader:
         held = list(loader)
         copies = [(images.clone(), labels.clone()) for images, labels in held]
         list(loader)
@@ -345,7 +397,9 @@ def test_ops_ahead_take_the_threads_that_are_left(packed: Path) -> None:
         return images
 
     before = torch.get_num_threads()
-    with FastLoader(packed, 8, num_workers=2, transform=T.Resize((16, 16)), batch_transform=counting) as loader:
+    with FastLoader(
+        packed, 8, num_workers=2, transform=T.Resize((16, 16)), batch_transform=counting
+    ) as loader:
         assert len(list(loader)) == 7
     assert seen == {min(before, max(1, available_cpus() - 2))}
     later: list[int] = [torch.get_num_threads()]

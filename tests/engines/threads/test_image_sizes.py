@@ -81,7 +81,9 @@ def test_own_collate_fn_gets_samples_of_their_sizes(packed: Path, name: str, thr
     """A collate_fn gets the samples that ds[i] gives, whatever their sizes and however many threads made them."""
     ds = PackedDataset(packed, transform=LISTS[name], seed=3)
     want = list(DataLoader(ds, batch_size=7, collate_fn=samples_of))
-    with FastLoader(ds, batch_size=7, collate_fn=samples_of, seed=3, num_workers=threads, engine="native") as loader:
+    with FastLoader(
+        ds, batch_size=7, collate_fn=samples_of, seed=3, num_workers=threads, engine="native"
+    ) as loader:
         got = list(loader)
     assert same(got, want)
     if name != "stored":
@@ -91,14 +93,26 @@ def test_own_collate_fn_gets_samples_of_their_sizes(packed: Path, name: str, thr
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
-@pytest.mark.parametrize("collate", [{"collate": "list"}, {"collate": "padded", "pad_to": 1}, {"collate": "padded", "pad_to": 16}])
+@pytest.mark.parametrize(
+    "collate", [{"collate": "list"}, {"collate": "padded", "pad_to": 1}, {"collate": "padded", "pad_to": 16}]
+)
 def test_every_type_and_layout_equals_the_python_engine(
     packed: Path, dtype: torch.dtype, memory_format: torch.memory_format, collate: dict[str, Any]
 ) -> None:
     """Lists and padded batches are equal to those that Collate makes of single samples, of each dtype and memory format."""
     ds = PackedDataset(packed, transform=LISTS["floats"], seed=3)
-    given: dict[str, Any] = {"batch_size": 8, "dtype": dtype, "memory_format": memory_format, "seed": 3, "shuffle": True, **collate}
-    with FastLoader(ds, num_workers=2, engine="native", **given) as native, FastLoader(ds, engine="python", **given) as python:
+    given: dict[str, Any] = {
+        "batch_size": 8,
+        "dtype": dtype,
+        "memory_format": memory_format,
+        "seed": 3,
+        "shuffle": True,
+        **collate,
+    }
+    with (
+        FastLoader(ds, num_workers=2, engine="native", **given) as native,
+        FastLoader(ds, engine="python", **given) as python,
+    ):
         for got, want in zip(native, python, strict=True):
             assert same(got, want)
             if collate["collate"] == "padded":
@@ -111,10 +125,18 @@ def test_every_type_and_layout_equals_the_python_engine(
 @pytest.mark.parametrize("kind", ["list", "padded"])
 def test_the_same_bytes_by_any_number_of_threads(packed: Path, kind: str) -> None:
     """Batches do not depend on the threads, over several epochs in which slots of other sizes are used again."""
-    given: dict[str, Any] = {"batch_size": 5, "seed": 8, "shuffle": True, "collate": kind, "pad_to": 8 if kind == "padded" else None}
+    given: dict[str, Any] = {
+        "batch_size": 5,
+        "seed": 8,
+        "shuffle": True,
+        "collate": kind,
+        "pad_to": 8 if kind == "padded" else None,
+    }
     runs = []
     for threads in (0, 1, 4):
-        with FastLoader(PackedDataset(packed, transform=JITTER), num_workers=threads, engine="native", **given) as loader:
+        with FastLoader(
+            PackedDataset(packed, transform=JITTER), num_workers=threads, engine="native", **given
+        ) as loader:
             runs.append([batch for _ in range(3) for batch in loader])
     assert same(runs[0], runs[1])
     assert same(runs[0], runs[2])
@@ -123,7 +145,13 @@ def test_the_same_bytes_by_any_number_of_threads(packed: Path, kind: str) -> Non
 @pytest.mark.parametrize("kind", ["list", "padded"])
 def test_resumed_in_mid_epoch(packed: Path, kind: str) -> None:
     """A loader that goes on from a state gives the batches that were left, of sizes drawn for the same epoch."""
-    given: dict[str, Any] = {"batch_size": 4, "seed": 8, "shuffle": True, "collate": kind, "pad_to": 8 if kind == "padded" else None}
+    given: dict[str, Any] = {
+        "batch_size": 4,
+        "seed": 8,
+        "shuffle": True,
+        "collate": kind,
+        "pad_to": 8 if kind == "padded" else None,
+    }
     ds = PackedDataset(packed, transform=JITTER)
     with (
         FastLoader(ds, num_workers=2, engine="native", **given) as loader,
@@ -166,7 +194,10 @@ def test_without_collate_the_error_names_the_ways_out(packed: Path) -> None:
     """A batch of different sizes that has to be stacked is an error that says which samples, and what to do."""
     with (
         FastLoader(PackedDataset(packed), batch_size=4) as loader,
-        pytest.raises(BatchShapeError, match=r'index 0 is \d+ x \d+ and index 1 is .*collate="list".*collate="padded" with pad_to=1'),
+        pytest.raises(
+            BatchShapeError,
+            match=r'index 0 is \d+ x \d+ and index 1 is .*collate="list".*collate="padded" with pad_to=1',
+        ),
     ):
         next(iter(loader))
 
@@ -182,7 +213,9 @@ def test_bad_rows_are_left_out_or_replaced(packed: Path, on_error: str, given: d
     ds = PackedDataset(packed, transform=[crop, T.ScaleJitter((40, 40), (0.5, 1.5))], seed=4)
     both = []
     for engine in ("native", "python"):
-        with FastLoader(ds, batch_size=6, seed=4, on_error=on_error, engine=engine, num_workers=2, **given) as loader:
+        with FastLoader(
+            ds, batch_size=6, seed=4, on_error=on_error, engine=engine, num_workers=2, **given
+        ) as loader:
             both.append(list(loader))
             assert (loader.skipped if on_error == "skip" else loader.replaced) == bad
     assert same(both[0], both[1])
@@ -194,7 +227,9 @@ def test_a_bad_row_is_raised_in_its_turn(packed: Path) -> None:
     first = int(np.flatnonzero((heights < 30) | (widths < 30))[0])
     ds = PackedDataset(packed, transform=T.RandomCrop(30, padding=0))
     order = [*[i for i in range(COUNT) if min(heights[i], widths[i]) >= 30][:4], first]
-    with FastLoader(torch.utils.data.Subset(ds, order), batch_size=2, collate="list", engine="native") as loader:
+    with FastLoader(
+        torch.utils.data.Subset(ds, order), batch_size=2, collate="list", engine="native"
+    ) as loader:
         batches = iter(loader)
         assert len(next(batches)[0]) == len(next(batches)[0]) == 2
         with pytest.raises(SampleError, match=rf"sample {first} of .*RandomCrop\(30, 30\) is larger"):
@@ -205,7 +240,16 @@ def test_slots_do_not_grow_beyond_the_largest_batch(packed: Path) -> None:
     """Over many batches of different sizes there are as many slots as ever, none larger than the largest batch and an eighth."""
     ds = PackedDataset(packed, transform=[T.ScaleJitter((60, 60), (0.1, 2.0))], seed=5)
     most = 3 * (120 * 120 * 3 + 64)
-    with FastLoader(ds, batch_size=3, shuffle=True, seed=5, num_workers=2, collate="list", prefetch_factor=3, engine="native") as loader:
+    with FastLoader(
+        ds,
+        batch_size=3,
+        shuffle=True,
+        seed=5,
+        num_workers=2,
+        collate="list",
+        prefetch_factor=3,
+        engine="native",
+    ) as loader:
         for _ in range(8):
             for _, _ in loader:
                 engine = loader._fastload.epochs.running
@@ -221,7 +265,9 @@ def test_a_batch_that_memory_does_not_hold_is_refused(packed: Path, monkeypatch:
     monkeypatch.setattr(engine_module, "available_memory", lambda: 20_000)
     with (
         FastLoader(packed, 8, collate="padded", pad_to=1, engine="native") as loader,
-        pytest.raises(ResourceError, match=r"a batch .* needs \d+ bytes and 20000 are available: lower batch_size"),
+        pytest.raises(
+            ResourceError, match=r"a batch .* needs \d+ bytes and 20000 are available: lower batch_size"
+        ),
     ):
         list(loader)
 
@@ -231,7 +277,9 @@ def test_memory_that_was_given_back_is_asked_for_again(packed: Path, monkeypatch
     monkeypatch.setattr(engine_module, "ASKED_FROM", 1_000_000)
     huge = list(range(COUNT)) * 20
     batches = [[0], huge, *[[number % COUNT] for number in range(900)], huge]
-    with FastLoader(PackedDataset(packed, [T.Resize((32, 32))]), batch_sampler=batches, num_workers=1, engine="native") as loader:
+    with FastLoader(
+        PackedDataset(packed, [T.Resize((32, 32))]), batch_sampler=batches, num_workers=1, engine="native"
+    ) as loader:
         batch_of = iter(loader)
         assert [len(next(batch_of)[0]) for _ in range(590)] == [len(rows) for rows in batches[:590]]
         monkeypatch.setattr(engine_module, "available_memory", lambda: 20_000)
@@ -244,9 +292,15 @@ def test_memory_that_was_given_back_is_asked_for_again(packed: Path, monkeypatch
 def test_any_sizes_lie_as_said(packed: Path, data: st.DataObject) -> None:
     """Of any rows, layout and thread count: each image is its sample's, and in a padded frame all else is zero."""
     rows = data.draw(st.lists(st.integers(0, COUNT - 1), min_size=1, max_size=9))
-    layout = data.draw(st.sampled_from([ImageLayout("list"), ImageLayout("padded"), ImageLayout("padded", 7), ImageLayout("padded", 32)]))
+    layout = data.draw(
+        st.sampled_from(
+            [ImageLayout("list"), ImageLayout("padded"), ImageLayout("padded", 7), ImageLayout("padded", 32)]
+        )
+    )
     order = data.draw(st.sampled_from(["CHW", "HWC"]))
-    ds = PackedDataset(packed, transform=data.draw(st.sampled_from([None, JITTER, LISTS["zoom out"]])), seed=6)
+    ds = PackedDataset(
+        packed, transform=data.draw(st.sampled_from([None, JITTER, LISTS["zoom out"]])), seed=6
+    )
     epoch = data.draw(st.integers(0, 3))
     ds.set_epoch(epoch)
     ring = core.Ring(0, 0)
@@ -254,7 +308,9 @@ def test_any_sizes_lie_as_said(packed: Path, data: st.DataObject) -> None:
     indices = np.array(rows, np.uint64)
     found = batch_sizes((ds,), np.zeros(len(rows), np.uint32), indices, 1, 6, epoch, layout)
     outputs = [core.Output("uint8", order)]
-    batch = core.Batch(engine, np.zeros(len(rows), np.uint32), indices, found.for_batch, outputs, 6, epoch, *found.layout)
+    batch = core.Batch(
+        engine, np.zeros(len(rows), np.uint32), indices, found.for_batch, outputs, 6, epoch, *found.layout
+    )
     batch.submit()
     assert core.wait_any([batch], 30) == 0
     assert batch.failures() == []
@@ -275,7 +331,9 @@ def test_sizes_of_many_samples_are_those_of_each(packed: Path) -> None:
     (program,) = ds.plan.programs
     heights, widths = (side.copy() for side in ds.sizes)
     heights[3], widths[4] = 0, 5000
-    sizes, failed = core.image_sizes([program], heights, widths, np.arange(COUNT, dtype=np.uint64), 4000, 9, 2)
+    sizes, failed = core.image_sizes(
+        [program], heights, widths, np.arange(COUNT, dtype=np.uint64), 4000, 9, 2
+    )
     reasons = {row: (unfit, reason) for row, unfit, reason in failed}
     assert reasons[3] == (False, f"its columns say {widths[3]} x 0 pixels, which no image has")
     assert reasons[4] == (False, f"its columns say 5000 x {heights[4]} pixels; the limit is 4000")

@@ -103,7 +103,12 @@ def test_without_more_memory_the_ring_has_its_own(packed: Path) -> None:
     for batch in batches:
         batch.submit()
     core.wait_any(batches[-1:], 0)
-    assert [isinstance(batch.lease(), core.Lease) for batch in batches if core.wait_any([batch], 0) == 0] == [False, False, True, True]
+    assert [isinstance(batch.lease(), core.Lease) for batch in batches if core.wait_any([batch], 0) == 0] == [
+        False,
+        False,
+        True,
+        True,
+    ]
     assert not lender.alive
     engine.close()
 

@@ -18,7 +18,10 @@ from fastload import transforms as T
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """COUNT packed images, each of its own class: label i is sample i."""
     root = tmp_path_factory.mktemp("ranks")
-    pack(write_folder(root / "src", COUNT, classes=COUNT, size=lambda i: (40 + i % 9, 50 + i % 7)), root / "out.fl")
+    pack(
+        write_folder(root / "src", COUNT, classes=COUNT, size=lambda i: (40 + i % 9, 50 + i % 7)),
+        root / "out.fl",
+    )
     return root / "out.fl"
 
 

@@ -9,7 +9,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, Sampler, SequentialSampler, SubsetRandomSampler
+from torch.utils.data import (
+    BatchSampler,
+    DistributedSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+)
 
 from fastload import KeyedSampler, WindowSampler
 from fastload.sampling.arrays import comes_in_arrays, index_batches
@@ -28,7 +35,9 @@ KINDS: dict[str, Any] = {
 }
 
 
-def both(sampler: Any, size: int, drop_last: bool, private: torch.Generator | None = None) -> tuple[list[Any], list[Any]]:
+def both(
+    sampler: Any, size: int, drop_last: bool, private: torch.Generator | None = None
+) -> tuple[list[Any], list[Any]]:
     """Each batch, and the state of torch's global generator after it: as torch makes them, and as arrays."""
     index = BatchSampler(sampler, size, drop_last)
     facts = facts_of(index, private)

@@ -57,12 +57,26 @@ def grouped(order: Iterable[int], groups: list[int], size: int) -> list[list[int
     st.booleans(),
     st.booleans(),
 )
-def test_the_rule(values: list[float], size: int, edges: list[float] | None, seed: int, epoch: int, shuffle: bool, drop: bool) -> None:
+def test_the_rule(
+    values: list[float],
+    size: int,
+    edges: list[float] | None,
+    seed: int,
+    epoch: int,
+    shuffle: bool,
+    drop: bool,
+) -> None:
     """Full batches are torchvision's in the same sequence; then the rest, a batch a bucket, largest first; len() says how many."""
-    sampler = BucketBatchSampler(values, size, by=values, edges=edges, seed=seed, shuffle=shuffle, drop_last=drop)
+    sampler = BucketBatchSampler(
+        values, size, by=values, edges=edges, seed=seed, shuffle=shuffle, drop_last=drop
+    )
     sampler.set_epoch(epoch)
     count = len(values)
-    order = KeyedPermutation(count, order_seed(seed, epoch)).at(np.arange(count)).tolist() if shuffle and count else list(range(count))
+    order = (
+        KeyedPermutation(count, order_seed(seed, epoch)).at(np.arange(count)).tolist()
+        if shuffle and count
+        else list(range(count))
+    )
     groups = sampler.buckets.tolist()
     if edges is not None:
         assert groups == [bisect.bisect_right(edges, value) for value in values]
@@ -88,15 +102,25 @@ def test_aspect_and_size_of_packed_data(shapes: Path) -> None:
     dataset = PackedDataset(shapes)
     heights, widths = dataset.sizes
     assert list(ASPECT_EDGES) == pytest.approx((2 ** np.linspace(-1, 1, 7)).tolist())
-    want = [bisect.bisect_right(ASPECT_EDGES, width / height) for height, width in zip(heights, widths, strict=True)]
+    want = [
+        bisect.bisect_right(ASPECT_EDGES, width / height)
+        for height, width in zip(heights, widths, strict=True)
+    ]
     assert BucketBatchSampler(dataset, 4).buckets.tolist() == want
     assert len(set(want)) == 5
     part: Any = Subset(dataset, [5, 0, 39])
     assert BucketBatchSampler(part, 4).buckets.tolist() == [want[5], want[0], want[39]]
-    assert BucketBatchSampler(ConcatDataset([dataset, part]), 4).buckets.tolist() == [*want, want[5], want[0], want[39]]
+    assert BucketBatchSampler(ConcatDataset([dataset, part]), 4).buckets.tolist() == [
+        *want,
+        want[5],
+        want[0],
+        want[39],
+    ]
     pixels = (heights.astype(int) * widths).tolist()
     by_size = BucketBatchSampler(dataset, 4, by="size").buckets.tolist()
-    assert sorted(zip(pixels, by_size, strict=True)) == sorted(zip(pixels, by_size, strict=True), key=lambda pair: (pair[1], pair[0]))
+    assert sorted(zip(pixels, by_size, strict=True)) == sorted(
+        zip(pixels, by_size, strict=True), key=lambda pair: (pair[1], pair[0])
+    )
     assert 4 <= len(set(by_size)) <= 8
 
 
@@ -118,7 +142,9 @@ def test_a_loader_goes_on_in_mid_epoch(shapes: Path, arguments: dict[str, Any]) 
     dataset = PackedDataset(shapes, [RandomResizedCrop(16)], fields=("image", "label"))
 
     def loader(size: int = 4) -> FastLoader[Any]:
-        return FastLoader(dataset, batch_sampler=BucketBatchSampler(dataset, size, seed=3), seed=5, **arguments)
+        return FastLoader(
+            dataset, batch_sampler=BucketBatchSampler(dataset, size, seed=3), seed=5, **arguments
+        )
 
     with loader() as whole:
         whole.set_epoch(2)
@@ -151,14 +177,18 @@ def test_ranks_share_the_batches(even: bool, num_workers: int) -> None:
     found: list[list[list[list[int]]]] = [[], []]
     for rank in range(3):
         own = BucketBatchSampler(range(COUNT), 4, by=values, seed=3)
-        with FastLoader(samples, batch_sampler=own, num_workers=num_workers, shard=(rank, 3), even=even) as loader:
+        with FastLoader(
+            samples, batch_sampler=own, num_workers=num_workers, shard=(rank, 3), even=even
+        ) as loader:
             for epoch in (0, 1):
                 found[epoch].append([batch.tolist() for batch in loader])
                 assert len(loader) == len(found[epoch][-1])
     for epoch, ranks in enumerate(found):
         sampler.set_epoch(epoch)
         batches = list(sampler)
-        joined = [batch for turn in range(max(map(len, ranks))) for each in ranks for batch in each[turn : turn + 1]]
+        joined = [
+            batch for turn in range(max(map(len, ranks))) for each in ranks for batch in each[turn : turn + 1]
+        ]
         assert joined[: len(batches)] == batches
         assert len(joined) == (-(-len(batches) // 3) * 3 if even else len(batches))
     assert found[0] != found[1]
@@ -168,7 +198,11 @@ def test_in_torchs_own_loader(shapes: Path) -> None:
     """The same batches, of like shapes."""
     dataset = PackedDataset(shapes)
     sampler = BucketBatchSampler(dataset, 4, seed=3)
-    loader: Any = DataLoader(dataset, batch_sampler=sampler, collate_fn=lambda samples: [tuple(sample[0].shape[1:]) for sample in samples])
+    loader: Any = DataLoader(
+        dataset,
+        batch_sampler=sampler,
+        collate_fn=lambda samples: [tuple(sample[0].shape[1:]) for sample in samples],
+    )
     found = list(loader)
     assert [len(batch) for batch in found] == [len(batch) for batch in sampler]
     assert all(len(set(batch)) == 1 for batch in found)

@@ -54,7 +54,9 @@ def test_orders_of_one_process(shuffle: str) -> None:
     assert peak(islice(named(Positions(), None), 10**6)) < HELD
 
 
-@pytest.mark.parametrize("sampler", [kind(COUNT, seed=1, num_replicas=8, rank=7) for kind in (WindowSampler, KeyedSampler)])
+@pytest.mark.parametrize(
+    "sampler", [kind(COUNT, seed=1, num_replicas=8, rank=7) for kind in (WindowSampler, KeyedSampler)]
+)
 def test_orders_of_a_rank(sampler: Any) -> None:
     """The last rank's part, with the samples that it repeats."""
     assert peak(islice(iter(sampler), 10**6)) < HELD
@@ -70,7 +72,10 @@ def test_shards(shuffle: Any, even: bool) -> None:
 
 
 @pytest.mark.parametrize("shuffle", [False, "window", "huge"])
-@pytest.mark.parametrize("splits", [(Split(8, COUNT // 20), Split(6)), (Split(8, COUNT // 30), Split(5, COUNT // 30), Split(6, 1000))])
+@pytest.mark.parametrize(
+    "splits",
+    [(Split(8, COUNT // 20), Split(6)), (Split(8, COUNT // 30), Split(5, COUNT // 30), Split(6, 1000))],
+)
 def test_resumed_by_other_ranks(shuffle: Any, splits: tuple[Split, ...]) -> None:
     """What eight ranks, and then five, left of an epoch goes on with six, and a state can say how much that is."""
     sampler = sharded(shuffle)
@@ -83,7 +88,10 @@ def test_resumed_by_other_ranks(shuffle: Any, splits: tuple[Split, ...]) -> None
     assert peak(sampler.part(0, splits, 2)) < HELD
 
 
-@pytest.mark.parametrize("sampler", [sharded("window"), sharded("huge"), SequentialSampler(Positions()), RandomSampler(Positions())])
+@pytest.mark.parametrize(
+    "sampler",
+    [sharded("window"), sharded("huge"), SequentialSampler(Positions()), RandomSampler(Positions())],
+)
 def test_the_samples_of_a_pass(sampler: Any) -> None:
     """The samples that a pass over a bucket will need are a bit each, and none where they are all."""
     tracemalloc.start()
@@ -106,7 +114,9 @@ def test_buckets() -> None:
         batches = BucketBatchSampler(range(COUNT), 64, by=values, edges=[1, 2.5, 6])
         assert COUNT <= tracemalloc.get_traced_memory()[0] < COUNT + (1 << 20)
         tracemalloc.reset_peak()
-        assert len(batches) == sum(-(-int(each) // 64) for each in np.bincount(np.searchsorted([1, 2.5, 6], values, side="right")))
+        assert len(batches) == sum(
+            -(-int(each) // 64) for each in np.bincount(np.searchsorted([1, 2.5, 6], values, side="right"))
+        )
     finally:
         tracemalloc.stop()
     assert batches.buckets[:8].tolist() == [0, 1, 1, 2, 2, 2, 3, 0]

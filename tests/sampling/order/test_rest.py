@@ -42,7 +42,9 @@ def order_of(count: int, block: int, buffer: int, world: int, rule: Rule, rank: 
     near=st.sampled_from([0, 9, 1 << 14]),
     data=st.data(),
 )
-def test_rest_of_lists(count: int, block: int, buffer: int, rule: Rule, near: int, data: st.DataObject) -> None:
+def test_rest_of_lists(
+    count: int, block: int, buffer: int, rule: Rule, near: int, data: st.DataObject
+) -> None:
     """After any splits the rest, and each new rank's part of it from any place on, is that of lists of all samples."""
     first = data.draw(st.integers(1, 40))
     order = partial(order_of, count, block, buffer, first, rule)
@@ -51,7 +53,10 @@ def test_rest_of_lists(count: int, block: int, buffer: int, rule: Rule, near: in
     left = np.arange(count)
     for world in worlds:
         splits.append(Split(world, data.draw(st.integers(0, share(len(left), world, 0, rule)))))
-        parts = [of_stretch(left, splits[-1], rank, rule) if splits[1:] else order(rank).indices() for rank in range(world)]
+        parts = [
+            of_stretch(left, splits[-1], rank, rule) if splits[1:] else order(rank).indices()
+            for rank in range(world)
+        ]
         left = np.array(left_of(left, parts, splits[-1].had), np.int64)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rests, "_NEAR", near)

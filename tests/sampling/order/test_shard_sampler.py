@@ -14,7 +14,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from order_helpers import COUNT, Numbers, labels
-from torch.utils.data import BatchSampler, DistributedSampler, IterableDataset, RandomSampler, SubsetRandomSampler
+from torch.utils.data import (
+    BatchSampler,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    SubsetRandomSampler,
+)
 
 from fastload import FastLoader, KeyedSampler, WindowSampler
 from fastload.common.rng import KeyedPermutation, order_seed
@@ -43,15 +49,24 @@ def part(order: list[int], rank: int, world: int) -> list[int]:
     drop_last=st.booleans(),
     epoch=st.integers(0, 5),
 )
-def test_indices_are_distributed_samplers(count: int, world: int, shuffle: bool, seed: int | None, drop_last: bool, epoch: int) -> None:
+def test_indices_are_distributed_samplers(
+    count: int, world: int, shuffle: bool, seed: int | None, drop_last: bool, epoch: int
+) -> None:
     """For the same arguments every rank's indices and length are DistributedSampler's; seed None is its 0."""
     for rank in range(world):
         theirs = DistributedSampler(range(count), world, rank, shuffle, seed or 0, drop_last)  # type: ignore[arg-type]
-        ours = ShardSampler(range(count), (rank, world), shuffle=shuffle, seed=seed, drop_last=drop_last, even=True)
+        ours = ShardSampler(
+            range(count), (rank, world), shuffle=shuffle, seed=seed, drop_last=drop_last, even=True
+        )
         for each in (ours, theirs):
             each.set_epoch(epoch)
         assert list(ours) == list(theirs)
-        assert (len(ours), ours.total_size, ours.rank, ours.num_replicas) == (len(theirs), theirs.total_size, rank, world)
+        assert (len(ours), ours.total_size, ours.rank, ours.num_replicas) == (
+            len(theirs),
+            theirs.total_size,
+            rank,
+            world,
+        )
 
 
 @pytest.mark.parametrize("drop_last", [False, True])
@@ -125,7 +140,9 @@ def test_a_sampler_of_the_users(make: Make) -> None:
     for rank in range(2):
         with make(sampler=chosen, shard=(rank, 2)) as loader:
             assert [flat(labels(loader)) for _ in range(2)] == [part(chosen, rank, 2)] * 2
-        with make(sampler=SubsetRandomSampler(range(9), torch.Generator().manual_seed(3)), shard=(rank, 2)) as loader:
+        with make(
+            sampler=SubsetRandomSampler(range(9), torch.Generator().manual_seed(3)), shard=(rank, 2)
+        ) as loader:
             order = list(SubsetRandomSampler(range(9), torch.Generator().manual_seed(3)))
             assert flat(labels(loader)) == part(order, rank, 2)
 
@@ -138,7 +155,9 @@ def test_a_batch_sampler(make: Make, rank: int) -> None:
     expected[True, True] = [each[:2] for each in expected[False, True]]
     expected[False, False] = [batches[0::2], batches[1::2]]
     for (drop_last, even), ranks in expected.items():
-        with make(batch_size=1, batch_sampler=batches, shard=(rank, 2), drop_last=drop_last, even=even) as loader:
+        with make(
+            batch_size=1, batch_sampler=batches, shard=(rank, 2), drop_last=drop_last, even=even
+        ) as loader:
             assert [labels(loader) for _ in range(2)] == [ranks[rank]] * 2
             assert len(loader) == len(ranks[rank])
 
@@ -181,7 +200,9 @@ def test_persistent_workers_and_two_iterators() -> None:
     with FastLoader(Numbers(), batch_size=3, shuffle=True, seed=5, shard=(0, 2)) as loader:
         first, second = iter(loader), iter(loader)
         assert [flat(labels(each)) for each in (second, first)] == orders[::-1]
-    with FastLoader(Numbers(), batch_size=3, shuffle=True, seed=5, shard=(0, 2), num_workers=1, persistent_workers=True) as loader:
+    with FastLoader(
+        Numbers(), batch_size=3, shuffle=True, seed=5, shard=(0, 2), num_workers=1, persistent_workers=True
+    ) as loader:
         assert [flat(labels(loader)) for _ in range(2)] == orders
 
 
@@ -209,10 +230,14 @@ def test_copies_and_rebuilt_loaders() -> None:
     for other in (copy.copy(loader), pickle.loads(pickle.dumps(loader))):
         other.set_epoch(0)
         assert flat(labels(other)) == mine
-    rebuilt = FastLoader(loader.dataset, batch_size=3, sampler=loader.sampler, seed=5, shard=loader.shard, even=loader.even)
+    rebuilt = FastLoader(
+        loader.dataset, batch_size=3, sampler=loader.sampler, seed=5, shard=loader.shard, even=loader.even
+    )
     assert rebuilt.sampler is loader.sampler
     assert flat(labels(rebuilt)) == mine
-    batched = FastLoader(loader.dataset, batch_sampler=BatchSampler(loader.sampler, 3, False), shard=loader.shard)
+    batched = FastLoader(
+        loader.dataset, batch_sampler=BatchSampler(loader.sampler, 3, False), shard=loader.shard
+    )
     batched.set_epoch(0)
     assert flat(labels(batched)) == mine
 
@@ -238,7 +263,10 @@ class Kept(RandomSampler):
         ({"shard": "all"}, '"auto", or .rank, world.'),
         ({"shard": 3}, '"auto", or .rank, world.'),
         ({"shard": (0.5, 2)}, '"auto", or .rank, world.'),
-        ({"shard": (0, 2), "sampler": DistributedSampler(range(5), 2, 0)}, "DistributedSampler would both split"),  # type: ignore[arg-type]
+        (
+            {"shard": (0, 2), "sampler": DistributedSampler(range(5), 2, 0)},
+            "DistributedSampler would both split",
+        ),  # type: ignore[arg-type]
         ({"shard": (0, 2), "sampler": WindowSampler(5, seed=1)}, "WindowSampler would both split"),
         (
             {"shard": (0, 2), "batch_sampler": BatchSampler(DistributedSampler(range(5), 2, 0), 2, False)},  # type: ignore[arg-type]

@@ -7,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DistributedSampler
 
-from fastload.sampling.sharding import Rule, Split, advanced, begun_at, continued, share, stretch, strided, strided_places
+from fastload.sampling.sharding import (
+    Rule,
+    Split,
+    advanced,
+    begun_at,
+    continued,
+    share,
+    stretch,
+    strided,
+    strided_places,
+)
 
 counts = st.integers(0, 60)
 worlds = st.integers(1, 9)
@@ -20,7 +30,10 @@ def by_hand(rest: list[int], world: int, rank: int, rule: Rule) -> list[int]:
         return rest[rank::world]
     if not rest:
         return []  # DistributedSampler cannot pad nothing
-    return [rest[place] for place in DistributedSampler(rest, world, rank, shuffle=False, drop_last=rule == "drop")]  # type: ignore[arg-type]
+    return [
+        rest[place]
+        for place in DistributedSampler(rest, world, rank, shuffle=False, drop_last=rule == "drop")
+    ]  # type: ignore[arg-type]
 
 
 def places(count: int, splits: list[Split], rank: int, rule: Rule) -> list[int]:
@@ -46,14 +59,25 @@ def test_any_sequence_of_splits(count: int, rule: Rule, data: st.DataObject) -> 
             assert places(count, splits, rank, rule) == parts[rank][had:]
             assert list(strided(range(count), count - len(rest), splits[-1], rank, rule)) == parts[rank][had:]
         now = {place for part in parts for place in part[:had]}
-        assert len(now) >= sum(len(part[:had]) for part in parts) - (world - 1)  # padding is less than a round
+        assert len(now) >= sum(len(part[:had]) for part in parts) - (
+            world - 1
+        )  # padding is less than a round
         had_by_all += sorted(now)
         rest = [place for place in rest if place not in now]
     assert sorted(had_by_all + rest) == list(range(count))
 
 
-@given(count=counts, world=worlds, rule=rules, batch=st.integers(1, 7), drop=st.booleans(), steps=st.integers(0, 70))
-def test_advanced_is_the_same_on_every_rank(count: int, world: int, rule: Rule, batch: int, drop: bool, steps: int) -> None:
+@given(
+    count=counts,
+    world=worlds,
+    rule=rules,
+    batch=st.integers(1, 7),
+    drop=st.booleans(),
+    steps=st.integers(0, 70),
+)
+def test_advanced_is_the_same_on_every_rank(
+    count: int, world: int, rule: Rule, batch: int, drop: bool, steps: int
+) -> None:
     """After as many batches on every rank, the splits say what each rank that has had its batches in full has had."""
     splits, over = advanced([Split(world)], count, rule, steps * batch, batch if drop else 1)
     shares = [share(count, world, rank, rule) for rank in range(world)]
@@ -66,10 +90,14 @@ def test_advanced_is_the_same_on_every_rank(count: int, world: int, rule: Rule, 
 def test_stretches_cover_an_order(count: int, world: int, rule: Rule) -> None:
     """Stretches follow each other; under "pad" the last ones go on at the order's beginning, under "drop" its end is left out."""
     parts = [stretch(count, world, rank, rule) for rank in range(world)]
-    assert [length for _, length in parts] == [share(count, world, rank, rule) for rank in range(world)] or rule == "uneven"
+    assert [length for _, length in parts] == [
+        share(count, world, rank, rule) for rank in range(world)
+    ] or rule == "uneven"
     ends = [begin + length for begin, length in parts]
     assert [begin for begin, _ in parts] == [0, *ends[:-1]]
-    assert {"pad": ends[-1] >= count, "drop": count - world < ends[-1] <= count, "uneven": ends[-1] == count}[rule]
+    assert {"pad": ends[-1] >= count, "drop": count - world < ends[-1] <= count, "uneven": ends[-1] == count}[
+        rule
+    ]
 
 
 def test_continued() -> None:

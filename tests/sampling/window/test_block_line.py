@@ -17,7 +17,9 @@ def by_sorting(count: int, block: int, key: int) -> npt.NDArray[np.int64]:
     below = np.uint64((1 << max(1, (blocks - 1).bit_length())) - 1)
     words = np.asarray(np.random.Philox(key=key).random_raw(blocks), np.uint64)
     order = np.argsort(words & ~below | np.arange(blocks, dtype=np.uint64)).astype(np.int64)
-    return np.concatenate([np.arange(number * block, min(count, number * block + block)) for number in order.tolist()])
+    return np.concatenate(
+        [np.arange(number * block, min(count, number * block + block)) for number in order.tolist()]
+    )
 
 
 @settings(max_examples=150)
@@ -41,13 +43,17 @@ def test_any_stretch(count: int, block: int, key: int, portion: int | None, data
         lengths = np.concatenate([lengths for _, lengths in stretch.runs()])
         assert len(lengths) == len(stretch)
         assert lengths.sum() == stretch.samples
-        assert dict(stretch.short_runs()) == {number: length for number, length in enumerate(lengths.tolist()) if length < block}
+        assert dict(stretch.short_runs()) == {
+            number: length for number, length in enumerate(lengths.tolist()) if length < block
+        }
         ends = np.cumsum(lengths)
         for place in {0, stretch.samples // 2, stretch.samples - 1}:
             assert stretch.run_at(place) == np.searchsorted(ends, place, "right")
         first = data.draw(st.integers(0, len(stretch)))
         later = np.concatenate([samples[:0], *(expanded(*runs) for runs in stretch.runs(first))])
-        assert np.array_equal(later, line.positions(begin, begin + stretch.samples)[ends[first - 1] if first else 0 :])
+        assert np.array_equal(
+            later, line.positions(begin, begin + stretch.samples)[ends[first - 1] if first else 0 :]
+        )
         begin += stretch.samples
 
 

@@ -7,7 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DistributedSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
+from torch.utils.data import (
+    DistributedSampler,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
 
 from fastload import KeyedSampler, WindowSampler
 from fastload.sampling.known import Coverage, coverage
@@ -18,7 +24,9 @@ TELLING: dict[str, Any] = {
     "window": lambda: WindowSampler(COUNT, block=5, buffer=20, seed=1),
     "window, no seed": lambda: WindowSampler(COUNT, block=5, buffer=20),
     "window, rank": lambda: WindowSampler(COUNT, block=5, buffer=20, seed=1, num_replicas=3, rank=2),
-    "window, short": lambda: WindowSampler(COUNT, block=5, buffer=500, seed=1, num_replicas=3, rank=1, drop_last=True),
+    "window, short": lambda: WindowSampler(
+        COUNT, block=5, buffer=500, seed=1, num_replicas=3, rank=1, drop_last=True
+    ),
     "distributed": lambda: DistributedSampler(range(COUNT), 4, 3, seed=2),
     "subset": lambda: SubsetRandomSampler([7, 3, 99]),
     "huge, rank": lambda: KeyedSampler(COUNT, seed=1, num_replicas=3, rank=2),
@@ -46,10 +54,14 @@ def test_the_samples_of_a_pass(name: str) -> None:
         told.leave_out(left)
         told.leave_out(left[0])
         assert positions(told) == sorted(set(sampler) - set(left))
-        assert told.among(np.arange(50, COUNT + 30)).tolist() == [each for each in positions(told) if each >= 50]
+        assert told.among(np.arange(50, COUNT + 30)).tolist() == [
+            each for each in positions(told) if each >= 50
+        ]
 
 
-@pytest.mark.parametrize("sampler", [SequentialSampler(range(9)), RandomSampler(range(9)), RandomWindowSampler(range(9))])
+@pytest.mark.parametrize(
+    "sampler", [SequentialSampler(range(9)), RandomSampler(range(9)), RandomWindowSampler(range(9))]
+)
 def test_every_sample(sampler: Any) -> None:
     """All for those that ask for all; only one that asks for blocks has them."""
     told = coverage(sampler, 9)
@@ -60,7 +72,9 @@ def test_every_sample(sampler: Any) -> None:
     assert (told.block > 0) == isinstance(sampler, RandomWindowSampler)
 
 
-@pytest.mark.parametrize("sampler", [RandomSampler(range(9), num_samples=3), WeightedRandomSampler([1.0], 3), [1, 2]])
+@pytest.mark.parametrize(
+    "sampler", [RandomSampler(range(9), num_samples=3), WeightedRandomSampler([1.0], 3), [1, 2]]
+)
 def test_any_sample(sampler: Any) -> None:
     """None for those that draw which samples, or are not known."""
     assert coverage(sampler, 9) is None
@@ -82,5 +96,10 @@ def test_runs_in_the_order_of_opening() -> None:
         i for start, length in zip(starts, lengths, strict=True) for i in range(start, start + length)
     )
     place = {position: at for at, position in enumerate(indices.tolist())}
-    opened = np.array([min(place[i] for i in range(start, start + length)) for start, length in zip(starts, lengths, strict=True)])
+    opened = np.array(
+        [
+            min(place[i] for i in range(start, start + length))
+            for start, length in zip(starts, lengths, strict=True)
+        ]
+    )
     assert np.all(np.maximum.accumulate(opened) - opened < order.open_blocks)

@@ -20,14 +20,20 @@ from fastload.sampling.known import coverage
 def samplers(count: int, hosts: int, ranks: int, **given: Any) -> list[WindowSampler]:
     """The samplers of all ranks, host by host."""
     world = hosts * ranks
-    return [WindowSampler(count, seed=5, num_replicas=world, rank=rank, hosts=hosts, **given) for rank in range(world)]
+    return [
+        WindowSampler(count, seed=5, num_replicas=world, rank=rank, hosts=hosts, **given)
+        for rank in range(world)
+    ]
 
 
 def parts(found: list[WindowSampler], ranks: int, epoch: int) -> list[set[int]]:
     """The samples of each host in an epoch."""
     for each in found:
         each.set_epoch(epoch)
-    return [{index for each in found[first : first + ranks] for index in each} for first in range(0, len(found), ranks)]
+    return [
+        {index for each in found[first : first + ranks] for index in each}
+        for first in range(0, len(found), ranks)
+    ]
 
 
 @settings(max_examples=100)
@@ -40,7 +46,9 @@ def parts(found: list[WindowSampler], ranks: int, epoch: int) -> list[set[int]]:
     epoch=st.integers(0, 2**63 - 1),
     drop=st.booleans(),
 )
-def test_all_ranks_together(count: int, block: int, buffer: int, hosts: int, ranks: int, epoch: int, drop: bool) -> None:
+def test_all_ranks_together(
+    count: int, block: int, buffer: int, hosts: int, ranks: int, epoch: int, drop: bool
+) -> None:
     """Ranks have DistributedSampler's lengths; together they give each sample once, but for what pads or is dropped, again the same; and
     coverage tells what they ask for.
     """
@@ -107,7 +115,9 @@ def test_blocks_stay_whole(count: int, hosts: int) -> None:
         positions = part.positions(np.arange(part.samples))
         assert part.samples in (count // hosts, -(-count // hosts))
         seen.append(set((positions // block).tolist()))
-        torn = [each for each in range(0, part.samples, block) if np.ptp(positions[each : each + block] // block)]
+        torn = [
+            each for each in range(0, part.samples, block) if np.ptp(positions[each : each + block] // block)
+        ]
         assert all(each >= part.samples - 2 * block for each in torn)
     assert sum(map(len, seen)) <= -(-count // block) + hosts - 1
 
@@ -138,7 +148,11 @@ def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
 
 def loader(world: int, rank: int, hosts: int | None = 2, kind: Any = FastLoader) -> Any:
     data = TensorDataset(torch.arange(400))
-    return kind(data, batch_size=4, sampler=WindowSampler(data, block=5, buffer=40, seed=0, num_replicas=world, rank=rank, hosts=hosts))
+    return kind(
+        data,
+        batch_size=4,
+        sampler=WindowSampler(data, block=5, buffer=40, seed=0, num_replicas=world, rank=rank, hosts=hosts),
+    )
 
 
 def values(batches: Any) -> list[list[int]]:
@@ -159,7 +173,11 @@ def test_a_resume_in_mid_epoch() -> None:
 
 @pytest.mark.parametrize(
     ("world", "hosts", "message"),
-    [(8, 2, "for 4 ranks.*for 8 ranks.*shard="), (4, 4, "for 2 hosts.*for 4"), (4, None, "for 2 hosts.*for none")],
+    [
+        (8, 2, "for 4 ranks.*for 8 ranks.*shard="),
+        (4, 4, "for 2 hosts.*for 4"),
+        (4, None, "for 2 hosts.*for none"),
+    ],
 )
 def test_other_ranks_are_refused_in_mid_epoch(world: int, hosts: int | None, message: str) -> None:
     """The position of one rank says nothing of what others had; between epochs any number of ranks goes on."""

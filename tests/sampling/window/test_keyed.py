@@ -111,12 +111,17 @@ def test_resumed_in_mid_epoch(workers: int, seed: int | None) -> None:
     with FastLoader(Numbers(60), 7, shuffle="huge", seed=seed, num_workers=workers) as loader:
         loader.load_state_dict(state)
         assert torch.cat(list(loader)).tolist() == rest
-    with FastLoader(Numbers(60), 7, shuffle=True, seed=seed) as loader, pytest.raises(ArgumentError, match="mid-epoch of a RandomKeyed"):
+    with (
+        FastLoader(Numbers(60), 7, shuffle=True, seed=seed) as loader,
+        pytest.raises(ArgumentError, match="mid-epoch of a RandomKeyed"),
+    ):
         loader.load_state_dict(state)
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("options", [{"shuffle": "huge"}, {"sampler": KeyedSampler(BILLION, seed=2, num_replicas=8, rank=7)}])
+@pytest.mark.parametrize(
+    "options", [{"shuffle": "huge"}, {"sampler": KeyedSampler(BILLION, seed=2, num_replicas=8, rank=7)}]
+)
 def test_a_billion_samples(workers: int, options: dict[str, Any]) -> None:
     """A loader over 10**9 samples gives its first batches, and a state, without memory for the others."""
     tracemalloc.start()

@@ -53,7 +53,9 @@ def distinct(order: npt.NDArray[np.int64], of: int, classes: int, batch: int) ->
 )
 @example(count=1, block=1, buffer=1, key=0, cuts=[])
 @example(count=20, block=20, buffer=19, key=1, cuts=[20])
-def test_each_sample_once_within_the_buffer(count: int, block: int, buffer: int, key: int, cuts: list[int]) -> None:
+def test_each_sample_once_within_the_buffer(
+    count: int, block: int, buffer: int, key: int, cuts: list[int]
+) -> None:
     """However the line is cut into parts, they hold each sample once, and none of them needs more than the buffer; twice it is the same."""
     ends = sorted({0, count, *(cut % count for cut in cuts)})
     found = []
@@ -71,9 +73,15 @@ def test_each_sample_once_within_the_buffer(count: int, block: int, buffer: int,
 
 @settings(max_examples=50)
 @given(
-    count=st.integers(1, 90), block=st.integers(1, 20), buffer=st.integers(1, 99), first=st.integers(0, 300), samples=st.integers(0, 400)
+    count=st.integers(1, 90),
+    block=st.integers(1, 20),
+    buffer=st.integers(1, 99),
+    first=st.integers(0, 300),
+    samples=st.integers(0, 400),
 )
-def test_a_part_that_is_longer_than_the_line(count: int, block: int, buffer: int, first: int, samples: int) -> None:
+def test_a_part_that_is_longer_than_the_line(
+    count: int, block: int, buffer: int, first: int, samples: int
+) -> None:
     """It goes on at the line's beginning, so that no sample is repeated once more than any other of the line's stretch."""
     order = WindowOrder(count, block, buffer, 7, first, samples).indices()
     times = np.bincount(order, minlength=count)
@@ -91,7 +99,9 @@ def test_a_part_that_is_longer_than_the_line(count: int, block: int, buffer: int
     step=st.sampled_from([16, 100, 1 << 14]),
     data=st.data(),
 )
-def test_from_any_place(count: int, block: int, buffer: int, first: int, samples: int, step: int, data: st.DataObject) -> None:
+def test_from_any_place(
+    count: int, block: int, buffer: int, first: int, samples: int, step: int, data: st.DataObject
+) -> None:
     """An order is the same from any of its places on, and finds the places of its samples, however much is computed at a time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(window, "_STEP", step)
@@ -161,7 +171,10 @@ def test_known_orders() -> None:
     """Orders stay what they are, from release to release and on every machine: runs that were begun go on."""
     assert WindowOrder(12, 3, 6, 2**63 - 1).indices().tolist() == [4, 11, 5, 10, 3, 8, 9, 0, 6, 7, 2, 1]
     assert WindowOrder(10, 3, 100, 5).indices().tolist() == [5, 4, 2, 1, 7, 0, 3, 6, 9, 8]
-    assert int((WindowOrder(50_000, 19, 900, 11).indices() * np.arange(50_000) % 1_000_003).sum()) == 24_973_756_461
+    assert (
+        int((WindowOrder(50_000, 19, 900, 11).indices() * np.arange(50_000) % 1_000_003).sum())
+        == 24_973_756_461
+    )
 
 
 def test_equal_in_another_process() -> None:

@@ -30,9 +30,17 @@ def packed(path: Path, samples: int, size: int) -> PackedDataset:
 
     jpeg = io.BytesIO()
     photo(1, 16, 16).save(jpeg, "JPEG")
-    writer = DatasetWriter(path, Schema((Field("image", "image"), Field("label", "int"))), shard_size=1 << 30, options={})
+    writer = DatasetWriter(
+        path, Schema((Field("image", "image"), Field("label", "int"))), shard_size=1 << 30, options={}
+    )
     for label in range(samples):
-        writer.append({"image": jpeg.getvalue() + bytes(size), "label": label}, image_kind="jpeg", height=16, width=16, state={})
+        writer.append(
+            {"image": jpeg.getvalue() + bytes(size), "label": label},
+            image_kind="jpeg",
+            height=16,
+            width=16,
+            state={},
+        )
     writer.finish(None, {})
     return PackedDataset(path)
 
@@ -47,11 +55,15 @@ def packed(path: Path, samples: int, size: int) -> PackedDataset:
     epoch=st.integers(0, 2**63 - 1),
     drop=st.booleans(),
 )
-def test_all_ranks_together(count: int, block: int, buffer: int, replicas: int, seed: int, epoch: int, drop: bool) -> None:
+def test_all_ranks_together(
+    count: int, block: int, buffer: int, replicas: int, seed: int, epoch: int, drop: bool
+) -> None:
     """Ranks have DistributedSampler's lengths; together they give each sample once, but for what pads or is dropped, and again the same."""
     found = []
     for rank in range(replicas):
-        sampler = WindowSampler(count, block=block, buffer=buffer, seed=seed, num_replicas=replicas, rank=rank, drop_last=drop)
+        sampler = WindowSampler(
+            count, block=block, buffer=buffer, seed=seed, num_replicas=replicas, rank=rank, drop_last=drop
+        )
         theirs: Any = DistributedSampler(range(count), replicas, rank, drop_last=drop)
         sampler.set_epoch(epoch)
         indices = list(sampler)
@@ -138,7 +150,10 @@ def test_sizes_in_bytes(tmp_path: Path) -> None:
         ({"dataset": None}, "dataset=None: give a number"),
         ({"seed": -1}, "seed=-1"),
         ({"num_replicas": 2}, "num_replicas=2 without rank="),
-        ({"num_replicas": 2, "rank": 2, "seed": 1}, "rank=2 of num_replicas=2: ranks are counted from 0 to 1"),
+        (
+            {"num_replicas": 2, "rank": 2, "seed": 1},
+            "rank=2 of num_replicas=2: ranks are counted from 0 to 1",
+        ),
         ({"num_replicas": 2, "rank": 1}, "several ranks needs seed="),
         ({"num_replicas": 0, "rank": 0}, "num_replicas=0: give a number of 1 or more"),
         ({"num_replicas": "2"}, "num_replicas='2': give a number"),

@@ -41,11 +41,15 @@ def unchanged(image: torch.Tensor) -> torch.Tensor:
 def numbered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """COUNT packed images, numbered by their labels."""
     path = tmp_path_factory.mktemp("window") / "images.fl"
-    writer = DatasetWriter(path, Schema((Field("image", "image"), Field("label", "int"))), shard_size=1 << 20, options={})
+    writer = DatasetWriter(
+        path, Schema((Field("image", "image"), Field("label", "int"))), shard_size=1 << 20, options={}
+    )
     for label in range(COUNT):
         jpeg = io.BytesIO()
         photo(label, 24, 24).save(jpeg, "JPEG")
-        writer.append({"image": jpeg.getvalue(), "label": label}, image_kind="jpeg", height=24, width=24, state={})
+        writer.append(
+            {"image": jpeg.getvalue(), "label": label}, image_kind="jpeg", height=24, width=24, state={}
+        )
     writer.finish(None, {})
     return path
 
@@ -91,7 +95,10 @@ def test_the_order_is_one_of_windows(numbered: Path) -> None:
     """Blocks are runs of positions: few are open at a time, where a full shuffle has them all open."""
     with loader_on("threads", numbered, shuffle="window", seed=1) as loader:
         order = labels(loader)
-    first, last = ({block: f(i for i, label in enumerate(order) if label // 4 == block) for block in range(15)} for f in (min, max))
+    first, last = (
+        {block: f(i for i, label in enumerate(order) if label // 4 == block) for block in range(15)}
+        for f in (min, max)
+    )
     assert WindowOrder(COUNT, 4, 14, 0).open_blocks == 5
     assert max(sum(first[b] <= at <= last[b] for b in range(15)) for at in range(COUNT)) <= 8
     assert max(last[b] - first[b] for b in range(15)) < 30
@@ -106,7 +113,9 @@ def test_drop_last_and_without_a_seed(numbered: Path, engine: str) -> None:
         with loader_on(engine, numbered, shuffle="window", drop_last=True) as loader:
             assert len(loader) == 8
             runs.append([labels(loader), labels(loader)])
-        with loader_on(engine, numbered, shuffle="window", generator=torch.Generator().manual_seed(9)) as loader:
+        with loader_on(
+            engine, numbered, shuffle="window", generator=torch.Generator().manual_seed(9)
+        ) as loader:
             runs[-1].append(labels(loader))
     assert runs[0] == runs[1]
     assert len(set(runs[0][0])) == 56
@@ -129,7 +138,10 @@ def test_resumed_in_mid_epoch(numbered: Path, engine: str, seed: int | None) -> 
         loader.load_state_dict(state)
         assert labels(loader) == rest
     assert sorted(had + rest) == list(range(COUNT))
-    with loader_on(engine, numbered, shuffle=True, seed=seed) as loader, pytest.raises(ArgumentError, match="mid-epoch of a RandomWindow"):
+    with (
+        loader_on(engine, numbered, shuffle=True, seed=seed) as loader,
+        pytest.raises(ArgumentError, match="mid-epoch of a RandomWindow"),
+    ):
         loader.load_state_dict(state)
 
 

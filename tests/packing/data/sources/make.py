@@ -37,7 +37,9 @@ def jpeg(number: int) -> bytes:
     rng = np.random.default_rng(number)
     coarse = Image.fromarray(rng.integers(0, 256, (3, 4, 3), dtype=np.uint8))
     out = io.BytesIO()
-    coarse.resize((40 + number % 7, 32), Image.Resampling.BICUBIC).save(out, "JPEG", quality=60, subsampling=number % 3)
+    coarse.resize((40 + number % 7, 32), Image.Resampling.BICUBIC).save(
+        out, "JPEG", quality=60, subsampling=number % 3
+    )
     return out.getvalue()
 
 
@@ -240,7 +242,14 @@ def write_webdataset(root: Path, count: int) -> None:
         for number in range(count):
             s = sample(number)
             writer.write(
-                {"__key__": f"{number:06d}", "jpg": s["jpeg"], "cls": s["label"], "txt": s["text"], "json": s["meta"], "npy": s["box"]}
+                {
+                    "__key__": f"{number:06d}",
+                    "jpg": s["jpeg"],
+                    "cls": s["label"],
+                    "txt": s["text"],
+                    "json": s["meta"],
+                    "npy": s["box"],
+                }
             )
 
 
@@ -248,7 +257,9 @@ def read_webdataset(root: Path) -> Iterator[Sample]:
     import webdataset
 
     paths = sorted(map(str, root.glob("*.tar")))
-    for s in webdataset.WebDataset(paths, shardshuffle=False).decode("rgb8", handler=webdataset.reraise_exception):
+    for s in webdataset.WebDataset(paths, shardshuffle=False).decode(
+        "rgb8", handler=webdataset.reraise_exception
+    ):
         yield {"image": s["jpg"], "label": s["cls"], "txt": s["txt"], "json": s["json"], "npy": s["npy"]}
 
 
@@ -269,7 +280,10 @@ def read_lmdb(root: Path) -> Iterator[Sample]:
 
     with lmdb.open(str(root), readonly=True, lock=False) as env, env.begin() as transaction:
         for number in range(1, int(transaction.get(b"num-samples")) + 1):
-            yield {"image": transaction.get(b"image-%09d" % number), "label": transaction.get(b"label-%09d" % number).decode()}
+            yield {
+                "image": transaction.get(b"image-%09d" % number),
+                "label": transaction.get(b"label-%09d" % number).decode(),
+            }
 
 
 KINDS: dict[str, tuple[Callable[[Path, int], Any], Callable[[Path], Iterator[Sample]], dict[str, str]]] = {
@@ -286,7 +300,11 @@ KINDS: dict[str, tuple[Callable[[Path, int], Any], Callable[[Path], Iterator[Sam
 
 def rgb(image: Any) -> np.ndarray[Any, Any]:
     """Pixels of a file's bytes, or pixels as they are."""
-    pixels = np.asarray(Image.open(io.BytesIO(image)).convert("RGB")) if isinstance(image, bytes) else np.asarray(image)
+    pixels = (
+        np.asarray(Image.open(io.BytesIO(image)).convert("RGB"))
+        if isinstance(image, bytes)
+        else np.asarray(image)
+    )
     return np.repeat(pixels[:, :, None], 3, axis=2) if pixels.ndim == 2 else pixels
 
 
@@ -329,7 +347,9 @@ def compare(root: Path, theirs: Iterator[Sample], options: dict[str, str]) -> in
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--write", action="store_true", help="write this folder's datasets anew")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("kinds", nargs="*", help="all by default")
@@ -354,7 +374,11 @@ def describe(value: Any) -> Any:
     if isinstance(value, bytes):
         return {"sha256": sha256(value).hexdigest()}
     if isinstance(value, np.ndarray):
-        return {"dtype": value.dtype.name, "shape": list(value.shape), "sha256": sha256(np.ascontiguousarray(value).tobytes()).hexdigest()}
+        return {
+            "dtype": value.dtype.name,
+            "shape": list(value.shape),
+            "sha256": sha256(np.ascontiguousarray(value).tobytes()).hexdigest(),
+        }
     return value.item() if isinstance(value, np.generic) else value
 
 
